@@ -73,9 +73,9 @@ class Browser:
 
     def problems(self) -> list[str]:
         """Returns the console's messages since the last call, and requests for anything but pages and `data:` URLs."""
-        found = [entry["message"] for entry in self.driver.get_log("browser")]
+        problems = [entry["message"] for entry in self.driver.get_log("browser")]
         for entry in self.driver.get_log("performance"):
             event = json.loads(entry["message"])["message"]
             if event["method"] == "Network.requestWillBeSent" and event["params"].get("type") != "Document":
-                found.append(event["params"]["request"]["url"])
-        return [problem for problem in found if not problem.startswith(("data:", "about:"))]
+                problems.append(event["params"]["request"]["url"])
+        return [problem for problem in problems if not problem.startswith(("data:", "about:"))]

@@ -283,7 +283,7 @@ def write_table(path: Path, rows: list[dict]) -> str:
     return str(path)
 
 
-def of_others(posts: list[dict], prefix: str) -> list[dict]:
+def with_other_ids(posts: list[dict], prefix: str) -> list[dict]:
     """Returns the same posts, written by other people."""
     return [{**post, "timeline_id": f"{prefix}-{post['timeline_id']}"} for post in posts]
 

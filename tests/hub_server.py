@@ -117,10 +117,10 @@ class HubHandler(BaseHTTPRequestHandler):
     def find(self, repo: str, revision: str | None) -> Commit | None:
         """Returns the commit, or None after a reply that says what is missing."""
         commits = self.hub.repositories.get(repo, [])
-        found = [commit for commit in commits if revision in (None, "main", commit.sha)]
-        if not found:
+        matching = [commit for commit in commits if revision in (None, "main", commit.sha)]
+        if not matching:
             self.reply({"error": "missing"}, 404, X_Error_Code="RevisionNotFound" if commits else "RepoNotFound")
-        return found[-1] if found else None
+        return matching[-1] if matching else None
 
     def create(self, content: bytes):
         wanted = json.loads(content)

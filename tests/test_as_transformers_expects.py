@@ -69,13 +69,13 @@ def test_16_bits_give_almost_the_same_probabilities(tmp_path, kind, way, saved):
 
     expected, dtype = probabilities(model=model), getattr(torch, saved)
     if way == "load":
-        found = probabilities(model=type(model).from_pretrained(tmp_path, dtype=dtype))
+        actual = probabilities(model=type(model).from_pretrained(tmp_path, dtype=dtype))
     elif way == "to":
-        found = probabilities(model=model.to(dtype))
+        actual = probabilities(model=model.to(dtype))
     else:
         with torch.autocast("cpu", torch.bfloat16, enabled=saved == "bfloat16"):
-            found = probabilities(model=model)
-    torch.testing.assert_close(found, expected, atol=2e-2 if saved != "float32" else 1e-5, rtol=0)
+            actual = probabilities(model=model)
+    torch.testing.assert_close(actual, expected, atol=2e-2 if saved != "float32" else 1e-5, rtol=0)
 
 
 def test_trees_stay_in_32_bits(tmp_path):

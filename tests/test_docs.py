@@ -18,7 +18,7 @@ from unittest.mock import patch
 import pytest
 import torch
 from accelerate.commands.launch import launch_command_parser
-from helpers import NAMES, ROOT, TINY, of_others, run_without_package, tiny_model, write_table
+from helpers import NAMES, ROOT, TINY, run_without_package, tiny_model, with_other_ids, write_table
 from transformers import AutoTokenizer, BertConfig, BertForMaskedLM, TrainingArguments
 
 import modeling_tempoformer
@@ -124,9 +124,9 @@ def test_commands_have_their_options(name, clone, capsys):
             targets = re.search(r"^\.PHONY: (.+)", text_of("Makefile"), flags=re.MULTILINE)[1].split()
             assert {word for word in arguments if "=" not in word} <= set(targets), words
         elif program == "pip":
-            known = configparser.ConfigParser()
-            known.read(ROOT / "setup.cfg", encoding="utf-8")
-            assert set(re.findall(r"\[(\w+)\]", words[-1])) <= set(known["options.extras_require"]), words
+            setup = configparser.ConfigParser()
+            setup.read(ROOT / "setup.cfg", encoding="utf-8")
+            assert set(re.findall(r"\[(\w+)\]", words[-1])) <= set(setup["options.extras_require"]), words
         elif program == "accelerate":
             launched = launch_command_parser().parse_args(arguments[1:])
             check_options(launched.training_script, launched.training_script_args, capsys)
@@ -168,15 +168,15 @@ def folder(clone) -> Path:
     posts = list(synthetic_posts(12, seed=0, posts_per_timeline=6))
     write_table(Path("posts.csv"), posts)
     write_table(Path("new.csv"), [{**post, "label": ""} for post in posts])
-    write_table(Path("validation.jsonl"), of_others(posts, "validation"))
+    write_table(Path("validation.jsonl"), with_other_ids(posts, "validation"))
     # In the years 1999 to 2002
     write_table(Path("dated_posts.csv"), [{**post, "timestamp": post["timestamp"] - 685_000_000} for post in posts])
     # Predictions of two cross-validations
     for name in ("cv_window_20", "cv_window_10"):
         Path("outputs", name).mkdir(parents=True)
         rows = [
-            {"seed": 0, "post_id": place, "timeline_id": post["timeline_id"], "label": post["label"]}
-            for place, post in enumerate(posts)
+            {"seed": 0, "post_id": number, "timeline_id": post["timeline_id"], "label": post["label"]}
+            for number, post in enumerate(posts)
         ]
         write_table(Path("outputs", name, "predictions.csv"), [{**row, "prediction": NAMES[0]} for row in rows])
     # Texts of two times
@@ -190,8 +190,8 @@ def folder(clone) -> Path:
     threads = []
     for thread in range(12):
         source, *replies = (
-            {"id": f"{thread}-{place}", "created_at": f"2015-01-01T00:00:0{place}Z", "text": "hm", "stance": stance}
-            for place, stance in enumerate(("comment", "support", "query", "support"))
+            {"id": f"{thread}-{number}", "created_at": f"2015-01-01T00:00:0{number}Z", "text": "hm", "stance": stance}
+            for number, stance in enumerate(("comment", "support", "query", "support"))
         )
         threads.append({"thread_id": str(thread), "source": source, "replies": replies})
     write_table(Path("threads.jsonl.gz"), threads)
@@ -211,13 +211,13 @@ def write_shown_table(path: Path, text: str):
     write_table(path, rows)
 
 
-def run_python(text: str, place: str):
+def run_python(text: str, source: str):
     """Executes a block. A comment behind each print holds the expected output, with `...` for what varies."""
     printing = [line for line in text.splitlines() if line.lstrip().startswith("print(")]
     expected = "".join(f"{line.partition('  # ')[2]}\n" for line in printing)
     printed: list[str] = []
     names = {"__name__": "docs", "print": lambda *values: printed.append(" ".join(map(str, values)) + "\n")}
-    exec(compile(text, place, "exec"), names)
+    exec(compile(text, source, "exec"), names)
     assert doctest.OutputChecker().check_output(expected, "".join(printed), doctest.ELLIPSIS), (expected, printed)
 
 
@@ -283,14 +283,14 @@ def test_links_lead_somewhere(page):
 
 def test_options_in_the_text_exist():
     """An option in a sentence is a name in our code, or an option of the Trainer or of Accelerate."""
-    known = {field.name for field in dataclasses.fields(TrainingArguments)}
-    known |= {action.dest for action in launch_command_parser()._actions}
+    valid = {field.name for field in dataclasses.fields(TrainingArguments)}
+    valid |= {action.dest for action in launch_command_parser()._actions}
     for name in FILES:
-        known |= set(re.findall(r"\w+", text_of(name))) if name.endswith(".py") else set()
+        valid |= set(re.findall(r"\w+", text_of(name))) if name.endswith(".py") else set()
     texts = [name for name in FILES if name.endswith(".md")]
     for name in (*texts, *(f"configuration/{path.name}" for path in ROOT.glob("configuration/*.yaml"))):
         named = set(re.findall(r"(?<![\w-])--(\w+)", text_of(name)))
-        assert named <= known, (name, named - known)
+        assert named <= valid, (name, named - valid)
 
 
 def test_every_recipe_is_described():
@@ -317,27 +317,27 @@ def parameters_of(thing) -> set[str]:
     """Returns the names of the parameters that our own code gives to a function or class."""
     if not inspect.isclass(thing):
         return set(inspect.signature(thing).parameters) - {"self", "args"}
-    found: set[str] = set()
+    names: set[str] = set()
     for base in thing.__mro__:
         if base.__module__.split(".")[0] != modeling_tempoformer.__name__:
             continue
         if dataclasses.is_dataclass(base):
-            found |= {field.name for field in dataclasses.fields(base)} & set(base.__dict__.get("__annotations__", ()))
+            names |= {field.name for field in dataclasses.fields(base)} & set(base.__dict__.get("__annotations__", ()))
         else:
             for maker in ("__init__", "_sanitize_parameters"):
-                found |= set(inspect.signature(base.__dict__[maker]).parameters) if maker in base.__dict__ else set()
-    return found - {"self", "args"}
+                names |= set(inspect.signature(base.__dict__[maker]).parameters) if maker in base.__dict__ else set()
+    return names - {"self", "args"}
 
 
 def described(thing) -> set[str]:
     """Returns the names in the lists of arguments and attributes of a docstring."""
-    found, inside = set(), False
+    names, inside = set(), False
     for line in inspect.getdoc(thing).splitlines():
         if line and not line.startswith(" "):
             inside = line in ("Args:", "Attributes:")
         elif inside and (match := re.match(r"    (\w[\w, ]*?)(?: \(|:)", line)):
-            found |= set(match[1].split(", "))
-    return found
+            names |= set(match[1].split(", "))
+    return names
 
 
 @pytest.mark.parametrize(

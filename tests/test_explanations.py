@@ -64,7 +64,7 @@ def changed(timeline: dict, post: int, **values) -> dict:
     """Returns the timeline in the order of time up to a post, with other values of that post."""
     order = sorted(range(len(timeline["text"])), key=timeline.get("timestamp", [0] * 99).__getitem__)
     order = order[: order.index(post) + 1]
-    cut = {name: [of_posts[other] for other in order] for name, of_posts in timeline.items()}
+    cut = {name: [values_of_posts[other] for other in order] for name, values_of_posts in timeline.items()}
     for name, value in values.items():
         cut[name][-1] = value
     return cut
@@ -83,17 +83,17 @@ def check_effects(pipe, timeline: dict) -> float:
         without.append(probabilities(pipe, others))
         without[post].insert(post, {})
     order = sorted(range(len(usual)), key=timeline.get("timestamp", [0] * 99).__getitem__)
-    for post, found in enumerate(pipe.explain(timeline)):
+    for post, explained in enumerate(pipe.explain(timeline)):
         previous = order[max(0, order.index(post) - 1)]
         same_text = changed(timeline, post, text=timeline["text"][previous])
         same_time = changed(timeline, post, **{name: timeline[name][previous] for name in timeline if name != "text"})
-        otherwise = [without[other][post] for other in found["stream"][:-1]]
+        otherwise = [without[other][post] for other in explained["stream"][:-1]]
         otherwise += [probabilities(pipe, timeline)[-1] for timeline in (same_text, same_time)]
         for name in LABELS["label2id"]:
             expected = [usual[post][name] - other[name] for other in otherwise]
-            assert found["effects"][name][:-1] == pytest.approx(expected, abs=1e-5)
+            assert explained["effects"][name][:-1] == pytest.approx(expected, abs=1e-5)
             in_odds = [odds(usual[post][name]) - odds(other[name]) for other in otherwise]
-            assert found["log_odds_effects"][name][:-1] == pytest.approx(in_odds, abs=1e-3)
+            assert explained["log_odds_effects"][name][:-1] == pytest.approx(in_odds, abs=1e-3)
             sizes += map(abs, expected[:-2])
     return max(sizes)
 
@@ -113,13 +113,13 @@ def test_effects_are_what_the_pipeline_says_without_a_post(settings, is_timed):
 @pytest.mark.parametrize("settings", [WITH_TREES, MODELS[0]], ids=str)
 def test_the_effect_of_the_position_is_that_of_the_trees(settings):
     """The trees read that the post is the first. Without trees there is no effect."""
-    pipe, place = make(**settings), 5
+    pipe, number = make(**settings), 5
     row = {"input_ids": pipe.tokenizer(UNTIMED["text"])["input_ids"]}
     batch = StreamCollator(pipe.tokenizer, 4, timed=False)([row])
     batch["timeline_position"].zero_()
     with torch.no_grad():
-        first = pipe.model(**batch).logits[0, place].softmax(-1).tolist()
-    post = pipe.explain(UNTIMED)[place]
+        first = pipe.model(**batch).logits[0, number].softmax(-1).tolist()
+    post = pipe.explain(UNTIMED)[number]
     changes = [p - other for p, other in zip(post["probabilities"].values(), first, strict=True)]
     assert [effects[-1] for effects in post["effects"].values()] == pytest.approx(changes, abs=1e-5)
     assert (max(map(abs, changes)) > 1e-3) == (settings is WITH_TREES)
@@ -157,11 +157,11 @@ def test_attention_is_the_model_s(settings):
     with torch.no_grad():
         output = pipe.model(**StreamCollator(pipe.tokenizer, 4)([row]), output_attentions=True)
     explained = pipe.explain(TIMED)
-    for place, post in enumerate(order):
+    for number, post in enumerate(order):
         attention = explained[post]["attention"]
         assert len(attention) == pipe.model.config.num_stream_layers
-        for weights, of_layer in zip(attention, output.stream_attentions, strict=True):
-            expected = of_layer[0, place].mean(0)[-1, -len(explained[post]["stream"]) :]
+        for weights, layer_attention in zip(attention, output.stream_attentions, strict=True):
+            expected = layer_attention[0, number].mean(0)[-1, -len(explained[post]["stream"]) :]
             assert weights == pytest.approx(expected.tolist(), abs=1e-5)
             assert sum(weights) == pytest.approx(1, abs=1e-5)
 

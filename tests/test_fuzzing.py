@@ -230,16 +230,16 @@ def check_table(variant: str, table: tuple[list, list], data: st.DataObject):
             logits = make_model(variant)(**batch).logits
         for row, row_logits, row_labels in zip(part, logits, batch["labels"], strict=True):
             targets = [post for post, label in zip(row["post_ids"], row["labels"], strict=True) if label is not None]
-            for place, post in enumerate(targets):
+            for position, post in enumerate(targets):
                 assert post not in answers
-                answers[post] = (row_logits[place], row_labels[place].item())
+                answers[post] = (row_logits[position], row_labels[position].item())
     wanted = {str(row) for timeline in right for row, post in timeline if not only_labelled or post["label"] >= 0}
     assert set(answers) == wanted
     for timeline in right:
-        for place, (row, post) in enumerate(timeline):
+        for position, (row, post) in enumerate(timeline):
             if str(row) not in wanted:
                 continue
-            stream = [member for _, member in timeline[max(0, place - WINDOW + 1) : place + 1]]
+            stream = [member for _, member in timeline[max(0, position - WINDOW + 1) : position + 1]]
             elapsed = tuple(post["timestamp"] - member["timestamp"] for member in stream) if timed else None
             expected = plain_logits(variant, tuple(tokens_of(member["text"]) for member in stream), elapsed)
             assert_close(answers[str(row)][0], expected)

@@ -80,7 +80,7 @@ class Reader:
             {"input_ids": self.tokenizer(timeline["text"])["input_ids"], "timestamps": timeline["timestamp"]}
             for timeline in TIMELINES
         ]
-        rows = [{**row, "labels": [place % 3 for place in range(len(row["timestamps"]))]} for row in rows]
+        rows = [{**row, "labels": [number % 3 for number in range(len(row["timestamps"]))]} for row in rows]
         return dict(StreamCollator(self.tokenizer, self.model.config.window, timed=True)(rows))
 
 
@@ -90,8 +90,8 @@ def forward(reader: Reader) -> list[torch.Tensor]:
     attends = reader.kind != "temporal" or reader.model.config._attn_implementation == "eager"
     with torch.no_grad():
         output = reader.model(**reader.batch(), output_attentions=attends)
-    found = [*(output.get("stream_attentions") or ()), *(output.get("attentions") or ())]
-    return [output.logits.softmax(-1), *(weights for weights in found if weights is not None)]
+    attention = [*(output.get("stream_attentions") or ()), *(output.get("attentions") or ())]
+    return [output.logits.softmax(-1), *(weights for weights in attention if weights is not None)]
 
 
 def make_pipe(reader: Reader) -> StreamClassificationPipeline:
@@ -111,14 +111,14 @@ def explain(reader: Reader) -> list[dict[str, Any]]:
 
 def step(reader: Reader) -> list[torch.Tensor]:
     """Returns the probabilities of posts that arrive one by one."""
-    state, found = None, []
+    state, answers = None, []
     for name, timeline in enumerate(TIMELINES):
         for text, seconds in zip(timeline["text"], timeline["timestamp"], strict=True):
             tokens = reader.tokenizer([text], return_tensors="pt")
             output = reader.model.step(**tokens, timeline_ids=[str(name)], timestamps=[seconds], state=state)
             state = output.state
-            found.append(output.logits.softmax(-1))
-    return found
+            answers.append(output.logits.softmax(-1))
+    return answers
 
 
 class Store:
@@ -136,12 +136,12 @@ class Store:
 
 
 def live(reader: Reader) -> list[dict[str, float]]:
-    classifier, found = LiveClassifier(make_pipe(reader), Store()), []
+    classifier, answers = LiveClassifier(make_pipe(reader), Store()), []
     for name, timeline in enumerate(TIMELINES):
-        for place, (text, seconds) in enumerate(zip(timeline["text"], timeline["timestamp"], strict=True)):
-            post = classifier.read(str(name), str(place), text, seconds)
-            found.append(classifier.score([post])[0]["probabilities"])
-    return found
+        for number, (text, seconds) in enumerate(zip(timeline["text"], timeline["timestamp"], strict=True)):
+            post = classifier.read(str(name), str(number), text, seconds)
+            answers.append(classifier.score([post])[0]["probabilities"])
+    return answers
 
 
 ASKED = {"forward": forward, "pipeline": ask_pipeline, "explain": explain, "step": step, "live": live}
@@ -243,8 +243,8 @@ def test_answers_are_those_of_the_plain_model(tmp_path, model, way, asked):
     assert_close(ASKED[asked](reader), ASKED[asked](plain), tolerance)
 
 
-def assert_close(found: Any, expected: Any, tolerance: float):
-    torch.testing.assert_close(flat(found), flat(expected), atol=tolerance, rtol=0)
+def assert_close(actual: Any, expected: Any, tolerance: float):
+    torch.testing.assert_close(flat(actual), flat(expected), atol=tolerance, rtol=0)
 
 
 def flat(values: Any) -> torch.Tensor:

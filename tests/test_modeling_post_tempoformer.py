@@ -57,10 +57,10 @@ def test_its_streams_have_the_documented_shapes():
 def test_a_member_does_not_learn_from_what_it_holds_out_and_predicts_it_alone():
     model, batch = tiny_model(model_type="post_tempoformer", num_members=3), tiny_batch()
     labels = batch.pop("labels")
-    of_members = [model(**batch, held_out=torch.tensor([member, member])).logits for member in range(3)]
-    torch.testing.assert_close(model(**batch).logits, sum(of_members) / 3)
+    member_logits = [model(**batch, held_out=torch.tensor([member, member])).logits for member in range(3)]
+    torch.testing.assert_close(model(**batch).logits, sum(member_logits) / 3)
     mixed = model(**batch, held_out=torch.tensor([2, 0])).logits
-    torch.testing.assert_close(mixed, torch.stack((of_members[2][0], of_members[0][1])))
+    torch.testing.assert_close(mixed, torch.stack((member_logits[2][0], member_logits[0][1])))
     model.train()
     model(**batch, labels=labels, held_out=torch.tensor([1, 1])).loss.backward()
     own = model.tempoformer.stream_layers.projection.weight.grad.abs().amax((1, 2))
@@ -75,14 +75,14 @@ def test_each_member_learns_as_if_it_were_alone():
     settings = {"num_members": 2, "stream_dropout": 0.0, "head_dropout": 0.0}
     model, batch = tiny_model(model_type="post_tempoformer", **settings), tiny_batch()
     labels, held_out = batch.pop("labels"), torch.tensor([0, 1])
-    of_members = [model(**batch, held_out=torch.full((2,), member)).logits for member in range(2)]
-    losses = [focal_loss(of_members[0][1], labels[1]), focal_loss(of_members[1][0], labels[0])]
+    member_logits = [model(**batch, held_out=torch.full((2,), member)).logits for member in range(2)]
+    losses = [focal_loss(member_logits[0][1], labels[1]), focal_loss(member_logits[1][0], labels[0])]
     counts = [(labels[1] >= 0).sum(), (labels[0] >= 0).sum()]
     model.tempoformer.encoder.eval()
     model.training = True
-    found = model(**batch, labels=labels, held_out=held_out, num_items_in_batch=20).loss
+    joint_loss = model(**batch, labels=labels, held_out=held_out, num_items_in_batch=20).loss
     expected = sum(loss * count for loss, count in zip(losses, counts, strict=True)) / 20
-    torch.testing.assert_close(found, expected)
+    torch.testing.assert_close(joint_loss, expected)
 
 
 @pytest.mark.parametrize("accumulated", [1, 2])

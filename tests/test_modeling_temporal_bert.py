@@ -92,7 +92,7 @@ def test_the_product_is_the_formula_token_by_token(residual, batch_size, length)
     mask = torch.ones(batch_size, length).bool()
     mask[0, -2:] = False
     query = torch.randn(batch_size, 2, length, 8)
-    found = layer.apply_time(query, collect_times(embeddings, time_ids, mask))
+    actual = layer.apply_time(query, collect_times(embeddings, time_ids, mask))
     for text in range(batch_size):
         real = [time for time, is_real in zip(time_ids[text].tolist(), mask[text], strict=True) if is_real]
         projected = layer.time(embeddings.weight[[time for time in real if time not in (0, 2)]])
@@ -101,7 +101,7 @@ def test_the_product_is_the_formula_token_by_token(residual, batch_size, length)
             product = t.T @ t / t.norm()
             if residual:
                 product = torch.eye(8) + layer.residual.weight[head] * product
-            torch.testing.assert_close(found[text, head], query[text, head] @ product, atol=1e-5, rtol=1e-5)
+            torch.testing.assert_close(actual[text, head], query[text, head] @ product, atol=1e-5, rtol=1e-5)
 
 
 @pytest.mark.parametrize("head", HEADS)
@@ -235,9 +235,9 @@ def test_times_that_scale_far_stay_finite_in_float16():
     expected.sum().backward()
     assert all(p.grad is None or p.grad.isfinite().all() for p in model.parameters())
     with torch.no_grad():
-        found = model.half()(**batch).last_hidden_state.float()
+        actual = model.half()(**batch).last_hidden_state.float()
     real = batch["attention_mask"].bool()
-    torch.testing.assert_close(found[real], expected[real], atol=2e-2, rtol=0)
+    torch.testing.assert_close(actual[real], expected[real], atol=2e-2, rtol=0)
 
 
 def test_long_time_vectors_stay_finite_in_float16():
@@ -251,8 +251,8 @@ def test_long_time_vectors_stay_finite_in_float16():
         assert 7 * projected.square().sum(-1).max() > torch.finfo(torch.float16).max
         expected = attention.apply_time(query, times)
         with torch.autocast("cpu", dtype=torch.float16):
-            found = attention.apply_time(query, times).float()
-    torch.testing.assert_close(found, expected, atol=0.02 * expected.abs().max().item(), rtol=0)
+            actual = attention.apply_time(query, times).float()
+    torch.testing.assert_close(actual, expected, atol=0.02 * expected.abs().max().item(), rtol=0)
 
 
 @pytest.mark.parametrize("head", [HEADS[0], HEADS[3]])

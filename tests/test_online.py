@@ -227,7 +227,7 @@ def train_a_step(model):
 
 
 CHANGES = {
-    "other weights": lambda model: model.load_state_dict(tiny_model(seed=1, **model.of_kind).state_dict()),
+    "other weights": lambda model: model.load_state_dict(tiny_model(seed=1, **model.kind).state_dict()),
     "a step of training": train_a_step,
     "another precision": lambda model: model.bfloat16(),
     "adapters": lambda model: get_peft_model(model, LoraConfig(target_modules=["query"])).eval(),
@@ -239,7 +239,7 @@ CHANGES = {
 def test_a_model_that_was_changed_begins_anew(kind, change):
     """The same object changes after it has taken a step."""
     model, people = tiny_model(**kind), timelines()
-    model.of_kind = kind
+    model.kind = kind
     state = arrive(model, [("ann", 0)], people).state
     arrive(model, [("ann", 1)], people, state)
     CHANGES[change](model)
@@ -262,8 +262,8 @@ def test_a_model_whose_weights_are_elsewhere_goes_on_with_the_state_of_the_whole
     else:
         away.save_pretrained(tmp_path / "saved")
         parts = [name for name, _ in away.named_modules() if name.count(".") == ("tempoformer" in name)]
-        places = {name: "disk" if name == "tempoformer.encoder" else "cpu" for name in parts if name}
-        away = type(away).from_pretrained(tmp_path / "saved", device_map=places, offload_folder=tmp_path / "weights")
+        devices = {name: "disk" if name == "tempoformer.encoder" else "cpu" for name in parts if name}
+        away = type(away).from_pretrained(tmp_path / "saved", device_map=devices, offload_folder=tmp_path / "weights")
     assert any(weight.is_meta for weight in away.parameters())
     torch.testing.assert_close(arrive(away, posts, people).logits, expected.logits, atol=1e-5, rtol=1e-5)
     later = arrive(away, [("ann", 4)], people, expected.state)
@@ -309,7 +309,7 @@ def test_context_is_remembered_and_not_classified(kind):
     assert not only.logits.any() and only.stream_lengths.tolist() == [4, 2]
     model.step(ids[:2], **later, state=expected.state)
     later["timestamps"] = [10.0, 10.0]
-    found, wanted = (model.step(ids[2:4], **later, state=one.state).logits for one in (output, expected))
-    torch.testing.assert_close(found, wanted, atol=1e-5, rtol=1e-5)
+    logits, wanted = (model.step(ids[2:4], **later, state=one.state).logits for one in (output, expected))
+    torch.testing.assert_close(logits, wanted, atol=1e-5, rtol=1e-5)
     with pytest.raises(ValueError, match="is_context"):
         model.step(ids, timeline_ids=names, is_context=[True])

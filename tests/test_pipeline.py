@@ -62,7 +62,7 @@ def test_every_post_gets_the_model_s_answer(saved, batch_size, targets_per_row):
     # Answers are in the order of the input, whatever the order of time is.
     order = [3, 0, 4, 1, 2]
     shuffled = {name: [values[i] for i in order] for name, values in TIMELINES[0].items()}
-    assert_same(pipe(shuffled), [pipe(TIMELINES[0])[place] for place in order])
+    assert_same(pipe(shuffled), [pipe(TIMELINES[0])[number] for number in order])
 
 
 def test_one_timeline_or_a_generator(saved):

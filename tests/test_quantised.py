@@ -36,11 +36,11 @@ def text_model() -> tuple[nn.Module, dict[str, torch.Tensor]]:
     return model, rows | {"time_ids": 3 * rows["attention_mask"]}
 
 
-def assert_close(found: torch.Tensor, expected: torch.Tensor):
+def assert_close(actual: torch.Tensor, expected: torch.Tensor):
     """
     Bounds the change of a logit, relative to the spread of the logits. Steps of 8 bits are a hundredth of a weight.
     """
-    assert 0 < (found - expected).abs().max() / expected.std() < 0.2
+    assert 0 < (actual - expected).abs().max() / expected.std() < 0.2
 
 
 def size(model: nn.Module) -> int:

@@ -32,8 +32,8 @@ def test_a_text_s_tokens_are_those_of_the_plain_tokenizer_and_have_its_time(make
     batch = tokenizer(TEXTS, time=["1960-2010", 1815, "1860-12-31"], padding=True, return_tensors="pt")
     for name in expected:
         assert torch.equal(batch[name], expected[name])
-    of_texts = torch.tensor([[4], [3], [3]])
-    assert torch.equal(batch["time_ids"], of_texts * expected["attention_mask"])
+    text_ids = torch.tensor([[4], [3], [3]])
+    assert torch.equal(batch["time_ids"], text_ids * expected["attention_mask"])
 
 
 def test_one_text_and_one_time_for_all():
@@ -63,12 +63,12 @@ def test_what_an_encoding_says_of_its_tokens_is_what_the_model_reads(make, side)
     tokenizer = make(prepend_time=True, unknown_times="unknown", padding_side=side)
     encoding = tokenizer(["the plane", "the"], time=[1990, "never"], padding=True)
     assert tokenizer.mask_token in encoding.tokens(1) and "[1960-2010]" in encoding.tokens(0)
-    for found in (encoding, pickle.loads(pickle.dumps(encoding))):
+    for read in (encoding, pickle.loads(pickle.dumps(encoding))):
         for index, ids in enumerate(encoding["input_ids"]):
-            assert found.tokens(index) == tokenizer.convert_ids_to_tokens(ids)
-            assert (found[index].ids, len(found[index])) == (ids, len(ids))
-        assert found.word_ids(0) == tokenizer(["the plane", "the"], time="never", padding=True).word_ids(0)
-        assert found.char_to_token(0, 4) == found.tokens(0).index("plane" if make is bert else "p")
+            assert read.tokens(index) == tokenizer.convert_ids_to_tokens(ids)
+            assert (read[index].ids, len(read[index])) == (ids, len(ids))
+        assert read.word_ids(0) == tokenizer(["the plane", "the"], time="never", padding=True).word_ids(0)
+        assert read.char_to_token(0, 4) == read.tokens(0).index("plane" if make is bert else "p")
 
 
 def test_pieces_of_a_long_text_all_have_its_time():

@@ -38,18 +38,18 @@ def test_a_tree_of_scikit_learn_is_copied():
 def test_features_are_of_the_two_newest_posts_and_their_place():
     model = tiny_model(**GROWN)
     trees = model.trees
-    pairs, alike, place = torch.randn(2, 2, 16), torch.rand(2, 2), torch.tensor([[0.0, 0.0], [7.0, 5000.0]])
+    pairs, cosines, position = torch.randn(2, 2, 16), torch.rand(2, 2), torch.tensor([[0.0, 0.0], [7.0, 5000.0]])
     pairs[0, 0] = 0
     elapsed = torch.tensor([[0.0, 0.0, 0.0], [900.0, 60.0, 0.0]])
-    # A head reads other things before it reads how alike the posts are.
-    outputs = SimpleNamespace(pairs=pairs, last_hidden_state=torch.cat((torch.rand(2, 5), alike), -1))
-    found = trees.read(*model.tree_inputs(outputs, place, elapsed)) * trees.scale + trees.center
+    # A head reads other things before it reads the cosines of posts.
+    outputs = SimpleNamespace(pairs=pairs, last_hidden_state=torch.cat((torch.rand(2, 5), cosines), -1))
+    features = trees.read(*model.tree_inputs(outputs, position, elapsed)) * trees.scale + trees.center
     first, second = ((pairs - trees.mean) @ trees.components.T).unbind(1)
     first[0] = 0
     step = second - first
     step[0] = 0
     seconds = torch.tensor([[0.0, 0.0, 0.0], [7.0, 5000.0, 60.0]]).log1p()
-    torch.testing.assert_close(found, torch.cat((second, first, step, alike, seconds), -1), atol=1e-4, rtol=1e-4)
+    torch.testing.assert_close(features, torch.cat((second, first, step, cosines, seconds), -1), atol=1e-4, rtol=1e-4)
 
 
 def timelines(model, rule) -> list[dict]:
@@ -79,9 +79,9 @@ def grow(rule, change=None):
 
 def test_what_follows_from_the_place_is_learned():
     model, batch = grow(lambda post: int(post < 4))
-    of_held_out = model(**inputs_only(batch)).logits.argmax(-1)
+    predicted = model(**inputs_only(batch)).logits.argmax(-1)
     is_post = batch["labels"] >= 0
-    assert (of_held_out == batch["labels"])[is_post].float().mean() > 0.95
+    assert (predicted == batch["labels"])[is_post].float().mean() > 0.95
 
 
 def test_a_member_s_trees_have_not_seen_what_it_holds_out():
@@ -134,8 +134,8 @@ def test_levels_teach_the_step_that_is_asked_for():
     batch = StreamCollator(tokenizer, 4, timed=False)(rows)
     right = []
     # Without levels, and with every third level missing.
-    for known in (None, np.where(np.arange(len(levels)) % 3, levels, np.nan)):
-        grow_trees(model, [dict(batch)], 0, known)
+    for training_levels in (None, np.where(np.arange(len(levels)) % 3, levels, np.nan)):
+        grow_trees(model, [dict(batch)], 0, training_levels)
         predicted = model(**inputs_only(batch)).logits.argmax(-1)
         right.append((predicted == batch["labels"])[batch["labels"] >= 0].float().mean())
     assert right[0] < 0.75 and right[1] > 0.85

@@ -53,8 +53,8 @@ def test_card_says_what_the_model_is(tmp_path):
     assert (data.base_model, data.pipeline_tag) == ("google-bert/bert-base-uncased", "other")
     assert (data.language, data.license, data.datasets) == (["en", "no"], "mit", ["me/posts"])
     assert {"tempoformer", "own-tag"} <= set(data.tags)
-    found = {(result.dataset_split, result.metric_name): result for result in data.eval_results}
-    assert {where: result.metric_value for where, result in found.items()} == {
+    results = {(result.dataset_split, result.metric_name): result for result in data.eval_results}
+    assert {where: result.metric_value for where, result in results.items()} == {
         ("test", "Macro F1"): 0.51239,
         ("test", "Macro Recall"): 0.5,
         ("test", "F1 (IS)"): 0.25,
@@ -62,7 +62,7 @@ def test_card_says_what_the_model_is(tmp_path):
         ("test", "Loss"): 0.75,
         ("validation", "F1 (IE)"): 1.0,
     }
-    macro = found["test", "Macro F1"]
+    macro = results["test", "Macro F1"]
     assert (macro.metric_type, macro.dataset_type, macro.dataset_name) == ("f1", "me/posts", "Posts of mine")
     assert macro.dataset_config == "small" and data.model_name == "mine"
 

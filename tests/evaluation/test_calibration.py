@@ -74,12 +74,12 @@ def test_thresholds_cannot_be_bettered_by_one(num_classes):
     labels = np.array([generator.choice(num_classes, p=post) for post in probabilities])
     labels[:num_classes] = range(num_classes)
     thresholds = np.array(tune_thresholds(probabilities, labels))
-    found = score(probabilities, labels, thresholds)
-    assert sum(thresholds) == pytest.approx(1) and found >= score(probabilities, labels, np.ones(num_classes)) - 1e-9
+    best = score(probabilities, labels, thresholds)
+    assert sum(thresholds) == pytest.approx(1) and best >= score(probabilities, labels, np.ones(num_classes)) - 1e-9
     for label, factor in itertools.product(range(num_classes), np.geomspace(0.05, 20, 41)):
         moved = thresholds.copy()
         moved[label] *= factor
-        assert score(probabilities, labels, moved) <= found + 1e-9
+        assert score(probabilities, labels, moved) <= best + 1e-9
 
 
 def test_bad_input_is_refused():

@@ -98,10 +98,10 @@ def test_each_prediction_stands_beside_its_post(tmp_path):
     posts[3]["text"], posts[5]["label"] = posts[1]["text"], None
     as_text, typed = write(posts, tmp_path)
     assert list(as_text)[:6] == ["timeline_id", "post_id", "time", "text", "label", "prediction"]
-    for found in (as_text, typed):
-        assert found["post_id"].tolist() == [str(row) for row in range(9)]
+    for table in (as_text, typed):
+        assert table["post_id"].tolist() == [str(row) for row in range(9)]
         for column in ("timeline_id", "text"):
-            assert found[column].tolist() == [post[column] for post in posts]
+            assert table[column].tolist() == [post[column] for post in posts]
     assert as_text["label"].tolist() == [post["label"] or "" for post in posts]
     assert as_text["time"].tolist() == [
         *["2024-05-01T09:00:00.000000Z"] * 7,

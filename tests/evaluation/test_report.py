@@ -57,7 +57,7 @@ PREDICTED = [0, 1, 0, 0, 1, 0]
 
 def two_timelines(num_labelled: int = 6) -> list[Timeline]:
     """Returns two timelines. The prediction of the last post is wrong."""
-    labels = [label if place < num_labelled else -100 for place, label in enumerate([0, 1, 0, 0, 1, 1])]
+    labels = [label if number < num_labelled else -100 for number, label in enumerate([0, 1, 0, 0, 1, 1])]
     return [make_timeline(labels[:3], timestamps=[0, 60, 90]), make_timeline(labels[3:], timestamps=[0, 10, 20])]
 
 

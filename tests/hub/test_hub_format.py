@@ -114,8 +114,8 @@ def test_models_round_trip_without_the_package(tmp_path, make):
     run_without_package(ELSEWHERE, *expected)
     for folder, logits in expected.items():
         for number in range(2):
-            found = load_file(folder / str(number) / "found.safetensors")["found"]
-            torch.testing.assert_close(found, logits, atol=1e-5, rtol=1e-5)
+            actual = load_file(folder / str(number) / "found.safetensors")["found"]
+            torch.testing.assert_close(actual, logits, atol=1e-5, rtol=1e-5)
             assert {path.stem for path in (folder / str(number + 1)).glob("*.py")} == folders[folder]
 
 

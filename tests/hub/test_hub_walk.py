@@ -12,7 +12,7 @@ from collections import defaultdict
 from pathlib import Path
 
 import pytest
-from helpers import NAMES, ROOT, assert_same, of_others, write_posts
+from helpers import NAMES, ROOT, assert_same, with_other_ids, write_posts
 from hub_server import HubServer
 from huggingface_hub import HfApi, ModelCard
 
@@ -89,8 +89,10 @@ def test_train_push_load_elsewhere_predict_train_further_push_again(tmp_path, mo
         for name in ("text", "timestamp", "label"):
             by_timeline[post["timeline_id"]][name].append(post[name])
     timelines = list(by_timeline.values())
-    parts = {"train": of_others(posts, "train"), "validation": of_others(posts, "dev"), "test": posts}
-    files = [f"--{part}_file={write_posts(tmp_path / f'{part}.csv', of_part)}" for part, of_part in parts.items()]
+    parts = {"train": with_other_ids(posts, "train"), "validation": with_other_ids(posts, "dev"), "test": posts}
+    files = [
+        f"--{part}_file={write_posts(tmp_path / f'{part}.csv', part_posts)}" for part, part_posts in parts.items()
+    ]
     monkeypatch.chdir(ROOT)
     main = runpy.run_path(str(ROOT / "run_glue_style.py"))["main"]
 
@@ -114,14 +116,14 @@ def test_train_push_load_elsewhere_predict_train_further_push_again(tmp_path, mo
         api = HfApi(endpoint=hub.url)
         api.upload_file(repo_id=REPO, path_or_fileobj=code, path_in_repo="pipeline_tempoformer.py")
         pinned = [[second, second], [second, first], [first, first]]
-        found = elsewhere(hub, tmp_path / "b", timelines, pinned)
-        assert_same(found, [after, after, before])
+        answers = elsewhere(hub, tmp_path / "b", timelines, pinned)
+        assert_same(answers, [after, after, before])
         with pytest.raises(AssertionError, match="other code"):
             elsewhere(hub, tmp_path / "c", timelines, [["main", "main"]])
 
         # Cached models load without the Hub.
         hub.requests.clear()
-        assert_same(elsewhere(hub, tmp_path / "b", timelines, pinned, HF_HUB_OFFLINE="1"), found)
+        assert_same(elsewhere(hub, tmp_path / "b", timelines, pinned, HF_HUB_OFFLINE="1"), answers)
         assert hub.requests == []
 
         # The package's script resumes from the Hub's model as from a folder.

@@ -217,10 +217,10 @@ def test_words_are_ranked_by_change(folder, tmp_path, capsys):
     for usage in usages.iloc[:: len(usages) // 5].itertuples():
         assert usage.text[usage.start : usage.end] == usage.word
         # Each word is one token. The first token marks the start.
-        place = 1 + len(usage.text[: usage.start].split())
+        token_index = 1 + len(usage.text[: usage.start].split())
         with torch.no_grad():
             states = model(**tokenizer(usage.text, time=usage.time, return_tensors="pt")).last_hidden_state
-        np.testing.assert_allclose(usage.vector, states[0, place], atol=1e-5)
+        np.testing.assert_allclose(usage.vector, states[0, token_index], atol=1e-5)
     assert (tmp_path / "change" / "_changes.html").stat().st_size > 0
 
 

@@ -58,7 +58,7 @@ SECURITY = ["security", "social security"]
 
 
 @pytest.mark.parametrize(
-    ("line", "targets", "found"),
+    ("line", "targets", "expected"),
     [
         # Capitals and the numbers of homonyms tell words apart.
         ("Das Abbauen und abbauen der Sensation", ["abbauen", "Sensation"], ["abbauen", "Sensation"]),
@@ -75,10 +75,10 @@ SECURITY = ["security", "social security"]
         ("Social Security, the SECURITY", SECURITY, []),
     ],
 )
-def test_what_counts_as_a_target(tmp_path, line, targets, found):
+def test_what_counts_as_a_target(tmp_path, line, targets, expected):
     (sentence,) = read_text(tmp_path / "c.txt", line, targets)
     assert sentence.text == unicodedata.normalize("NFC", line)
-    assert [shown for _, shown in marked(sentence)] == found
+    assert [shown for _, shown in marked(sentence)] == expected
     assert [token for token in sentence.tokens if token in targets] == [name for name, _ in marked(sentence)]
 
 
@@ -94,10 +94,10 @@ def test_files_and_folders(tmp_path):
     (folder / "part" / "b.txt").write_text("b\n")
     (folder / "a.txt.gz").write_bytes(gzip.compress(b"a\n"))
     sentences = read_semeval({"0": folder, "1": folder / "a.txt.gz", "2": tmp_path / "none.txt"}, ["a"])
-    found = [next(sentences) for _ in range(3)]
+    sentences_read = [next(sentences) for _ in range(3)]
     # A citation says where in the folder it comes from.
     expected = [("a", "a.txt.gz, line 1"), ("b", "part/b.txt, line 1"), ("a", "a.txt.gz, line 1")]
-    assert [(sentence.text, sentence.source) for sentence in found] == expected
+    assert [(sentence.text, sentence.source) for sentence in sentences_read] == expected
     # A corpus is not read before it is needed.
     with pytest.raises(FileNotFoundError):
         next(sentences)
@@ -114,7 +114,7 @@ def test_corpora_that_are_refused(tmp_path, name):
 
 
 @pytest.mark.parametrize(
-    ("read", "text", "found"),
+    ("read", "text", "expected"),
     [
         (read_targets, "\ufeffa_nn\r\n\r\nb  c \r\n", {"a_nn": ["a_nn"], "b c": ["b c"]}),
         (read_truth, "a_nn\t0.88\r\ntip_vb\t1e-1\n\nman_nn\t0", {"a_nn": 0.88, "tip_vb": 0.1, "man_nn": 0.0}),
@@ -122,9 +122,9 @@ def test_corpora_that_are_refused(tmp_path, name):
         (read_truth, "lemma\tgrouping\tchange_graded\no\u0301\t1_2\t0.5\nw\t1_2\tnan", {"\u00f3": 0.5}),
     ],
 )
-def test_lists_of_words_and_of_scores(tmp_path, read, text, found):
+def test_lists_of_words_and_of_scores(tmp_path, read, text, expected):
     (tmp_path / "list.txt").write_text(text, encoding="utf-8", newline="")
-    assert read(tmp_path / "list.txt") == found
+    assert read(tmp_path / "list.txt") == expected
 
 
 LISTED = ("a: b,,c", "a: b,", ": b", "a: b\tc", "a\t1", "x", "a:", "a:b,")
@@ -202,8 +202,8 @@ def test_seconds_since_1970_are_dates_of_a_table_and_years_stay_years(tmp_path, 
     """Seconds are read from 1973 on and before 1967. Days of spreadsheets and milliseconds are not read."""
     dates = [1850, 1108425600, -4_000_000_000, 38398, 1108425600000]
     pd.DataFrame({"date": dates, "text": "a plane"}).to_parquet(tmp_path / "t.parquet")
-    found = list(read_dated_table(tmp_path / "t.parquet", TIMES, ["plane"]))
-    assert [sentence.time for sentence in found] == [TIMES[0], TIMES[1], TIMES[0]]
+    dated = list(read_dated_table(tmp_path / "t.parquet", TIMES, ["plane"]))
+    assert [sentence.time for sentence in dated] == [TIMES[0], TIMES[1], TIMES[0]]
     assert "2 with a date" in caplog.text and "outside" not in caplog.text
 
 
@@ -215,9 +215,9 @@ def test_a_table_for_each_time_beside_a_text_file(tmp_path):
     (tmp_path / "text.txt").write_text("a plane", encoding="utf-8")
     paths = {"1": tmp_path / "old.parquet", "2": tmp_path / "new.parquet", "3": tmp_path / "text.txt"}
     sentences = list(read_semeval(paths, ["plane"], columns=Columns("said", "year", "by")))
-    found = [(s.time, s.text, s.date, s.source) for s in sentences]
-    assert found[:2] == [("1", "a plane", "1815", "Ann"), ("1", "planes", "", "old.parquet, row 1")]
-    assert found[2:] == [("2", "it", "2001-02-03", "Bo"), ("3", "a plane", "", "text.txt, line 1")]
+    rows = [(s.time, s.text, s.date, s.source) for s in sentences]
+    assert rows[:2] == [("1", "a plane", "1815", "Ann"), ("1", "planes", "", "old.parquet, row 1")]
+    assert rows[2:] == [("2", "it", "2001-02-03", "Bo"), ("3", "a plane", "", "text.txt, line 1")]
     (bare,) = read_text(tmp_path / "bare.csv", "text\na plane\n", ["plane"])
     assert (bare.date, bare.source) == ("", "bare.csv, row 0")
 

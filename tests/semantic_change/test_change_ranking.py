@@ -30,10 +30,10 @@ def test_a_ranking_does_not_follow_rarity():
     """The 40 words did not change and have 3 to 200 usages at a time. By `prt` alone rare words come first."""
     generator = np.random.default_rng(0)
     counts = np.geomspace(3, 200, 40).round().astype(int)
-    found = [usages(generator, count, generator.integers(count, 201)) for count in counts]
-    plain = np.array([prototype_distance(*pair) for pair in found])
-    by_chance = [shuffled_prototypes(*[np.concatenate(pair)] * 2, len(pair[0]), resamples=500)[0] for pair in found]
-    pairwise = [average_pairwise_distance(*pair) for pair in found]
+    samples = [usages(generator, count, generator.integers(count, 201)) for count in counts]
+    plain = np.array([prototype_distance(*pair) for pair in samples])
+    by_chance = [shuffled_prototypes(*[np.concatenate(pair)] * 2, len(pair[0]), resamples=500)[0] for pair in samples]
+    pairwise = [average_pairwise_distance(*pair) for pair in samples]
     assert spearmanr(plain, counts).statistic < -0.8
     for scores in (plain - by_chance, pairwise):
         assert abs(spearmanr(scores, counts).statistic) < 0.3

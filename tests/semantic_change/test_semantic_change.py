@@ -94,28 +94,28 @@ def test_the_earliest_usages_are_those_of_the_whole_corpus():
     """Usages are sorted by date in any spelling, then by the order of the corpus. A repeated text counts once."""
     years = [1830, 1820, 1840, 1815, 1820, 1850, 1860]
     dates = [*map(str, years), "", "June 1805", "17.06.1815", "1814", "1830"]
-    texts = [f"the plane {place} plane" for place in range(11)] + ["the plane 0 plane"]
+    texts = [f"the plane {number} plane" for number in range(11)] + ["the plane 0 plane"]
     dated = [
-        DatedSentence(TIMES[0], text, (("plane", 4, 9), ("plane", len(text) - 5, len(text))), (), date, str(place))
-        for place, (text, date) in enumerate(zip(texts, dates, strict=True))
+        DatedSentence(TIMES[0], text, (("plane", 4, 9), ("plane", len(text) - 5, len(text))), (), date, str(number))
+        for number, (text, date) in enumerate(zip(texts, dates, strict=True))
     ]
     earliest = {}
     passed = list(keep_earliest([*dated, replace(dated[2], date="1816"), *SENTENCES], earliest))
     assert len(passed) == 13 + len(SENTENCES) and earliest.keys() == {"plane"}
-    found = earliest["plane"]
-    assert [(usage.date, usage.source) for usage in found] == [
+    kept = earliest["plane"]
+    assert [(usage.date, usage.source) for usage in kept] == [
         *(("1814", "10"), ("1815", "3"), ("17.06.1815", "9"), ("1816", "2"), ("1820", "1"))
     ]
-    assert {(usage.start, usage.end) for usage in found} == {(4, 9)}
+    assert {(usage.start, usage.end) for usage in kept} == {(4, 9)}
 
 
 @pytest.mark.parametrize(
-    ("place", "kept"), [(0, "tree ##s the the"), (4, "the tree ##s the"), (8, "the the tree ##s")]
+    ("num_before", "kept"), [(0, "tree ##s the the"), (4, "the tree ##s the"), (8, "the the tree ##s")]
 )
-def test_long_texts_are_cut_around_the_word(place, kept):
+def test_long_texts_are_cut_around_the_word(num_before, kept):
     """Four of ten tokens are kept, with the word in the middle if possible."""
-    text = " ".join(["the"] * place + ["trees"] + ["the"] * (8 - place))
-    usage = Usage(TIMES[1], text, 4 * place, 4 * place + 5)
+    text = " ".join(["the"] * num_before + ["trees"] + ["the"] * (8 - num_before))
+    usage = Usage(TIMES[1], text, 4 * num_before, 4 * num_before + 5)
     for tokenizer, num_special in ((dated_bert(), 1), (dated_bert(prepend_time=True), 2)):
         row, first, last = encode_usage(tokenizer, usage, max_length=5 + num_special)
         tokens = tokenizer.convert_ids_to_tokens(row["input_ids"])
@@ -151,8 +151,8 @@ def test_a_vector_is_the_mean_of_a_word_s_pieces_in_the_last_layers(layers, buil
                     states = torch.stack(model(**batch, output_hidden_states=True).hidden_states[-layers:]).mean(0)[0]
                 tokens = tokenizer.convert_ids_to_tokens(batch["input_ids"][0])
                 # The second of two occurrences is further to the right.
-                places = [place for place, token in enumerate(tokens) if token == pieces[0]]
-                first = places[0 if usage.start < 10 else -1]
+                positions = [position for position, token in enumerate(tokens) if token == pieces[0]]
+                first = positions[0 if usage.start < 10 else -1]
                 expected = states[first : first + len(pieces)].mean(0)
                 np.testing.assert_allclose(vector, expected.numpy(), atol=1e-5)
     with pytest.raises(ValueError, match="`num_last_layers` .* 4"):

@@ -28,9 +28,9 @@ def test_the_map_is_a_projection_onto_the_widest_directions():
 
 def test_senses_go_from_the_one_that_grew_to_the_one_that_shrank():
     """Three distant clusters have 4, 1 and 1 usages before, and 1, 1 and 3 after."""
-    places = 100 * np.eye(6)[:3]
+    centres = 100 * np.eye(6)[:3]
     at_first, at_last = np.repeat([0, 1, 2], [4, 1, 1]), np.repeat([0, 1, 2], [1, 1, 3])
-    vectors = places[[*at_first, *at_last]] + np.random.default_rng(1).normal(size=(11, 6))
+    vectors = centres[[*at_first, *at_last]] + np.random.default_rng(1).normal(size=(11, 6))
     senses = senses_of(vectors[:6], vectors[6:])
     # Cluster 2 grew from 1/6 to 3/5, cluster 1 from 1/6 to 1/5, cluster 0 shrank from 4/6 to 1/5.
     assert senses.counts.tolist() == [[1, 3], [1, 1], [4, 1]]
@@ -40,9 +40,9 @@ def test_senses_go_from_the_one_that_grew_to_the_one_that_shrank():
 def test_the_number_of_senses_is_that_of_the_largest_silhouette():
     """Usages of four senses are drawn at random at each time. They have fewer dimensions than are clustered."""
     generator = np.random.default_rng(2)
-    of_sense = [4 * np.eye(6)[generator.integers(4, size=n)] + generator.normal(size=(n, 6)) for n in (20, 15, 12)]
-    joined = normalize(np.concatenate(of_sense))
-    senses = senses_of(*map(normalize, of_sense))
+    at_times = [4 * np.eye(6)[generator.integers(4, size=n)] + generator.normal(size=(n, 6)) for n in (20, 15, 12)]
+    joined = normalize(np.concatenate(at_times))
+    senses = senses_of(*map(normalize, at_times))
     assert senses.labels.max() == 3
     best = silhouette_score(joined, senses.labels)
     assert best > 0.2

@@ -15,10 +15,10 @@ from helpers import (
     MODELS,
     ROOT,
     assert_same,
-    of_others,
     read_json,
     read_table,
     tiny_encoder,
+    with_other_ids,
     write_posts,
     write_table,
 )
@@ -59,10 +59,10 @@ def files(tmp_path_factory) -> dict[str, str]:
     (folder / "config.json").write_text(json.dumps(ENCODER))
     posts = [post for number, post in enumerate(synthetic_posts(13, seed=0, posts_per_timeline=6)) if number % 7]
     posts = [
-        {**post, "text": " ".join([post["text"]] * (1 + 4 * (place % 9 < 3)))} for place, post in enumerate(posts)
+        {**post, "text": " ".join([post["text"]] * (1 + 4 * (number % 9 < 3)))} for number, post in enumerate(posts)
     ]
     parts = ("train", "validation", "test")
-    files = {f"{name}_file": write_posts(folder / f"{name}.csv", of_others(posts, name)) for name in parts}
+    files = {f"{name}_file": write_posts(folder / f"{name}.csv", with_other_ids(posts, name)) for name in parts}
     return {"config_name": str(folder / "config.json"), **files}
 
 
@@ -98,13 +98,13 @@ def assert_same_weights(folder: Path, other: Path):
 
 
 def assert_same_predictions(folder: Path, other: Path):
-    found, expected = (read_table(output / "_predictions.csv") for output in (folder, other))
+    actual, expected = (read_table(output / "_predictions.csv") for output in (folder, other))
     scores, others = (read_json(output / "all_results.json") for output in (folder, other))
-    assert len(expected) == sum(of_class["posts"] for of_class in others["test"]["classes"].values())
+    assert len(expected) == sum(class_scores["posts"] for class_scores in others["test"]["classes"].values())
     for name in ("post_id", "timeline_id", "label", "prediction"):
-        assert [row[name] for row in found] == [row[name] for row in expected], name
+        assert [row[name] for row in actual] == [row[name] for row in expected], name
     for name in ("probability_No-Switch", "probability_Switch"):
-        values = torch.tensor([[float(row[name]) for row in rows] for rows in (found, expected)])
+        values = torch.tensor([[float(row[name]) for row in rows] for rows in (actual, expected)])
         torch.testing.assert_close(values[0], values[1], atol=1e-5, rtol=0)
     for part in ("validation", "test"):
         assert scores[part]["macro_f1"] == pytest.approx(others[part]["macro_f1"], abs=1e-12)
@@ -250,7 +250,7 @@ with open(f"{output}/seen_{os.environ['RANK']}.json", "w") as file:
 def test_a_stream_is_shared_out_by_file_and_nothing_is_lost(tmp_path, files):
     """Two files of eight rows give two steps of four rows in each process, with every post once."""
     for number in range(2):
-        posts = of_others(list(synthetic_posts(4, seed=number, posts_per_timeline=6)), f"file {number}")
+        posts = with_other_ids(list(synthetic_posts(4, seed=number, posts_per_timeline=6)), f"file {number}")
         write_table(tmp_path / f"{number}.jsonl", posts)
     script = tmp_path / "stream.py"
     script.write_text(f"import sys\nsys.path.insert(0, {str(ROOT)!r})\n{STREAM}")

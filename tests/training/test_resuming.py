@@ -50,8 +50,8 @@ def begin(folder: Path, tokenization, posts=POSTS, own: Arguments | None = None,
 
 
 def assert_same_weights(model, other):
-    for (name, weight), found in zip(model.state_dict().items(), other.state_dict().values(), strict=True):
-        torch.testing.assert_close(found, weight, atol=1e-5, rtol=0, msg=name)
+    for (name, weight), other_weight in zip(model.state_dict().items(), other.state_dict().values(), strict=True):
+        torch.testing.assert_close(other_weight, weight, atol=1e-5, rtol=0, msg=name)
 
 
 def test_a_stopped_training_ends_in_the_weights_of_one_that_was_not(tmp_path, tokenization):

@@ -32,9 +32,9 @@ def test_the_stock_trainer_learns_from_a_stream_and_is_evaluated_on_one(tmp_path
     losses = [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
     assert len(losses) == 20 and sum(losses[-4:]) < sum(losses[:4])
     whole = trainer.evaluate()
-    of_stream = trainer.evaluate(rows)
+    streamed_metrics = trainer.evaluate(rows)
     for name in ("eval_loss", "eval_macro_f1", "eval_support_Switch"):
-        assert of_stream[name] == pytest.approx(whole[name], abs=1e-5)
+        assert streamed_metrics[name] == pytest.approx(whole[name], abs=1e-5)
 
 
 @BOTH

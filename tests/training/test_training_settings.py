@@ -34,10 +34,10 @@ def train_a_little(folder, tokenization, **settings) -> tuple[list[float], dict[
 @pytest.mark.parametrize("kind", MODELS, ids=str)
 def test_the_same_is_learned(tmp_path, tokenization, settings, tolerance, kind):
     losses, weights = train_a_little(tmp_path, tokenization, kind=kind)
-    others, found = train_a_little(tmp_path, tokenization, kind=kind, **settings)
+    others, other_weights = train_a_little(tmp_path, tokenization, kind=kind, **settings)
     assert len(losses) == 3 and abs(losses[2] - losses[0]) > 1e-3
     assert others == pytest.approx(losses, abs=tolerance)
-    for (name, weight), other in zip(weights.items(), found.values(), strict=True):
+    for (name, weight), other in zip(weights.items(), other_weights.values(), strict=True):
         torch.testing.assert_close(other, weight, atol=tolerance, rtol=0, msg=name)
 
 

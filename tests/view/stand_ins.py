@@ -50,14 +50,14 @@ def explained_timelines(
     for timeline in range(number):
         posts, time = [], 1.7e9 + 1000 * timeline
         # Timelines have different lengths, so they can be sorted by length.
-        for place in range(length + timeline % 5 - 2):
-            stream = list(range(max(0, place - window + 1), place + 1))
+        for index in range(length + timeline % 5 - 2):
+            stream = list(range(max(0, index - window + 1), index + 1))
             text = " ".join(chance.choices(WORDS, k=chance.randint(1, 2 * words)))
             post = explained_post(chance, stream, names, text)
-            time += chance.uniform(1, 7200) * (1000 if place % 10 == 9 else 1)
+            time += chance.uniform(1, 7200) * (1000 if index % 10 == 9 else 1)
             post["timestamp"] = time if timed else None
             if labelled:
-                post["actual"] = None if place % 10 == 9 else chance.choices(names, range(len(names), 0, -1))[0]
+                post["actual"] = None if index % 10 == 9 else chance.choices(names, range(len(names), 0, -1))[0]
             posts.append(post)
         timelines.append({"id": f"person {timeline}", "posts": posts})
     return timelines

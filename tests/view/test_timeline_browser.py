@@ -63,12 +63,12 @@ def counts_of(timelines: list[dict], threshold: float) -> dict:
         posts = timeline["posts"]
         raised = np.array([is_alarm(post, threshold) for post in posts])
         labelled = np.array([post["actual"] is not None for post in posts])
-        of_class = np.array([post["actual"] == "Switch" for post in posts])
+        is_class = np.array([post["actual"] == "Switch" for post in posts])
         times = np.array([post["timestamp"] for post in posts])
-        sums = len(posts), raised.sum(), (raised & labelled).sum(), of_class.sum(), (raised & of_class).sum()
+        sums = len(posts), raised.sum(), (raised & labelled).sum(), is_class.sum(), (raised & is_class).sum()
         for name, number in zip(list(counts)[:5], sums, strict=True):
             counts[name] += int(number)
-        judged = change_detection().Posts(of_class[labelled], raised[labelled], times[labelled])
+        judged = change_detection().Posts(is_class[labelled], raised[labelled], times[labelled])
         for late, seconds in change_detection().detection_delays(judged):
             delay = {"posts": late, "seconds": pytest.approx(seconds, abs=0.002)}
             counts["delays"].append(None if math.isnan(late) else delay)
@@ -101,8 +101,8 @@ def test_counts_follow_the_threshold(opened, timelines):
     shown = shown_timeline(opened, timelines)
     for control, threshold in (("#threshold", 0.5), ("#threshold", 0.731), ("#threshold-number", 0.25)):
         opened.set_value(control, threshold)
-        here, of_all = opened.driver.execute_script("return [counts[state.timeline], addCounts(counts)]")
-        assert here == counts_of([shown], threshold) and of_all == counts_of(timelines, threshold)
+        here, overall = opened.driver.execute_script("return [counts[state.timeline], addCounts(counts)]")
+        assert here == counts_of([shown], threshold) and overall == counts_of(timelines, threshold)
 
 
 def test_outcomes_of_posts_follow_the_threshold(opened, timelines):
@@ -126,7 +126,7 @@ def test_sort_and_search(opened, timelines):
     lengths = {timeline["id"]: len(timeline["posts"]) for timeline in timelines}
     assert [lengths[name] for name in listed()] == sorted(lengths.values(), reverse=True)[: len(listed())]
     opened.set_value("#sort", "id")
-    assert listed() == [f"person {place}" for place in range(60)]
+    assert listed() == [f"person {number}" for number in range(60)]
     opened.set_value("#search", "HERON")
     assert listed() == ["person 7", "person 9"]
     opened.find_all("#timelines button")[1].click()
@@ -141,18 +141,18 @@ def test_why(opened, timelines):
     opened.driver.execute_script("document.querySelectorAll('#posts .post')[20].click()")
     post = shown["posts"][20]
     assert opened.text("#why-text") == post["text"]
-    names = [*(f"post {place + 1}" for place in post["stream"][:-1]), "what", "the", "being"]
+    names = [*(f"post {number + 1}" for number in post["stream"][:-1]), "what", "the", "being"]
     effects, log_odds = (post[measure]["Switch"] for measure in ("effects", "log_odds_effects"))
-    strongest = sorted(range(len(names)), key=lambda place: -abs(round(log_odds[place], 2)))
+    strongest = sorted(range(len(names)), key=lambda number: -abs(round(log_odds[number], 2)))
     for most in (6, len(names)):
         rows = table_rows(opened, "#why-table tbody")[:most]
-        for row, place in zip(rows, strongest[:most], strict=True):
-            assert re.split(r"[ ,]", row[0])[: len(names[place].split())] == names[place].split()
+        for row, number in zip(rows, strongest[:most], strict=True):
+            assert re.split(r"[ ,]", row[0])[: len(names[number].split())] == names[number].split()
             moved = [float(cell.replace("−", "-")) for cell in row[1:3]]
-            assert moved[0] == pytest.approx(log_odds[place], abs=0.0051)
-            assert moved[1] == pytest.approx(effects[place], abs=0.0006)
+            assert moved[0] == pytest.approx(log_odds[number], abs=0.0051)
+            assert moved[1] == pytest.approx(effects[number], abs=0.0006)
             looked = [float(cell.split()[0]) / 100 for cell in row[3:] if cell]
-            weights = [layer[place] for layer in post["attention"]] if place < len(post["stream"]) else []
+            weights = [layer[number] for layer in post["attention"]] if number < len(post["stream"]) else []
             assert looked == pytest.approx(weights, abs=0.0006)
         if most == 6:
             opened.find("#why-table button").click()
@@ -161,11 +161,11 @@ def test_why(opened, timelines):
 def test_it_opens_at_the_alarm_that_earlier_posts_moved_most(opened, timelines):
     posts = shown_timeline(opened, timelines)["posts"]
 
-    def moved(place: int) -> float:
-        effects = posts[place]["log_odds_effects"]["Switch"][:-3]
+    def moved(number: int) -> float:
+        effects = posts[number]["log_odds_effects"]["Switch"][:-3]
         return max((round(abs(effect), 2) for effect in effects), default=0.0)
 
-    most = max((place for place, post in enumerate(posts) if is_alarm(post)), key=moved)
+    most = max((number for number, post in enumerate(posts) if is_alarm(post)), key=moved)
     assert chosen(opened) == most
 
 
@@ -180,8 +180,8 @@ def test_silences_are_short_and_the_rest_is_to_scale(opened, timelines):
 
 def test_seconds_since_a_start_are_no_dates(open_page):
     timelines = explained_timelines(1, 9)
-    for place, post in enumerate(timelines[0]["posts"]):
-        post["timestamp"] = 3599.0 + 61 * place
+    for number, post in enumerate(timelines[0]["posts"]):
+        post["timestamp"] = 3599.0 + 61 * number
     opened = open_page(timelines, NAMES)
     assert "1970" not in opened.text("main")
 
@@ -210,9 +210,9 @@ def test_click_in_the_chart(opened, timelines):
         }
         return document.getElementById("tip").textContent;
     """
-    for place in (0, 17):
-        assert posts[place]["text"] in opened.driver.execute_script(script, MARKS, place)
-        assert chosen(opened) == place
+    for number in (0, 17):
+        assert posts[number]["text"] in opened.driver.execute_script(script, MARKS, number)
+        assert chosen(opened) == number
 
 
 def test_keys(opened, timelines):
@@ -268,8 +268,8 @@ def test_other_posts(open_page, settings):
 def test_posts_of_other_speakers_give_no_alarm(open_page):
     timelines = explained_timelines(5, 30)
     posts = [post for timeline in timelines for post in timeline["posts"]]
-    for place, post in enumerate(posts):
-        post["speaker"] = "client" if place % 3 else "therapist"
+    for number, post in enumerate(posts):
+        post["speaker"] = "client" if number % 3 else "therapist"
     opened = open_page(timelines, NAMES, watched_speakers=["client"])
     alarms = sum(post["speaker"] == "client" and is_alarm(post) for post in posts)
     assert opened.driver.execute_script("return addCounts(counts)")["alarms"] == alarms > 0

@@ -67,7 +67,7 @@ def test_posts_come_in_order_of_time():
         post.update(timestamp=float(time), stream=stream, effects=effects, log_odds_effects=effects)
     packed = pack_timeline(to_timeline("a", posts, NAMES), NAMES)
     assert packed["times"] == [10, 10, 20, 30]
-    assert packed["texts"] == [posts[place]["text"] for place in (1, 3, 2, 0)]
+    assert packed["texts"] == [posts[number]["text"] for number in (1, 3, 2, 0)]
     assert packed["stream"] == [[0], [0, 1], [1, 2], [2, 3]]
     assert packed["effects"][1] == [[5000] * 3, [5000] * 4, [5000] * 4, [5000] * 4]
     assert packed["log_odds_effects"][0] == [[25] * 3, [25] * 4, [25] * 4, [25] * 4]
@@ -138,8 +138,8 @@ def test_the_script_writes_every_post(saved, tmp_path):
 
 def test_alarms_of_some_speakers_only(saved, tmp_path):
     posts = list(synthetic_posts(2, seed=0, posts_per_timeline=4))
-    for place, post in enumerate(posts):
-        post["speaker"] = ("client", "therapist")[place % 2]
+    for number, post in enumerate(posts):
+        post["speaker"] = ("client", "therapist")[number % 2]
     page = write_view(saved, tmp_path, posts, "--watched_speakers", "client")
     for timeline in data_of(page)["timelines"]:
         assert timeline["heeded"] == [speaker == "client" for speaker in timeline["speakers"]]

@@ -96,11 +96,13 @@ def test_shares_and_sentences_are_those_of_the_page_s_data(opened, folder):
         article = f"#senses article:nth-child({sense + 1})"
         assert opened.text(f"{article} h4") == f"Sense {sense + 1}: {', '.join(keywords)}"
         headings = opened.texts(f"{article} .times h5")
-        for place, (time, count) in enumerate(zip(TIMES, counts, strict=True)):
-            assert headings[place].startswith(f"{time}: {np.floor(100 * count / 30 + 0.5):.0f} % ")
-            assert headings[place].endswith(f", {count} of 30")
-            where = f"{article} .times > :nth-child({place + 1}) .text"
-            assert opened.texts(where) == ["".join(usages["text"][usage]) for usage in usages["nearest"][sense][place]]
+        for column, (time, count) in enumerate(zip(TIMES, counts, strict=True)):
+            assert headings[column].startswith(f"{time}: {np.floor(100 * count / 30 + 0.5):.0f} % ")
+            assert headings[column].endswith(f", {count} of 30")
+            where = f"{article} .times > :nth-child({column + 1}) .text"
+            assert opened.texts(where) == [
+                "".join(usages["text"][usage]) for usage in usages["nearest"][sense][column]
+            ]
             assert set(opened.texts(f"{where} mark")) <= {"flew"}
     assert len(opened.find_all("#map .mark-symbol path")) > 90
 
@@ -162,7 +164,7 @@ def test_the_earliest_usages_are_cited_without_a_sense(browser, tmp_path):
     usages = {word: {time: [Usage(time, f"the {word} flew", 4, 4 + len(word))] * 3 for time in TIMES} for word in "ab"}
     vectors = {word: {time: np.eye(3) for time in TIMES} for word in usages}
     table = ranked_table({"apd": {"a": 0.2, "b": 0.1}}, {word: dict.fromkeys(TIMES, 3) for word in usages})
-    earliest = {"a": [Usage(TIMES[1], f"{place} as", 2, 4, f"190{place}", "letter") for place in range(2)]}
+    earliest = {"a": [Usage(TIMES[1], f"{number} as", 2, 4, f"190{number}", "letter") for number in range(2)]}
     write_page(tmp_path / "page.html", words_page(table, TIMES, usages, vectors, earliest=earliest))
     browser.open(tmp_path / "page.html", READY)
     browser.save_into(tmp_path)
