@@ -224,7 +224,7 @@ def test_sizes_have_the_parameters_of_the_paper(size, millions):
 
 
 def test_times_that_scale_far_stay_finite_in_float16():
-    """From the 17th time on float16 cannot represent the factor. Attention then goes to one token, as in float32."""
+    """Float16 cannot represent the factor from the 17th time on. Attention then goes to one token, as in float32."""
     times = [str(year) for year in range(1800, 1860)]
     scaled = {"times": times, "temporal_attention": "scaled", "time_scaling": "exponential"}
     model, batch = make_model(BertWithTemporalAttention, **scaled), make_batch()

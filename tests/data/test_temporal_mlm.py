@@ -235,7 +235,7 @@ def test_time_tokens_are_masked_by_a_probability_of_their_own():
     assert torch.equal(after[~chosen], before[~chosen])
     masked = (after == MASK)[chosen].float().mean()
     other = ((after != before) & (after != MASK))[chosen].float().mean()
-    # 80 % are masked. Of the 10 % random ones, half keep their token, since there are two times.
+    # 80 % are masked. Half of the 10 % random ones keep their token, since there are two times.
     assert 0.76 < masked < 0.84 and 0.03 < other < 0.07
     assert set(after[chosen].tolist()) == {MASK, *tokenizer.time_token_ids}
     # The time to predict cannot be read from other tokens.

@@ -27,7 +27,7 @@ def usages(generator: np.random.Generator, before: int, after: int) -> tuple[np.
 
 
 def test_a_ranking_does_not_follow_rarity():
-    """The 40 words did not change and have 3 to 200 usages at a time. By `prt` alone rare words come first."""
+    """The 40 words did not change and have 3 to 200 usages at a time. Rare words come first by `prt` alone."""
     generator = np.random.default_rng(0)
     counts = np.geomspace(3, 200, 40).round().astype(int)
     samples = [usages(generator, count, generator.integers(count, 201)) for count in counts]

@@ -70,6 +70,6 @@ def page_of(timelines: list[dict], names: list[str], **settings) -> str:
 
 
 def data_of(page: str) -> dict:
-    """Returns the data that the page's script reads. As in a browser, it ends at the first end of the element."""
+    """Returns the data that the page's script reads. It ends at the first end of the element, as in a browser."""
     (text,) = re.findall(r'<script type="application/json" id="page-data">(.*?)</script>', page, flags=re.DOTALL)
     return json.loads(text)["data"]

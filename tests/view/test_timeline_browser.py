@@ -198,7 +198,7 @@ def test_a_chart_is_saved_as_svg(opened, tmp_path):
 
 
 def test_click_in_the_chart(opened, timelines):
-    """By position posts are at equal distances. A click on the middle of a mark selects it."""
+    """Posts are at equal distances if they are shown by position. A click on the middle of a mark selects it."""
     opened.find('#axis [value="position"]').click()
     posts = shown_timeline(opened, timelines)["posts"]
     opened.wait_for(lambda: len(opened.find_all(MARKS)) == len(posts))
