@@ -219,7 +219,7 @@ def run(args: ChangeArguments, words: corpora.Targets, truth: dict[str, float] |
     usages.write_usages(folder / usages.USAGES, by_word, vectors)
     table = ranked_table(columns, usages.count_usages(by_word), truth, frequencies)
     print(write_report(folder, table, args.times, truth, left_out, args.seed))
-    # Only here, because it needs the extra `view`.
+    # Imported late, because it needs the extra `view`.
     from modeling_tempoformer.view.words_page import PAGE, words_page
 
     write_page(folder / PAGE, words_page(table, args.times, by_word, vectors, frequencies, args.seed, earliest))

@@ -1,4 +1,4 @@
-"""Shared by the benchmarks: posts of a real length distribution, models, the dense form, printing."""
+"""Provides posts with real lengths, models, the dense form, and printing for the benchmarks."""
 
 import json
 from pathlib import Path

@@ -217,7 +217,7 @@ def create_app(model: str, redis_url: str) -> FastAPI:
         yield
         app.state.serving.cancel()
 
-    # Without FastAPI's documentation pages, whose scripts are on another server.
+    # FastAPI's documentation pages are off, because their scripts are on another server.
     app = FastAPI(title="Posts as they arrive", description=__doc__, lifespan=lifespan, docs_url=None, redoc_url=None)
     app.add_middleware(RequestBodyLimitMiddleware, max_body_size=MAX_BODY)
 
@@ -255,7 +255,7 @@ def create_app(model: str, redis_url: str) -> FastAPI:
             raise HTTPException(503, "Another timeline is being explained: send this one again.", AGAIN)
         async with explaining:
             try:
-                # In its own thread, so that no post waits for it.
+                # It runs in its own thread, so that no post waits for it.
                 return await asyncio.to_thread(explain_one, timeline)
             except ValueError as problem:
                 raise HTTPException(422, str(problem)) from None

@@ -29,8 +29,8 @@ class PostTempoFormerConfig(StreamFields, PreTrainedConfig):
         num_trees (`int`, *optional*, defaults to 40):
             Decision trees of each member, a second expert ([`~trees_tempoformer.Trees`]); 0 for none.
         tree_weights (`list[float]`, *optional*):
-            What a member's network and its trees count, as chosen on posts that neither has learned from. None where
-            the trees are not grown yet, and count nothing.
+            The weights of a member's network and of its trees, chosen on posts that neither has learned from. None
+            where the trees are not grown yet, and count nothing.
         stream_hidden_size (`int`, *optional*, defaults to 192):
             Width of these layers, an even multiple of the number of their heads, which is the encoder's.
         stream_dropout (`float`, *optional*, defaults to 0.1): Dropout in these layers.
@@ -45,11 +45,11 @@ class PostTempoFormerConfig(StreamFields, PreTrainedConfig):
         focal_gamma (`float`, *optional*, defaults to 2.0): Exponent of the focal loss; 0 gives cross-entropy.
         class_weights (`list[float]`, *optional*): Weight of each class in the loss; 1 for all if omitted.
         calibration (`dict`, *optional*):
-            What was tuned on posts that were not trained on, each positive: `"temperature"`, from 1e-6 to 1e6, divides
-            the logits before the softmax; a post gets the class with the largest probability / `"thresholds"`. Either
-            may be missing.
+            Values that were tuned on posts outside the training, each positive: `"temperature"`, from 1e-6 to 1e6,
+            divides the logits before the softmax; a post gets the class with the largest probability / `"thresholds"`.
+            Either may be missing.
         timed (`bool`, *optional*):
-            Whether the model was trained with the time between posts. Streams must match it, whatever the attention
+            True if the model was trained with the time between posts. Streams must match it, whatever the attention
             reads; if None, this is not checked.
         problem_type (`str`, *optional*):
             `"single_label_classification"`, which None stands for too: a post has one of at least 2 classes.

@@ -19,20 +19,20 @@ class TempoFormerConfig(StreamFields, PreTrainedConfig):
         encoder_config (`PreTrainedConfig` or `dict`, *optional*):
             Configuration of the encoder that reads the posts; `BertConfig()` if omitted.
         num_stream_layers (`int`, *optional*, defaults to 2):
-            How many of the encoder's top layers read posts in the light of their stream. 0 leaves a plain encoder.
+            The number of the encoder's top layers that let posts attend to their stream. 0 leaves a plain encoder.
         stream_position_embeddings (`bool` or `list[bool]`, *optional*, defaults to `True`):
-            Whether the stream layers add a learned embedding of a post's position in the stream; one value for each
+            If True, the stream layers add a learned embedding of a post's position in the stream; one value for each
             stream layer, or one for all.
         stream_position_initializer_range (`float`, *optional*, defaults to 0.02):
             Standard deviation of new position embeddings; 0.02 as in the published code, which is small compared with
             hidden states of a scale near 1.
         stream_residual (`bool`, *optional*, defaults to `False`):
-            Whether a stream layer adds the context to a post's own vector, `c' = c + attention(c)`, instead of putting
-            it in its place (paper, section 4.2). The attention's output projection then starts at 0, so that training
-            starts from the pretrained encoder's own [CLS].
+            If True, a stream layer adds the context to a post's own vector, `c' = c + attention(c)`, instead of
+            putting it in its place (paper, section 4.2). The attention's output projection then starts at 0, so that
+            training starts from the pretrained encoder's own [CLS].
         fusion (`str`, *optional*, defaults to `"gate"`):
-            How the last stream layer joins a post's own vector and its context: `"gate"` (Gate&Norm) or `"none"`
-            (the context alone).
+            Joins a post's own vector and its context in the last stream layer: `"gate"` (Gate&Norm) or `"none"` (the
+            context alone).
         head (`str`, *optional*, defaults to `"mlp"`):
             `"mlp"` reads the newest post; `"lstm"` reads all posts of the stream in turn (RoTempoFormer, or RoBERT
             with `num_stream_layers=0`).
@@ -41,8 +41,8 @@ class TempoFormerConfig(StreamFields, PreTrainedConfig):
         recurrent_order (`str`, *optional*, defaults to `"forward"`):
             The LSTM reads from the oldest post to the newest (`"forward"`), or from the newest to the oldest
             (`"reverse"`, as in the published code).
-        window, stream_attention, rope_theta, head_hidden_sizes, head_dropout: As in [`PostTempoFormerConfig`].
-        focal_gamma, class_weights, calibration, timed, problem_type: As in [`PostTempoFormerConfig`].
+        window, stream_attention, rope_theta, head_hidden_sizes, head_dropout: Fields of [`PostTempoFormerConfig`].
+        focal_gamma, class_weights, calibration, timed, problem_type: Fields of [`PostTempoFormerConfig`].
 
     Raises a validation error that names the field for a value outside its range; `from_pretrained` and `from_dict`
     make a `ValueError` of it.

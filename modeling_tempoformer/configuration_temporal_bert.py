@@ -69,7 +69,7 @@ class TemporalBertConfig(TemporalFields, BertConfig):
             `"attention"` multiplies queries by `T^T T / |T|` (the paper's formula), `"scaled"` multiplies them by a
             number for each time point (the paper's scaled baselines), `"none"` leaves them unchanged.
         temporal_residual (`bool`, *optional*, defaults to `False`):
-            Whether queries are multiplied by `I + alpha T^T T / |T|` instead. Alpha is learned for each head and
+            If True, queries are multiplied by `I + alpha T^T T / |T|` instead. Alpha is learned for each head and
             starts at 0, so that a plain checkpoint starts with its own outputs.
         time_scaling (`str`, *optional*, defaults to `"linear"`):
             With `"scaled"`: the number is the time point's index from 1 (`"linear"`), 2 to its index from 0
@@ -77,7 +77,7 @@ class TemporalBertConfig(TemporalFields, BertConfig):
         time_document_counts (`list[int]`, *optional*):
             Documents of each time point, for `time_scaling="documents"`.
         prepend_time (`bool`, *optional*, defaults to `False`):
-            Whether texts begin with a token of their time point (TempoBERT; Rosin, Guy and Radinsky, 2022), alone
+            If True, texts begin with a token of their time point (TempoBERT; Rosin, Guy and Radinsky, 2022), alone
             (`temporal_attention="none"`) or together with temporal attention. The tokenizer adds this token, which
             must be in the vocabulary.
         time_initializer_range (`float`, *optional*, defaults to 0.02):

@@ -56,7 +56,7 @@ class StreamCollator:
     Args:
         tokenizer (`PreTrainedTokenizerBase`): Pads the posts.
         window (`int`): Posts in a stream, at least 1.
-        timed (`bool`, *optional*, defaults to `True`): Whether rows must have `timestamps`.
+        timed (`bool`, *optional*, defaults to `True`): If True, rows must have `timestamps`.
 
     A call returns tensors with the rows (B) first: `input_ids` and `attention_mask` (B, posts, tokens), or
     `post_embeds` (B, posts, hidden) and `attention_mask` (B, posts, 1); `stream_index` (B, streams, window), `elapsed`
@@ -164,7 +164,7 @@ def checked_times(timestamps: Any, num_posts: int) -> torch.DoubleTensor:
             f"has timestamps in {dtype}, which is too coarse for seconds since 1970; give Python numbers or float64."
         )
     times = torch.as_tensor(timestamps, dtype=torch.float64)
-    # Also true of a NaN.
+    # The condition is also true for a NaN.
     wrong = ~(times[1:] >= times[:-1])
     if wrong.any():
         post = int(wrong.nonzero()[0]) + 1

@@ -23,7 +23,7 @@ def decide(logits: torch.Tensor, calibration: dict[str, Any] | None = None) -> t
     Returns the probabilities of the classes, and the classes of each post from the chosen one to the least likely.
 
     Args:
-        logits (`torch.Tensor` of shape `(..., num_labels)`): As the model returns them.
+        logits (`torch.Tensor` of shape `(..., num_labels)`): The model's output.
         calibration (`dict`, *optional*): The field of the model's configuration; without it the largest logit wins.
 
     Returns:
@@ -34,7 +34,7 @@ def decide(logits: torch.Tensor, calibration: dict[str, Any] | None = None) -> t
     logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
     probabilities = ranked = (logits / (calibration.get("temperature") or 1.0)).softmax(-1)
     if thresholds := calibration.get("thresholds"):
-        # In 64 bits: a tuned threshold may lie between two probabilities that are neighbours in 32.
+        # Computed in 64 bits: a tuned threshold may lie between two probabilities that are neighbours in 32.
         ranked = probabilities.double() / torch.tensor(thresholds, dtype=torch.float64, device=logits.device)
     return probabilities, ranked.argsort(dim=-1, descending=True, stable=True)
 

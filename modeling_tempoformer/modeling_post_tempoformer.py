@@ -48,7 +48,8 @@ class PostTempoFormerModelOutput(ModelOutput):
             Input of the head for each stream, the members side by side; 0 for a stream without posts. Each member has
             the newest post after the stream layers, the step from the post before it, the step's absolute value (each
             `stream_hidden_size`), and the newest post's cosines with the post before it and the mean of all before it.
-        stream_mask (`torch.BoolTensor` of shape `(batch_size, num_streams, window)`): Where a stream has a post.
+        stream_mask (`torch.BoolTensor` of shape `(batch_size, num_streams, window)`): True for the posts of a stream,
+            False for padding.
         pairs (`torch.FloatTensor` of shape `(batch_size, num_streams, 2, hidden_size)`):
             The vectors of the post before the newest one of each stream, and of the newest; 0 where there is none.
         stream_attentions (`tuple(torch.FloatTensor)`, *optional*):
@@ -87,7 +88,7 @@ class MemberLinear(nn.Module):
 
 
 class MemberLayerNorm(nn.Module):
-    """A layer norm of each member, of (members, ..., width). By its name the library knows how it starts."""
+    """A layer norm of each member, of (members, ..., width). The library chooses its initial values by its name."""
 
     def __init__(self, members: int, width: int):
         super().__init__()
@@ -218,7 +219,7 @@ def cosines_with_history(vectors: torch.Tensor, slot_mask: torch.BoolTensor) -> 
     Returns the cosines (streams, 2) of each stream's newest vector with the one before it and with the mean direction
     of all before it, from `vectors` (streams, window, hidden).
     """
-    # In float32, as float16 has no number so small as what keeps this from dividing 0 by 0.
+    # Computed in float32, because in float16 the bound that prevents a division of 0 by 0 is 0 itself.
     units = nn.functional.normalize(vectors.float(), dim=-1) * slot_mask.unsqueeze(-1)
     newest, earlier = units[:, -1:], units[:, :-1]
     references = torch.stack((nn.functional.pad(earlier, (0, 0, 1, 0))[:, -1], earlier.sum(1)), dim=1)
@@ -268,8 +269,8 @@ class PostTempoFormerModel(StreamReaderMixin, PostTempoFormerPreTrainedModel):
             input_ids (`torch.LongTensor` of shape `(batch_size, num_posts, num_tokens)`, *optional*):
                 Every post of a row once. A post whose `attention_mask` is all 0 is absent.
             attention_mask, token_type_ids (`torch.LongTensor`, *optional*):
-                Of the shape of `input_ids`: 1 for real tokens, 0 for padding (all 1 if omitted); and segment ids (all
-                0 if omitted).
+                Tensors of the shape of `input_ids`: 1 for real tokens, 0 for padding (all 1 if omitted); and segment
+                ids (all 0 if omitted).
             stream_index (`torch.LongTensor` of shape `(batch_size, num_streams, window)`, *optional*):
                 The posts of each stream, oldest to newest, -1 on the left where there is none; `window` at most
                 `config.window`. If omitted, the posts of a row are one stream up to its last real one.
@@ -277,7 +278,8 @@ class PostTempoFormerModel(StreamReaderMixin, PostTempoFormerPreTrainedModel):
                 Seconds from each post to the newest, in float32 whatever the model's dtype. If omitted, the rotation
                 is by the distance in posts.
             inputs_embeds (`torch.FloatTensor`, *optional*):
-                Of shape `(batch_size, num_posts, num_tokens, width of the word embeddings)`, instead of `input_ids`.
+                A tensor of shape `(batch_size, num_posts, num_tokens, width of the word embeddings)`, instead of
+                `input_ids`.
             post_embeds (`torch.FloatTensor` of shape `(batch_size, num_posts, hidden_size)`, *optional*):
                 The posts' vectors, as `embed_posts` returns them, instead of `input_ids`; `num_tokens` is then 1.
             kwargs: `output_hidden_states`, `output_attentions`, `output_stream_attentions`, `return_dict`.
@@ -316,7 +318,7 @@ class PostTempoFormerModel(StreamReaderMixin, PostTempoFormerPreTrainedModel):
 
         Args:
             input_ids, attention_mask, inputs (`torch.LongTensor` of shape `(num_posts, num_tokens)`):
-                What a tokenizer returns for the posts, or `inputs_embeds`. `attention_mask` is all 1 if omitted.
+                A tokenizer's output for the posts, or `inputs_embeds`. `attention_mask` is all 1 if omitted.
 
         Returns:
             `torch.FloatTensor` of shape `(num_posts, hidden_size)`; 0 for a post without real tokens.
@@ -382,7 +384,7 @@ class PostTempoFormerForStreamClassification(StreamClassificationMixin, PostTemp
 
     Args:
         config ([`PostTempoFormerConfig`]): `num_labels` (or `id2label` with `label2id`) sets the classes.
-        encoder (`PreTrainedModel`, *optional*): As in [`PostTempoFormerModel`].
+        encoder (`PreTrainedModel`, *optional*): The argument of [`PostTempoFormerModel`].
     """
 
     def __init__(self, config: PostTempoFormerConfig, encoder: PreTrainedModel | None = None):
@@ -407,7 +409,7 @@ class PostTempoFormerForStreamClassification(StreamClassificationMixin, PostTemp
         if timeline_position is None:
             raise ValueError("The model's trees need `timeline_position`, as `StreamCollator` makes it.")
         network, trees = self.config.tree_weights
-        # In float32, as is the sum: 16 bits are too coarse for thresholds.
+        # Trees and the sum are computed in float32, because 16 bits are too coarse for thresholds.
         with torch.autocast(logits.device.type, enabled=False):
             tree_logits = self.trees(self.trees.read(*self.tree_inputs(outputs, timeline_position, elapsed)))
         return network * logits + trees * tree_logits.to(logits.device)

@@ -38,7 +38,7 @@ class StreamClassifierOutput(ModelOutput):
         loss (`torch.FloatTensor`, *optional*, with `labels`): Focal loss, a scalar in float32.
         logits (`torch.FloatTensor` of shape `(batch_size, num_streams, num_labels)`): Scores before softmax for the
             newest post of each stream; 0 for a stream without posts.
-        stream_attentions, hidden_states, attentions: As the model without the head returns them.
+        stream_attentions, hidden_states, attentions: The outputs of the model without the head.
     """
 
     loss: torch.FloatTensor | None = None
@@ -219,7 +219,8 @@ class StreamPreTrainedModel(PreTrainedModel):
         Args:
             pretrained_model_name_or_path, model_args, kwargs: The library's arguments.
             output_loading_info (`bool`, *optional*, defaults to `False`):
-                Whether to return names of weights, too, instead of raising a `ValueError` that names missing ones.
+                If True, the names of weights are returned, too, instead of raising a `ValueError` that names missing
+                ones.
         """
         kwargs |= {"output_loading_info": True, "use_safetensors": True}
         model, info = super().from_pretrained(pretrained_model_name_or_path, *model_args, **kwargs)
@@ -263,7 +264,7 @@ class StreamPreTrainedModel(PreTrainedModel):
         weight_settings = ("dtype", "attn_implementation", "use_safetensors")
         config_settings = {key: value for key, value in kwargs.items() if key not in weight_settings}
         encoder_config = AutoConfig.from_pretrained(name, **config_settings)
-        # From a dict, so that the settings are validated with this encoder's configuration, before it is loaded.
+        # Built from a dict, so that the settings are validated with this encoder's configuration, before it is loaded.
         settings = settings if config is None else config.to_dict()
         config = cls.config_class.from_dict({**settings, "encoder_config": encoder_config.to_dict()})
         encoder, info = cls.load_encoder(name, config, **{**kwargs, "use_safetensors": True})
@@ -408,7 +409,7 @@ class StreamClassificationMixin(StreamStepMixin):
         r"""
         Args:
             input_ids, attention_mask, token_type_ids, stream_index, elapsed, inputs_embeds, post_embeds:
-                As the model without the head takes them.
+                Inputs of the model without the head.
             timeline_position (`torch.FloatTensor` of shape `(batch_size, num_streams, 2)`, *optional*):
                 Posts of the timeline before the newest one, and seconds since the first, for the post model's trees.
             labels (`torch.LongTensor` of shape `(batch_size, num_streams)`, *optional*):
@@ -416,8 +417,9 @@ class StreamClassificationMixin(StreamStepMixin):
             held_out (`torch.LongTensor` of shape `(batch_size,)`, *optional*):
                 The member of the post model that does not learn from a row, and alone gives the row's logits.
             num_items_in_batch (`int` or `torch.Tensor`, *optional*):
-                As in [`focal_loss`]. Refused without `labels`: so a Trainer with a loss of its own calls the model.
-            kwargs: As the model without the head takes them.
+                The argument of [`focal_loss`]. Refused without `labels`: so a Trainer with a loss of its own calls the
+                model.
+            kwargs: Inputs of the model without the head.
 
         Returns:
             [`StreamClassifierOutput`]. Raises the errors of the model without the head.

@@ -38,8 +38,10 @@ class TempoFormerModelOutput(ModelOutput):
             The vector of each post in each stream after the stream layers (with `num_stream_layers=0` its pooled
             vector); zeros where there is no post.
         pooler_output (`torch.FloatTensor` of shape `(batch_size, num_streams, hidden_size)`, *optional*):
-            The newest post of each stream, pooled before the stream layers. Only with stream layers and `head="mlp"`.
-        stream_mask (`torch.BoolTensor` of shape `(batch_size, num_streams, window)`): Where a stream has a post.
+            The newest post of each stream, pooled before the stream layers. It is None without stream layers, or with
+            another head than `"mlp"`.
+        stream_mask (`torch.BoolTensor` of shape `(batch_size, num_streams, window)`): True for the posts of a stream,
+            False for padding.
         stream_attentions (`tuple(torch.FloatTensor)`, *optional*):
             With `output_attentions=True` or `output_stream_attentions=True` one tensor of shape
             `(batch_size, num_streams, num_heads, window, window)` for each stream layer: the attention of each post
@@ -221,7 +223,7 @@ class TempoFormerModel(StreamReaderMixin, TempoFormerPreTrainedModel):
         r"""
         Args:
             input_ids, attention_mask, token_type_ids, stream_index, elapsed, inputs_embeds:
-                As in [`PostTempoFormerModel.forward`].
+                Inputs of [`PostTempoFormerModel.forward`].
             kwargs: `output_hidden_states`, `output_attentions`, `output_stream_attentions` (those across posts alone),
                 `return_dict`.
 
@@ -422,7 +424,7 @@ class TempoFormerForStreamClassification(StreamClassificationMixin, TempoFormerP
 
     Args:
         config ([`TempoFormerConfig`]): `num_labels` (or `id2label` with `label2id`) sets the classes.
-        encoder (`PreTrainedModel`, *optional*): As in [`TempoFormerModel`].
+        encoder (`PreTrainedModel`, *optional*): The argument of [`TempoFormerModel`].
     """
 
     def __init__(self, config: TempoFormerConfig, encoder: PreTrainedModel | None = None):

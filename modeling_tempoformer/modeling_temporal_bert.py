@@ -309,7 +309,7 @@ class BertWithTemporalAttention(TemporalEncoder, BertModel):
 
     Args:
         config ([`TemporalBertConfig`]): Its `temporal_attention` sets how time changes the queries.
-        add_pooling_layer (`bool`, *optional*, defaults to `True`): Whether BERT's pooler is built.
+        add_pooling_layer (`bool`, *optional*, defaults to `True`): If True, BERT's pooler is built.
     """
 
     config: TemporalBertConfig
@@ -322,7 +322,7 @@ class RobertaWithTemporalAttention(TemporalEncoder, RobertaModel):
 
     Args:
         config ([`TemporalRobertaConfig`]): Its `temporal_attention` sets how time changes the queries.
-        add_pooling_layer (`bool`, *optional*, defaults to `True`): Whether RoBERTa's pooler is built.
+        add_pooling_layer (`bool`, *optional*, defaults to `True`): If True, RoBERTa's pooler is built.
     """
 
     config: TemporalRobertaConfig
@@ -335,7 +335,7 @@ class TemporalHead(TemporalInitialisation):
     _encoder_class: type[nn.Module]
     # The library's heads ignore `num_items_in_batch`: their loss is always the mean of the batch.
     accepts_loss_kwargs = False
-    # Whether a masked language model predicts labelled tokens only, and the name of its head.
+    # If True, a masked language model predicts labelled tokens only.
     sparse_prediction = False
     _head_name: str
 

@@ -203,18 +203,18 @@ class StreamStepMixin:
             input_ids (`torch.LongTensor` of shape `(num_posts, num_tokens)`):
                 The new posts, any number for each timeline; posts of the same timeline must be in order of time.
             attention_mask, token_type_ids (`torch.LongTensor`, *optional*):
-                Of shape `(num_posts, num_tokens)`, as a tokenizer returns them. In the paper's model all posts of
-                a timeline have `token_type_ids`, or none has.
+                Tensors of shape `(num_posts, num_tokens)` from a tokenizer. In the paper's model all posts of a
+                timeline have `token_type_ids`, or none has.
             timeline_ids (`Sequence[str]`): The timeline of each post.
             timestamps (`Sequence`, *optional*):
-                As [`~times_tempoformer.to_seconds`] takes them, all of one kind. All posts of a timeline have them, or
+                Values for [`~times_tempoformer.to_seconds`], all of one kind. All posts of a timeline have them, or
                 none.
             is_context (`Sequence[bool]`, *optional*):
                 True for a new post that is remembered for those after it and not classified; False for all if omitted.
             state (`StreamState`, *optional*):
                 The `state` of the last step of this model. It is changed in place, unless an error is raised.
             drop_late (`bool`, *optional*, defaults to `False`):
-                Whether a post that is older than the newest seen of its timeline is left out instead of an error.
+                If True, a post older than the newest seen of its timeline is left out instead of an error.
 
         Returns:
             [`StreamStepOutput`]. Raises a [`LatePostError`] for a late post. Raises a `ValueError` in training mode

@@ -60,7 +60,7 @@ class PostGroups:
         lengths (`list[int]`, *optional*):
             The position after the last real token of each post. If omitted, while compiling, all posts are one group,
             so that shapes do not depend on values.
-        as_one (`bool`, *optional*, defaults to `False`): Whether all posts with tokens are one group.
+        as_one (`bool`, *optional*, defaults to `False`): If True, all posts with tokens are one group.
 
     Attributes:
         order: The indices of the posts that are in groups, one group after the other.

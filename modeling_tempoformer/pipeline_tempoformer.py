@@ -66,7 +66,7 @@ def explain_streams(
     step = max(1, num_streams // len(kept))
     for start in range(0, num_streams, step):
         part = {name: values[:, start : start + step].flatten(1, 2) for name, values in inputs.items()}
-        # Only the posts that these streams have.
+        # The part keeps only the posts of its streams.
         index, num_posts = part.pop("stream_index"), posts["attention_mask"].shape[1]
         first = min(int(index.where(index >= 0, num_posts).min()), num_posts - 1)
         end = max(int(index.max()), first) + 1
@@ -77,7 +77,7 @@ def explain_streams(
             output_stream_attentions=True,
         )
         logits.append(output.logits.unflatten(1, (-1, len(kept))))
-        # From the newest post of the usual streams.
+        # The attention of the newest post of the usual streams.
         usual = [
             weights[:, :: len(kept), :, -1].float().mean(2).to(index.device) for weights in output.stream_attentions
         ]
@@ -142,11 +142,11 @@ class StreamClassificationPipeline(Pipeline):
         top_k (`int`, *optional*):
             At least 1. Return a list of the `top_k` best labels of each post, best first, instead of the best one.
         calibrated (`bool`, *optional*, defaults to `True`):
-            Whether [`decide`] gets the `calibration` of the model's configuration, if it has one.
+            If True, [`decide`] gets the `calibration` of the model's configuration, if it has one.
         truncation (`bool`, *optional*, defaults to `True`):
-            Only `True`, since longer posts are always cut to what the model reads, with a warning.
+            Must be `True`, since longer posts are always cut to what the model reads, with a warning.
         num_workers (`int`, *optional*):
-            As other pipelines take it; not used, since posts are tokenized in this process.
+            Accepted as in other pipelines, but not used, since posts are tokenized in this process.
     """
 
     _load_processor = False
@@ -215,7 +215,7 @@ class StreamClassificationPipeline(Pipeline):
             inputs, batch_size, targets_per_row, calibrated: The arguments of a call.
 
         Returns:
-            As a call, with its errors, but for each post a dict of plain Python with
+            The result of a call, with its errors, but each post is a dict of plain Python with
 
             - `text`, and `timestamp` in seconds, None without times.
             - `label` and `score`, as a call returns them, and `probabilities`, a dict from each class to its own;
@@ -338,7 +338,7 @@ def read_timeline(values: Any, number: int) -> Timeline:
         raise ValueError(f"Timeline {number}, {problem}") from None
 
 
-# Also for a model from the Hub, whose code is all that is there.
+# The registration also serves a model from the Hub, which has only its own code.
 if "stream-classification" not in PIPELINE_REGISTRY.get_supported_tasks():
     PIPELINE_REGISTRY.register_pipeline(
         "stream-classification",

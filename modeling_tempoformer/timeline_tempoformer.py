@@ -39,7 +39,7 @@ class Post(NamedTuple):
         timestamp (`float`, *optional*): Seconds since 1970-01-01 UTC, or since any other moment.
         post_id (`str`): Its name in predictions.
         label (`int`): Its class; -100 for none.
-        speaker (`str`, *optional*): Who wrote it; empty if that is not known.
+        speaker (`str`, *optional*): The writer of the post; empty if that is not known.
         level (`float`, *optional*): The number that the label is a change of; NaN if it is missing.
     """
 
@@ -76,18 +76,18 @@ class Timeline:
     have a value for each post.
 
     Args:
-        timeline_id (`str` or `int`): Whose posts they are, or the number of the timeline.
+        timeline_id (`str` or `int`): The person or conversation of the posts, or the number of the timeline.
         input_rows (`list[int]`): The row of each post in the input.
         texts (`list[str]`): The posts.
         timestamps (`list[float]`, *optional*): Seconds, never decreasing.
         post_ids (`list[str]`): Names of the posts in predictions.
         labels (`list[int]`): Class ids; -100 for none.
-        speakers (`list[str]`, *optional*): Who wrote each post; empty if that is not known.
+        speakers (`list[str]`, *optional*): The writer of each post; empty if that is not known.
         levels (`list[float]`, *optional*): The number that the label is a change of; NaN where it is missing.
         held_out (`int`, *optional*): The member of the model that does not learn from the timeline.
         logits (`torch.Tensor` of shape `(posts, classes)`, *optional*):
             A model's answer, in float32; NaN for a post that it was not asked about.
-        explanations (`list[dict]`, *optional*): What `explain` of the pipeline returns for each post.
+        explanations (`list[dict]`, *optional*): The result of the pipeline's `explain` for each post.
     """
 
     timeline_id: str | int
@@ -109,7 +109,7 @@ class Timeline:
         order; posts of one time, and posts without times, keep the order of the input.
 
         Args:
-            timeline_id (`str` or `int`): Whose posts they are, or the number of the timeline.
+            timeline_id (`str` or `int`): The person or conversation of the posts, or the number of the timeline.
             posts (`Sequence[Post]`): All with a time, or none.
         """
         timed = bool(posts) and all(post.timestamp is not None for post in posts)
@@ -142,11 +142,11 @@ class Timeline:
         Reads the posts of a timeline.
 
         Args:
-            timeline_id (`str` or `int`): Whose posts they are, or the number of the timeline.
+            timeline_id (`str` or `int`): The person or conversation of the posts, or the number of the timeline.
             texts (`Sequence`): Strings.
             timestamps (`Sequence`, *optional*): As [`~times_tempoformer.to_seconds`] takes them, all of one kind.
             name_post (`Callable[[int], str]`, *optional*): Names a post in errors by its row; "post 0" by default.
-            shows_values (`bool`, *optional*, defaults to `True`): Whether errors repeat values, which may be private.
+            shows_values (`bool`, *optional*, defaults to `True`): If True, errors repeat values, which may be private.
 
         Returns:
             [`Timeline`]. Raises a `ValueError` that names the post for a text that is not a string or has half of a

@@ -14,7 +14,7 @@ from .checks_tempoformer import narrow_float
 
 logger = logging.get_logger(__name__)
 
-# From the year 1 to the year 5138, in UTC. Python's dates begin with the first, and larger numbers are milliseconds.
+# The years 1 to 5138, in UTC. Python's dates begin with the first, and larger numbers are milliseconds.
 FIRST_SECONDS, END_SECONDS = -62135596800.0, 1e11
 END_OF_1970, START_OF_1990 = 365 * 86400, 631_152_000
 # Day, month and year, as much of Europe writes them.

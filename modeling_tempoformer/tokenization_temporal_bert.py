@@ -54,7 +54,7 @@ class TimedEncoding:
 class TemporalTokenizer:
     """Adds time to a tokenizer; see [`TemporalBertTokenizer`]."""
 
-    # Whether the token of a word includes the space before it.
+    # If True, the token of a word includes the space before it.
     _spaces_in_words = False
     # The second text of a pair with its special tokens, in the form of `TemplateProcessing`.
     _second_text = "$B:1 {sep}:1"
@@ -230,11 +230,11 @@ class TemporalBertTokenizer(TemporalTokenizer, BertTokenizer):
             or in none of `times` raises an `UnknownTimeError` that lists the time points. `"error"` also refuses a
             call without `time=`; `"unknown"` uses the id of unknown times in all these cases.
         prepend_time (`bool`, *optional*, defaults to `False`):
-            Whether each text begins with a token of its time point (TempoBERT; Rosin, Guy and Radinsky, 2022), or with
-            the mask token if its time is unknown. The model's vocabulary must have these tokens:
+            If True, each text begins with a token of its time point (TempoBERT; Rosin, Guy and Radinsky, 2022), or
+            with the mask token if its time is unknown. The model's vocabulary must have these tokens:
             `model.resize_token_embeddings(len(tokenizer))`.
         mask_token_time (`bool`, *optional*, defaults to `False`):
-            Whether masked tokens have the time id of masks instead of their text's time id (Rosin and Radinsky, 2022,
+            If True, masked tokens have the time id of masks instead of their text's time id (Rosin and Radinsky, 2022,
             footnote 3).
         kwargs: Arguments of BERT's tokenizer.
 

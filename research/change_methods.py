@@ -42,7 +42,7 @@ def cluster_distances(before: np.ndarray, after: np.ndarray, seed: int = 0, num_
 
 def move_clusters(usages: tuple[np.ndarray, np.ndarray], labels: list[np.ndarray]) -> float:
     """Returns the Wasserstein distance between the clusters before and after, represented by means of usages."""
-    import ot  # Only here, because it belongs to the extra `research`.
+    import ot  # Imported late, because it belongs to the extra `research`.
 
     means, shares = [], []
     for vectors, part in zip(usages, labels, strict=True):

@@ -33,7 +33,7 @@ def train_sgns(
     Trains skip-gram with negative sampling (Mikolov et al., 2013) on the tokens of each time point separately, with
     the baseline settings of Schlechtweg et al. (2019). Sentences of other times are skipped.
     """
-    from gensim.models import Word2Vec  # Only here, because it belongs to the extra `research`.
+    from gensim.models import Word2Vec  # Imported late, because it belongs to the extra `research`.
 
     tokens: dict[str, list[list[str]]] = {time: [] for time in times}
     for sentence in sentences:

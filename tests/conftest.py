@@ -1,4 +1,4 @@
-"""Tiny models and batches that tests share. Tests reach no other machine."""
+"""Provides tiny models and batches for all tests, which reach no other machine."""
 
 import os
 import runpy
@@ -12,7 +12,7 @@ from helpers import tiny_batch
 from modeling_tempoformer import modeling_post_tempoformer, packing_tempoformer
 
 
-# Tiny tensors: more threads cost more than they bring.
+# Tensors are tiny, so more threads would only cost time.
 torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
 
 NO_NETWORK = Path(__file__).parent / "no_network"
@@ -24,7 +24,7 @@ def refused_connections(tmp_path_factory) -> Path:
     file = tmp_path_factory.mktemp("network") / "refused.txt"
     settings = runpy.run_path(str(NO_NETWORK / "sitecustomize.py"))
     os.environ[settings["REFUSED"]] = str(file)
-    # Datasets counts at its home how often a kind of file is read.
+    # Datasets would report each read of a file to its server.
     os.environ["HF_UPDATE_DOWNLOAD_COUNTS"], datasets.config.HF_UPDATE_DOWNLOAD_COUNTS = "0", False
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(NO_NETWORK), os.environ.get("PYTHONPATH")]))
     return file

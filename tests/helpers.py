@@ -1,4 +1,4 @@
-"""Tiny models, batches, tokenizers and tables that the tests share."""
+"""Provides tiny models, batches, tokenizers and tables for all tests."""
 
 import csv
 import gzip
@@ -126,7 +126,7 @@ ENCODERS = {
     "xlm-roberta": {**TINY, "pad_token_id": 1},
 }
 
-# Some encoders that only the post model reads.
+# Some encoders that only the post model supports.
 OTHER_ENCODERS = {
     "albert": {**TINY, "embedding_size": 8},
     "roformer": {**TINY, "embedding_size": 16},
@@ -139,7 +139,7 @@ def tiny_encoder(family: str = "bert") -> dict:
     return {"model_type": family.split(",")[0], **ENCODERS[family]}
 
 
-# The paper's model, and the post model.
+# The paper's model and the post model.
 MODELS = [{"model_type": "tempoformer"}, {"model_type": "post_tempoformer"}]
 CLASSES = {
     "tempoformer": TempoFormerForStreamClassification,
@@ -158,7 +158,7 @@ def tiny_model(
         settings = {"stream_hidden_size": 8, "num_members": 2, **settings}
     config = CLASSES[model_type].config_class(**{"window": 4, "num_labels": 3, **settings})
     model = CLASSES[model_type]._from_config(config, attn_implementation=attention).eval()
-    # Layers that start at 0 must show, too.
+    # Layers that start at 0 must change the logits, too.
     for module in model.modules():
         if getattr(module, "start", None) == "zero":
             torch.nn.init.normal_(module.weight, std=0.3)
@@ -283,7 +283,7 @@ def write_table(path: Path, rows: list[dict]) -> str:
     return str(path)
 
 
-def of_others(posts: list[dict], prefix: str) -> list[dict]:
+def with_other_ids(posts: list[dict], prefix: str) -> list[dict]:
     """Returns the same posts, written by other people."""
     return [{**post, "timeline_id": f"{prefix}-{post['timeline_id']}"} for post in posts]
 

@@ -1,4 +1,4 @@
-"""A small Hub on loopback for the real `huggingface_hub` client: models and Spaces, every file inline."""
+"""Serves a small Hub on loopback for the real `huggingface_hub` client: models and Spaces, with every file inline."""
 
 import base64
 import hashlib
@@ -19,7 +19,7 @@ TOKEN = "hf_" + "w" * 34
 
 @dataclass(frozen=True)
 class Commit:
-    """A state of a repository."""
+    """A commit of a repository."""
 
     sha: str
     message: str
@@ -27,13 +27,13 @@ class Commit:
 
 
 class HubServer:
-    """The Hub, running inside `with HubServer() as hub:`; if it is private, for requests that carry `TOKEN`."""
+    """The Hub, which runs inside `with HubServer() as hub:`. A private one asks each request for `TOKEN`."""
 
     def __init__(self, private: bool = False):
         self.private = private
         # Commits of each repository, oldest first; the first is empty. Ids of Spaces begin with `spaces/`.
         self.repositories: dict[str, list[Commit]] = {}
-        # Method and path of each request so far.
+        # The method and path of each request.
         self.requests: list[tuple[str, str]] = []
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (HubHandler,), {"hub": self}))
         self.url = f"http://127.0.0.1:{self.server.server_address[1]}"
@@ -48,20 +48,20 @@ class HubServer:
         self.server.server_close()
 
     def commits(self, repo_id: str) -> list[Commit]:
-        """The commits with files, oldest first."""
+        """Returns the commits that have files, oldest first."""
         return self.repositories[repo_id][1:]
 
     def files(self, repo_id: str) -> dict[str, bytes]:
         return self.repositories[repo_id][-1].files
 
     def environment(self, home: Path, **more: str) -> dict[str, str]:
-        """For a process whose client talks to this Hub with `TOKEN` and has its own cache."""
+        """Returns the environment of a process whose client talks to this Hub with `TOKEN` and has its own cache."""
         others = {name: value for name, value in os.environ.items() if not name.startswith(("HF_", "TRANSFORMERS_"))}
         settings = {"HF_ENDPOINT": self.url, "HF_HOME": str(home), "HF_TOKEN": TOKEN, "HF_HUB_DISABLE_XET": "1"}
         return {**others, **settings, "NO_PROXY": "127.0.0.1", "no_proxy": "127.0.0.1", **more}
 
     def connect(self, monkeypatch, home: Path, has_token: bool = True):
-        """Lets the client of this process, which read its settings on import, talk to this Hub."""
+        """Connects the client of this process to this Hub. The client has read its settings on import."""
         for name in [name for name in os.environ if name.startswith("HF_")]:
             monkeypatch.delenv(name)
         for name, value in self.environment(home).items():
@@ -77,20 +77,20 @@ class HubServer:
         }
         for name, value in settings.items():
             monkeypatch.setattr(huggingface_hub.constants, name, value)
-        # Clients made earlier hold another address.
+        # Existing clients hold another address.
         monkeypatch.setattr(huggingface_hub.hf_api.api, "endpoint", self.url)
         monkeypatch.setattr("transformers.utils.hub._hf_api", None, raising=False)
 
 
 class HubHandler(BaseHTTPRequestHandler):
-    """One request."""
+    """Handles one request."""
 
     hub: HubServer
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
 
     def log_message(self, *arguments):
-        """Tests look at `hub.requests` instead."""
+        """Logs nothing. Tests look at `hub.requests` instead."""
 
     def do_GET(self):
         content = self.rfile.read(int(self.headers.get("Content-Length") or 0))
@@ -115,12 +115,12 @@ class HubHandler(BaseHTTPRequestHandler):
             self.wfile.write(content)
 
     def find(self, repo: str, revision: str | None) -> Commit | None:
-        """The commit, or None after a reply that says what is missing."""
+        """Returns the commit, or None after a reply that says what is missing."""
         commits = self.hub.repositories.get(repo, [])
-        found = [commit for commit in commits if revision in (None, "main", commit.sha)]
-        if not found:
+        matching = [commit for commit in commits if revision in (None, "main", commit.sha)]
+        if not matching:
             self.reply({"error": "missing"}, 404, X_Error_Code="RevisionNotFound" if commits else "RepoNotFound")
-        return found[-1] if found else None
+        return matching[-1] if matching else None
 
     def create(self, content: bytes):
         wanted = json.loads(content)
@@ -152,7 +152,7 @@ class HubHandler(BaseHTTPRequestHandler):
             self.reply({"id": repo, "sha": commit.sha, "private": False, "tags": [], "siblings": files})
 
     def tree(self, content: bytes, repo: str, revision: str, folder: str):
-        """Repositories here have no folders, so the client is told so for each folder that it looks for."""
+        """Replies to each look-up of a folder that it is missing, since repositories here have no folders."""
         self.reply({"error": "missing"}, 404, X_Error_Code="EntryNotFound")
 
     def resolve(self, content: bytes, repo: str, revision: str, path: str):

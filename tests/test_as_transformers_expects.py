@@ -1,4 +1,4 @@
-"""What works with any model of Transformers works with ours, or ends in one clear error."""
+"""Checks that our models do what any model of Transformers does, or raise one clear error."""
 
 import pytest
 import torch
@@ -9,7 +9,7 @@ from modeling_tempoformer import TempoFormerConfig, TempoFormerForStreamClassifi
 from modeling_tempoformer.training.frozen_encoder import embed_rows
 
 
-# The post model as it is trained without a recipe.
+# The post model as it is trained by default.
 DEFAULT = {"model_type": "post_tempoformer", "num_members": 5, "num_trees": 40, "tree_weights": [0.9, 0.8]}
 WITH_BOTH_MODELS = pytest.mark.parametrize("kind", MODELS, ids=str)
 
@@ -25,7 +25,7 @@ WITH_BOTH_MODELS = pytest.mark.parametrize("kind", MODELS, ids=str)
     ids=str,
 )
 def test_a_problem_that_the_focal_loss_is_not_for(tmp_path, fields):
-    """With one class its loss is 0 whatever the model says."""
+    """With one class the loss is 0 for any logits."""
     with pytest.raises(Exception, match="ValueError: The focal loss"):
         TempoFormerConfig(**fields)
     tiny_model().save_pretrained(tmp_path)
@@ -47,7 +47,7 @@ def test_returned_hidden_states_get_the_gradient_of_the_logits(batch, family):
     assert all(states.grad.any() for states in output.hidden_states)
     gradient = output.hidden_states[0].grad
     step = 1e-5 * gradient / gradient.norm()
-    # The posts that are there, as one group.
+    # All present posts, as one group.
     step = step[batch["attention_mask"].any(-1)]
     model.tempoformer.encoder.embeddings.register_forward_hook(lambda module, args, states: states + step)
     moved = model(**batch).logits.square().sum()
@@ -58,7 +58,7 @@ def test_returned_hidden_states_get_the_gradient_of_the_logits(batch, family):
 @pytest.mark.parametrize("way", ["to", "load", "autocast"])
 @pytest.mark.parametrize("kind", [MODELS[0], DEFAULT], ids=str)
 def test_16_bits_give_almost_the_same_probabilities(tmp_path, kind, way, saved):
-    """The first post of a timeline has none before it."""
+    """The first post of a timeline has no earlier post."""
     model, tokenizer = tiny_reader(tmp_path, **CHANGES, **kind)
     timeline = {"text": ["sad today", "so glad", "", "lost", "so glad"], "timestamp": [0, 60, 60, 7200, 400000]}
 
@@ -69,17 +69,17 @@ def test_16_bits_give_almost_the_same_probabilities(tmp_path, kind, way, saved):
 
     expected, dtype = probabilities(model=model), getattr(torch, saved)
     if way == "load":
-        found = probabilities(model=type(model).from_pretrained(tmp_path, dtype=dtype))
+        actual = probabilities(model=type(model).from_pretrained(tmp_path, dtype=dtype))
     elif way == "to":
-        found = probabilities(model=model.to(dtype))
+        actual = probabilities(model=model.to(dtype))
     else:
         with torch.autocast("cpu", torch.bfloat16, enabled=saved == "bfloat16"):
-            found = probabilities(model=model)
-    torch.testing.assert_close(found, expected, atol=2e-2 if saved != "float32" else 1e-5, rtol=0)
+            actual = probabilities(model=model)
+    torch.testing.assert_close(actual, expected, atol=2e-2 if saved != "float32" else 1e-5, rtol=0)
 
 
 def test_trees_stay_in_32_bits(tmp_path):
-    """In 16 bits thresholds lie on the other side of posts. What is saved of a model in 16 bits is whole."""
+    """In 16 bits posts would cross the thresholds. A model that is saved in 16 bits keeps its trees in 32."""
     model = tiny_model(**DEFAULT)
     expected = {name: values.clone() for name, values in model.trees.state_dict().items()}
     for changed in (model.half(), model.bfloat16(), model.to(torch.float16)):
@@ -92,7 +92,7 @@ def test_trees_stay_in_32_bits(tmp_path):
 
 @pytest.mark.parametrize("precision", ["fp16_full_eval", "bf16_full_eval"])
 def test_vectors_of_posts_are_read_in_16_bits(tmp_path, tokenization, precision):
-    """A frozen encoder's are in 32 bits."""
+    """The vectors of a frozen encoder are in 32 bits."""
 
     def predict(**settings) -> torch.Tensor:
         trainer = make_trainer(tmp_path, tokenization, kind=DEFAULT, **settings)
@@ -113,7 +113,7 @@ def test_the_number_of_classes_is_an_attribute(kind):
 
 
 def test_a_loss_of_ones_own_is_possible_and_label_smoothing_is_not(tmp_path, tokenization):
-    """It gets the labels, and what the Trainer logs is its value."""
+    """The loss gets the labels, and the Trainer logs its value."""
     with pytest.raises(ValueError, match="label_smoothing_factor"):
         make_trainer(tmp_path, tokenization, max_steps=1, label_smoothing_factor=0.1).train()
     trainer = make_trainer(tmp_path, tokenization, max_steps=1, logging_steps=1)

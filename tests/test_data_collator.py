@@ -1,4 +1,4 @@
-"""Rows of posts to batches of streams."""
+"""Checks the collation of rows of posts to batches of streams."""
 
 import numpy as np
 import pytest
@@ -20,7 +20,7 @@ ROWS = [
 
 @pytest.mark.parametrize("side", ["right", "left"])
 def test_worked_batch(side):
-    """Posts are padded on the right whatever the tokenizer says."""
+    """Posts are padded on the right, whatever the tokenizer's side is."""
     batch = StreamCollator(BertTokenizer(vocab=VOCABULARY, padding_side=side), window=2)(ROWS)
     assert batch["input_ids"].tolist() == [
         [[2, 5, 3, 0], [2, 6, 6, 3], [2, 3, 0, 0]],
@@ -28,7 +28,7 @@ def test_worked_batch(side):
     ]
     assert batch["attention_mask"].sum(-1).tolist() == [[3, 4, 2], [3, 3, 0]]
     assert batch["stream_index"].tolist() == [[[0, 1], [1, 2]], [[0, 1], [-1, -1]]]
-    # One second apart at a date whose seconds float32 cannot tell apart.
+    # The times are one second apart, at a date at which float32 cannot represent a second.
     assert batch["elapsed"].tolist() == [[[1, 0], [60, 0]], [[0, 0], [0, 0]]]
     assert batch["labels"].tolist() == [[0, 1], [-100, -100]]
     assert batch["elapsed"].dtype == torch.float32 and batch["stream_index"].dtype == torch.int64

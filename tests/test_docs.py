@@ -1,4 +1,4 @@
-"""The docs do what they say: blocks run, commands have their options, links lead somewhere, names are described."""
+"""Checks that blocks in the docs run, commands have their options, links lead somewhere, and names are described."""
 
 import ast
 import configparser
@@ -18,7 +18,7 @@ from unittest.mock import patch
 import pytest
 import torch
 from accelerate.commands.launch import launch_command_parser
-from helpers import NAMES, ROOT, TINY, of_others, run_without_package, tiny_model, write_table
+from helpers import NAMES, ROOT, TINY, run_without_package, tiny_model, with_other_ids, write_table
 from transformers import AutoTokenizer, BertConfig, BertForMaskedLM, TrainingArguments
 
 import modeling_tempoformer
@@ -33,10 +33,10 @@ PAGES = [
     "README.md",
     *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md")),
 ]
-# Pages, cards, diaries and modules may name commands.
+# Pages, cards, diaries and modules contain commands.
 FILES = [path for folder in FOLDERS for path in (ROOT / folder).rglob("*") if path.suffix in (".md", ".py")]
 FILES = sorted({*PAGES, *(path.relative_to(ROOT).as_posix() for path in [*FILES, *ROOT.glob("*.py")])})
-# A page's test runs these as they are written, with two steps of training. Of others it checks the options alone.
+# The test of a page runs these commands as written, with two steps of training. It checks only the options of others.
 TRAINING = ("run_glue_style.py", "run_temporal_mlm.py", "research.run_baseline")
 PROGRAMS = (*TRAINING, "run_semantic_change.py", "run_timeline_view.py", "modeling_tempoformer.data.synthetic")
 # Arguments after `--` are for another script.
@@ -58,13 +58,13 @@ def text_of(name: str) -> str:
 
 
 def commands_in(lines: str) -> list[list[str]]:
-    """The words of each command, without the variables before it."""
+    """Returns the words of each command, without the variables before it."""
     commands = [shlex.split(line, comments=True) for line in lines.replace("\\\n", " ").splitlines()]
     return [words[[("=" in word) for word in words].index(False) :] for words in commands if words]
 
 
 def commands_of(name: str) -> list[list[str]]:
-    """The commands in a page's blocks of bash and in its sentences, or in a module's docstring."""
+    """Returns the commands in a page's blocks of bash and in its sentences, or in a module's docstring."""
     text = text_of(name)
     if name.endswith(".py"):
         lines = (ast.get_docstring(ast.parse(text)) or "").replace("\\\n", " ").splitlines()
@@ -79,7 +79,7 @@ COMMANDS = {name: commands for name in FILES if (commands := commands_of(name))}
 
 
 def program_of(words: list[str]) -> tuple[str, list[str]]:
-    """The script, module or other program that a command starts, and the arguments."""
+    """Returns the script, module or other program that a command starts, and the arguments."""
     if words[0] == "python":
         words = words[2:] if words[1] == "-m" else words[1:]
     return words[0], words[1:]
@@ -96,7 +96,7 @@ def start(program: str, arguments: list[str]):
 
 
 def check_options(program: str, arguments: list[str], capsys):
-    """The program's own `--help` reads the recipes and the values before it, and lists all options."""
+    """Checks that `--help` of the program reads the recipes and the values before it, and lists all options."""
     own = arguments[: arguments.index("--")] if "--" in arguments else arguments
     with pytest.raises(SystemExit) as end:
         start(program, [*own, "--help"])
@@ -124,9 +124,9 @@ def test_commands_have_their_options(name, clone, capsys):
             targets = re.search(r"^\.PHONY: (.+)", text_of("Makefile"), flags=re.MULTILINE)[1].split()
             assert {word for word in arguments if "=" not in word} <= set(targets), words
         elif program == "pip":
-            known = configparser.ConfigParser()
-            known.read(ROOT / "setup.cfg", encoding="utf-8")
-            assert set(re.findall(r"\[(\w+)\]", words[-1])) <= set(known["options.extras_require"]), words
+            setup = configparser.ConfigParser()
+            setup.read(ROOT / "setup.cfg", encoding="utf-8")
+            assert set(re.findall(r"\[(\w+)\]", words[-1])) <= set(setup["options.extras_require"]), words
         elif program == "accelerate":
             launched = launch_command_parser().parse_args(arguments[1:])
             check_options(launched.training_script, launched.training_script_args, capsys)
@@ -136,7 +136,7 @@ def test_commands_have_their_options(name, clone, capsys):
 
 @pytest.fixture(scope="session")
 def stand_ins(tmp_path_factory) -> Path:
-    """Tiny models in folders that have the names of the pages' checkpoints; Transformers takes a folder first."""
+    """Saves tiny models in folders named like the pages' checkpoints, which Transformers prefers to the Hub."""
     folder = tmp_path_factory.mktemp("stand_ins")
     tokenizer = AutoTokenizer.from_pretrained(ROOT / "tokenization", model_max_length=512)
     sizes = {**TINY, "vocab_size": len(tokenizer), "max_position_embeddings": 512}
@@ -153,7 +153,7 @@ def stand_ins(tmp_path_factory) -> Path:
 
 @pytest.fixture
 def clone(tmp_path, stand_ins, monkeypatch) -> Path:
-    """A working directory with the folders of the repository that commands name, and the stand-ins."""
+    """Returns a working directory with the repository's folders that commands name, and the stand-ins."""
     monkeypatch.chdir(tmp_path)
     for name in ("configuration", "tokenization", "benchmarks", "hub_cards", "research"):
         Path(name).symlink_to(ROOT / name)
@@ -164,19 +164,19 @@ def clone(tmp_path, stand_ins, monkeypatch) -> Path:
 
 @pytest.fixture
 def folder(clone) -> Path:
-    """Made-up files with the names that the pages give to a reader's own."""
+    """Writes made-up files with the names that the pages give to a reader's own."""
     posts = list(synthetic_posts(12, seed=0, posts_per_timeline=6))
     write_table(Path("posts.csv"), posts)
     write_table(Path("new.csv"), [{**post, "label": ""} for post in posts])
-    write_table(Path("validation.jsonl"), of_others(posts, "validation"))
+    write_table(Path("validation.jsonl"), with_other_ids(posts, "validation"))
     # In the years 1999 to 2002
     write_table(Path("dated_posts.csv"), [{**post, "timestamp": post["timestamp"] - 685_000_000} for post in posts])
     # Predictions of two cross-validations
     for name in ("cv_window_20", "cv_window_10"):
         Path("outputs", name).mkdir(parents=True)
         rows = [
-            {"seed": 0, "post_id": place, "timeline_id": post["timeline_id"], "label": post["label"]}
-            for place, post in enumerate(posts)
+            {"seed": 0, "post_id": number, "timeline_id": post["timeline_id"], "label": post["label"]}
+            for number, post in enumerate(posts)
         ]
         write_table(Path("outputs", name, "predictions.csv"), [{**row, "prediction": NAMES[0]} for row in rows])
     # Texts of two times
@@ -190,8 +190,8 @@ def folder(clone) -> Path:
     threads = []
     for thread in range(12):
         source, *replies = (
-            {"id": f"{thread}-{place}", "created_at": f"2015-01-01T00:00:0{place}Z", "text": "hm", "stance": stance}
-            for place, stance in enumerate(("comment", "support", "query", "support"))
+            {"id": f"{thread}-{number}", "created_at": f"2015-01-01T00:00:0{number}Z", "text": "hm", "stance": stance}
+            for number, stance in enumerate(("comment", "support", "query", "support"))
         )
         threads.append({"thread_id": str(thread), "source": source, "replies": replies})
     write_table(Path("threads.jsonl.gz"), threads)
@@ -199,7 +199,7 @@ def folder(clone) -> Path:
 
 
 def write_shown_table(path: Path, text: str):
-    """A table as a page shows it. One to train on has copies of its timelines or texts below."""
+    """Writes a table that a page shows. A table to train on gets copies of its timelines or texts."""
     lines = text.splitlines()
     rows = [json.loads(line) for line in lines] if path.suffix == ".jsonl" else list(csv.DictReader(lines))
     assert rows and all(None not in row and None not in row.values() for row in rows), f"{path}: not a table"
@@ -211,13 +211,13 @@ def write_shown_table(path: Path, text: str):
     write_table(path, rows)
 
 
-def run_python(text: str, place: str):
-    """Executes a block by itself. A comment behind each print says what it prints, with `...` for what varies."""
+def run_python(text: str, source: str):
+    """Executes a block. A comment behind each print holds the expected output, with `...` for what varies."""
     printing = [line for line in text.splitlines() if line.lstrip().startswith("print(")]
     expected = "".join(f"{line.partition('  # ')[2]}\n" for line in printing)
     printed: list[str] = []
     names = {"__name__": "docs", "print": lambda *values: printed.append(" ".join(map(str, values)) + "\n")}
-    exec(compile(text, place, "exec"), names)
+    exec(compile(text, source, "exec"), names)
     assert doctest.OutputChecker().check_output(expected, "".join(printed), doctest.ELLIPSIS), (expected, printed)
 
 
@@ -244,7 +244,7 @@ def test_the_blocks_of_a_page_run(page, folder):
             for words in commands_in(text):
                 assert words[0] in KINDS, words
                 program, arguments = program_of(words)
-                # There is no Hub.
+                # The network is blocked, so there is no Hub.
                 if "--push_to_hub" in arguments:
                     arguments = arguments[: arguments.index("--push_to_hub")]
                 if program in PROGRAMS:
@@ -255,12 +255,12 @@ def test_the_blocks_of_a_page_run(page, folder):
 
 @pytest.mark.slow
 def test_blocks_that_do_not_import_this_package_need_none(clone):
-    """Nor do they ask whether to trust the code of a model. All run together, in one process."""
+    """The blocks do not ask whether to trust a model's code, either. All run together, in one process."""
     blocks = [text for page in ("docs/python.md", "docs/hub.md") for _, _, text in FENCE.findall(text_of(page))]
     alone = [text for text in blocks if "me/my-model" in text and "import" in text]
     alone = [text for text in alone if modeling_tempoformer.__name__ not in text]
     assert len(alone) > 3
-    # The library goes on where nobody can answer.
+    # A question to the user would end the process, because nobody can answer.
     run_without_package("\n".join(["import builtins, os", "builtins.input = lambda *question: os._exit(1)", *alone]))
 
 
@@ -282,15 +282,15 @@ def test_links_lead_somewhere(page):
 
 
 def test_options_in_the_text_exist():
-    """An option in a sentence is a name in our code, or one of the Trainer's or of Accelerate's."""
-    known = {field.name for field in dataclasses.fields(TrainingArguments)}
-    known |= {action.dest for action in launch_command_parser()._actions}
+    """An option in a sentence is a name in our code, or an option of the Trainer or of Accelerate."""
+    valid = {field.name for field in dataclasses.fields(TrainingArguments)}
+    valid |= {action.dest for action in launch_command_parser()._actions}
     for name in FILES:
-        known |= set(re.findall(r"\w+", text_of(name))) if name.endswith(".py") else set()
+        valid |= set(re.findall(r"\w+", text_of(name))) if name.endswith(".py") else set()
     texts = [name for name in FILES if name.endswith(".md")]
     for name in (*texts, *(f"configuration/{path.name}" for path in ROOT.glob("configuration/*.yaml"))):
         named = set(re.findall(r"(?<![\w-])--(\w+)", text_of(name)))
-        assert named <= known, (name, named - known)
+        assert named <= valid, (name, named - valid)
 
 
 def test_every_recipe_is_described():
@@ -314,30 +314,30 @@ def test_every_public_name_is_on_the_api_page():
 
 
 def parameters_of(thing) -> set[str]:
-    """What our own code takes to make or call a thing."""
+    """Returns the names of the parameters that our own code gives to a function or class."""
     if not inspect.isclass(thing):
         return set(inspect.signature(thing).parameters) - {"self", "args"}
-    found: set[str] = set()
+    names: set[str] = set()
     for base in thing.__mro__:
         if base.__module__.split(".")[0] != modeling_tempoformer.__name__:
             continue
         if dataclasses.is_dataclass(base):
-            found |= {field.name for field in dataclasses.fields(base)} & set(base.__dict__.get("__annotations__", ()))
+            names |= {field.name for field in dataclasses.fields(base)} & set(base.__dict__.get("__annotations__", ()))
         else:
             for maker in ("__init__", "_sanitize_parameters"):
-                found |= set(inspect.signature(base.__dict__[maker]).parameters) if maker in base.__dict__ else set()
-    return found - {"self", "args"}
+                names |= set(inspect.signature(base.__dict__[maker]).parameters) if maker in base.__dict__ else set()
+    return names - {"self", "args"}
 
 
 def described(thing) -> set[str]:
-    """The names in the lists of arguments and attributes of a docstring."""
-    found, inside = set(), False
+    """Returns the names in the lists of arguments and attributes of a docstring."""
+    names, inside = set(), False
     for line in inspect.getdoc(thing).splitlines():
         if line and not line.startswith(" "):
             inside = line in ("Args:", "Attributes:")
         elif inside and (match := re.match(r"    (\w[\w, ]*?)(?: \(|:)", line)):
-            found |= set(match[1].split(", "))
-    return found
+            names |= set(match[1].split(", "))
+    return names
 
 
 @pytest.mark.parametrize(
@@ -347,7 +347,7 @@ def described(thing) -> set[str]:
 )
 def test_docstrings_describe_every_parameter(name, members):
     thing = pkgutil.resolve_name(name)
-    # A class's own, not that of a class of the library.
+    # A class must have its own docstring, not an inherited one.
     assert vars(thing).get("__doc__") if inspect.isclass(thing) else thing.__doc__
     assert parameters_of(thing) <= described(thing), parameters_of(thing) - described(thing)
     for member in filter(None, members.split(", ")):

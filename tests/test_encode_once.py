@@ -1,4 +1,4 @@
-"""The model against the same function written out plainly, in outputs and gradients."""
+"""Checks outputs and gradients of the model against the same function written out plainly."""
 
 from itertools import product
 from unittest import mock
@@ -45,7 +45,7 @@ CONFIGS = {
 
 @st.composite
 def batches(draw, window: int, pad: int) -> dict[str, torch.Tensor]:
-    """Rows of any posts of up to 20 tokens; some absent; streams of up to `window` of them."""
+    """Draws rows of posts of up to 20 tokens, some of them absent, and streams of up to `window` posts."""
     rows, posts = draw(st.integers(1, 3)), draw(st.integers(1, 7))
     generator = torch.Generator().manual_seed(draw(st.integers(0, 2**20)))
     lengths = torch.tensor([draw(st.lists(st.integers(0, 20), min_size=posts, max_size=posts)) for _ in range(rows)])
@@ -70,7 +70,7 @@ def test_agrees_with_the_plain_form(model_type, data):
     model = tiny_model(model_type=model_type, **config)
     pad = model.config.encoder_config.pad_token_id
     batch = data.draw(batches(config["window"], pad))
-    # How many groups of posts there are.
+    # These numbers decide how many groups of posts there are.
     cost, few = data.draw(st.sampled_from([4, 64])), data.draw(st.sampled_from([16, 2500]))
     one, other = (
         mock.patch.object(packing_tempoformer, "CPU_COST", cost),
@@ -116,7 +116,7 @@ def test_gradients_agree_with_the_plain_form(variant, checkpointing):
 
 
 def many_posts() -> dict[str, torch.Tensor]:
-    """A row of 40 posts of 1 to 20 tokens."""
+    """Returns a row of 40 posts of 1 to 20 tokens."""
     generator = torch.Generator().manual_seed(0)
     mask = (torch.arange(20) < torch.randint(1, 21, (1, 40, 1), generator=generator)).long()
     return {
@@ -153,7 +153,7 @@ def test_a_post_whose_first_token_is_masked_reads_no_other_post(kind):
 
 
 def test_the_context_of_a_stream_may_have_another_dtype_than_the_states():
-    """As under autocast on CUDA, where LayerNorm returns 32 bits and a projection 16."""
+    """Under autocast on CUDA, LayerNorm returns 32 bits and a projection 16."""
     model, batch = tiny_model(num_stream_layers=2), fixed_batch()
     expected = model(**batch).logits
     projection = model.tempoformer.stream_layers[0].attention.o_proj

@@ -1,4 +1,4 @@
-"""Every encoder family against its own code in Transformers, on tiny random models."""
+"""Checks every encoder family against its own code in Transformers, on tiny random models."""
 
 from itertools import product
 
@@ -24,7 +24,7 @@ from modeling_tempoformer.modeling_tempoformer_encoders import ENCODER_ADAPTERS,
 
 FAMILIES = pytest.mark.parametrize("family", list(ENCODERS))
 POST_MODEL = {"model_type": "post_tempoformer"}
-# The paper's model over every family. The other one calls the library's encoder, whatever its family.
+# The paper's model over every family. The post model calls the library's encoder for any family.
 EVERY_MODEL = pytest.mark.parametrize(
     ("family", "settings"), [*((family, {}) for family in ENCODERS), ("bert", POST_MODEL)], ids=str
 )
@@ -45,7 +45,7 @@ def no_dropout(family: str) -> dict:
 
 
 def family_model(family: str, **settings) -> TempoFormerForStreamClassification:
-    """With biases and norms as a trained model has them, so that padding is not 0 by chance."""
+    """Returns a model with nonzero biases and norms, so that padding is not 0 by chance."""
     encoder = {**tiny_encoder(family), "initializer_range": 0.3, **settings.pop("encoder", {})}
     model = tiny_model(encoder_config=encoder, **settings)
     with torch.no_grad():
@@ -75,7 +75,7 @@ def test_every_family_is_tested():
     ids=str,
 )
 def test_agrees_with_the_family_s_own_model(family, settings):
-    """Posts of 3 to 20 tokens, several groups by length."""
+    """Posts of 3 to 20 tokens form several groups by length."""
     model, batch = family_model(family, **settings), fixed_batch()
     batch["input_ids"][batch["attention_mask"] == 0] = ENCODERS[family]["pad_token_id"]
     with torch.no_grad():
@@ -154,7 +154,7 @@ def test_longest_post(family, settings):
     ("family", "settings"), [*((family, {}) for family in ENCODERS), ("bert", {"head": "lstm"}), ("bert", POST_MODEL)]
 )
 def test_layers_on_several_devices(family, settings):
-    """The upper layers on a second device, for which the meta device stands in: shapes and devices, no values."""
+    """The upper layers are on a second device. The meta device stands in for it, which has shapes but no values."""
     model, batch = family_model(family, attn_implementation="eager", **settings), family_batch(family)
     base = model.tempoformer
     layers = get_encoder_adapter(base.config.encoder_config).layers(base.encoder)
@@ -164,6 +164,6 @@ def test_layers_on_several_devices(family, settings):
     for module in (*layers[1:], *above, model.classifier):
         if module is not None:
             move_to_meta(module)
-    # With `output_attentions`, as the mask of other attention looks into values, which meta tensors do not have.
+    # `output_attentions` is needed, because other attention reads values of the mask, which meta tensors do not have.
     output = model(**batch, output_hidden_states=True, output_attentions=True)
     assert output.logits.device.type == output.loss.device.type == "meta" and output.logits.shape == (2, 6, 3)

@@ -1,4 +1,4 @@
-"""`explain`, against the pipeline on timelines without a post, and against the model's own attention."""
+"""Checks `explain` against the pipeline on timelines without a post, and against the model's attention."""
 
 import math
 
@@ -16,7 +16,7 @@ from modeling_tempoformer import StreamCollator
 from modeling_tempoformer.decisions_tempoformer import decide, log_odds
 
 
-# Longer than the window of 4, out of order, with equal times.
+# A timeline longer than the window of 4, out of order, with equal times.
 TIMED = {
     "text": ["tired again at home", "sad today", "", "so glad", "calm", "lost and sad", "fine"],
     "timestamp": [7200, 0, 60, 60, 90000, 90001.5, 400000],
@@ -42,8 +42,8 @@ VARIANTS = [
 
 
 def make(tokenizer=None, **settings):
-    """A pipeline over a tiny model with some settings."""
-    # A post, and its position, must move the probabilities by more than rounding does.
+    """Returns a pipeline over a tiny model with these settings."""
+    # A post and its position must move the probabilities by more than rounding does.
     model, own = tiny_reader(**{**LABELS, "stream_position_initializer_range": 1.0, **settings})
     with torch.no_grad():
         for weight in model.classifier.parameters():
@@ -52,7 +52,7 @@ def make(tokenizer=None, **settings):
 
 
 def probabilities(pipe, timeline: dict) -> list[dict[str, float]]:
-    """As the pipeline gives them: the score of each class, for each post."""
+    """Returns the pipeline's score of each class for each post."""
     return [{entry["label"]: entry["score"] for entry in post} for post in pipe(timeline, top_k=9)]
 
 
@@ -61,10 +61,10 @@ def odds(probability: float) -> float:
 
 
 def changed(timeline: dict, post: int, **values) -> dict:
-    """The timeline in the order of time up to a post, which differs in some values from what it is."""
+    """Returns the timeline in the order of time up to a post, with other values of that post."""
     order = sorted(range(len(timeline["text"])), key=timeline.get("timestamp", [0] * 99).__getitem__)
     order = order[: order.index(post) + 1]
-    cut = {name: [of_posts[other] for other in order] for name, of_posts in timeline.items()}
+    cut = {name: [values_of_posts[other] for other in order] for name, values_of_posts in timeline.items()}
     for name, value in values.items():
         cut[name][-1] = value
     return cut
@@ -72,28 +72,28 @@ def changed(timeline: dict, post: int, **values) -> dict:
 
 def check_effects(pipe, timeline: dict) -> float:
     """
-    Every effect is what the pipeline says of the timeline, minus what it says of it without an earlier post, with the
-    text of the post before, or with its time. Returns the largest of an earlier post.
+    Checks that each effect is the pipeline's answer for the timeline less its answer without an earlier post, with the
+    text of the previous post, or with its time. Returns the largest effect of an earlier post.
     """
     usual, sizes = probabilities(pipe, timeline), [0.0]
     without = []
     for post in range(len(usual)):
         others = {name: values[:post] + values[post + 1 :] for name, values in timeline.items()}
-        # A place of its own keeps the numbers of the posts after it.
+        # An entry for the left-out post keeps the indices of later posts.
         without.append(probabilities(pipe, others))
         without[post].insert(post, {})
     order = sorted(range(len(usual)), key=timeline.get("timestamp", [0] * 99).__getitem__)
-    for post, found in enumerate(pipe.explain(timeline)):
+    for post, explained in enumerate(pipe.explain(timeline)):
         previous = order[max(0, order.index(post) - 1)]
         same_text = changed(timeline, post, text=timeline["text"][previous])
         same_time = changed(timeline, post, **{name: timeline[name][previous] for name in timeline if name != "text"})
-        otherwise = [without[other][post] for other in found["stream"][:-1]]
+        otherwise = [without[other][post] for other in explained["stream"][:-1]]
         otherwise += [probabilities(pipe, timeline)[-1] for timeline in (same_text, same_time)]
         for name in LABELS["label2id"]:
             expected = [usual[post][name] - other[name] for other in otherwise]
-            assert found["effects"][name][:-1] == pytest.approx(expected, abs=1e-5)
+            assert explained["effects"][name][:-1] == pytest.approx(expected, abs=1e-5)
             in_odds = [odds(usual[post][name]) - odds(other[name]) for other in otherwise]
-            assert found["log_odds_effects"][name][:-1] == pytest.approx(in_odds, abs=1e-3)
+            assert explained["log_odds_effects"][name][:-1] == pytest.approx(in_odds, abs=1e-3)
             sizes += map(abs, expected[:-2])
     return max(sizes)
 
@@ -112,21 +112,21 @@ def test_effects_are_what_the_pipeline_says_without_a_post(settings, is_timed):
 
 @pytest.mark.parametrize("settings", [WITH_TREES, MODELS[0]], ids=str)
 def test_the_effect_of_the_position_is_that_of_the_trees(settings):
-    """They are told that the post is the first. Without trees there is no effect."""
-    pipe, place = make(**settings), 5
+    """The trees read that the post is the first. Without trees there is no effect."""
+    pipe, number = make(**settings), 5
     row = {"input_ids": pipe.tokenizer(UNTIMED["text"])["input_ids"]}
     batch = StreamCollator(pipe.tokenizer, 4, timed=False)([row])
     batch["timeline_position"].zero_()
     with torch.no_grad():
-        first = pipe.model(**batch).logits[0, place].softmax(-1).tolist()
-    post = pipe.explain(UNTIMED)[place]
+        first = pipe.model(**batch).logits[0, number].softmax(-1).tolist()
+    post = pipe.explain(UNTIMED)[number]
     changes = [p - other for p, other in zip(post["probabilities"].values(), first, strict=True)]
     assert [effects[-1] for effects in post["effects"].values()] == pytest.approx(changes, abs=1e-5)
     assert (max(map(abs, changes)) > 1e-3) == (settings is WITH_TREES)
 
 
 def test_log_odds_tell_apart_what_is_rounded_to_1():
-    """Logits that differ by 60, by 90 without the post: both probabilities are 1, the log-odds differ by 30."""
+    """The logits differ by 60, and by 90 without the post. Both probabilities are 1, but the log-odds differ by 30."""
     logits = torch.tensor([[60.0, 0.0], [90.0, 0.0]])
     assert decide(logits)[0][:, 0].tolist() == pytest.approx([1.0, 1.0])
     assert log_odds(logits)[:, 0].tolist() == pytest.approx([60.0, 90.0])
@@ -149,7 +149,7 @@ def test_posts_their_times_and_streams_are_those_of_the_input():
 
 @pytest.mark.parametrize("settings", [*MODELS, {"attn_implementation": "eager"}, {"num_stream_layers": 0}], ids=str)
 def test_attention_is_the_model_s(settings):
-    """The newest post's attention, mean over heads, in a batch that holds the timeline in one row."""
+    """The attention is the newest post's mean over heads, in a batch that has the timeline in one row."""
     pipe = make(**settings)
     order = sorted(range(7), key=TIMED["timestamp"].__getitem__)
     row = {name: [values[post] for post in order] for name, values in TIMED.items()}
@@ -157,11 +157,11 @@ def test_attention_is_the_model_s(settings):
     with torch.no_grad():
         output = pipe.model(**StreamCollator(pipe.tokenizer, 4)([row]), output_attentions=True)
     explained = pipe.explain(TIMED)
-    for place, post in enumerate(order):
+    for number, post in enumerate(order):
         attention = explained[post]["attention"]
         assert len(attention) == pipe.model.config.num_stream_layers
-        for weights, of_layer in zip(attention, output.stream_attentions, strict=True):
-            expected = of_layer[0, place].mean(0)[-1, -len(explained[post]["stream"]) :]
+        for weights, layer_attention in zip(attention, output.stream_attentions, strict=True):
+            expected = layer_attention[0, number].mean(0)[-1, -len(explained[post]["stream"]) :]
             assert weights == pytest.approx(expected.tolist(), abs=1e-5)
             assert sum(weights) == pytest.approx(1, abs=1e-5)
 

@@ -1,4 +1,6 @@
-"""Models exported with `torch.export` and as ONNX, at sizes that the export has not seen, against the model itself."""
+"""
+Checks models exported with `torch.export` and as ONNX against the model itself, at sizes other than the exported.
+"""
 
 import pytest
 import torch
@@ -15,9 +17,9 @@ pytestmark = pytest.mark.slow
 onnxruntime = pytest.importorskip("onnxruntime")
 
 Batch = dict[str, torch.Tensor]
-# Rows, posts, streams and tokens. The first is exported, the others are not seen then.
+# Numbers of rows, posts, streams and tokens. The model is exported with the first, and checked with the others.
 SIZES = [(2, 6, 5, 7), (1, 4, 1, 1), (5, 9, 4, 12), (3, 5, 5, 3)]
-# Each path of the code once.
+# Each path of the code is exported once.
 SETTINGS = [
     {},
     {"attn_implementation": "eager", "stream_attention": "rotary", "stream_position_embeddings": [True, False]},
@@ -29,7 +31,7 @@ SETTINGS = [
     {"model_type": "post_tempoformer", "stream_attention": "rotary", "post_pooling": "cls", "num_stream_layers": 2},
     {"model_type": "post_tempoformer", "num_trees": 20, "tree_weights": [0.5, 0.8]},
 ]
-# Those that differ from BERT and from each other in what is exported.
+# Families whose exports differ from BERT's and from each other's.
 FAMILIES = [
     "deberta-v2, with convolution",
     "deberta-v2, other positions",
@@ -42,7 +44,7 @@ FAMILIES = [
 
 
 def posts_of(rows: int, posts: int, tokens: int, pad: int) -> Batch:
-    """Posts of different lengths; in several rows the last post of the last one is absent."""
+    """Returns posts of different lengths. If there are several rows, the last post of the last row is absent."""
     generator = torch.Generator().manual_seed(tokens)
     lengths = torch.randint(1, tokens + 1, (rows, posts, 1), generator=generator)
     lengths[1:][-1:, -1] = 0
@@ -52,7 +54,7 @@ def posts_of(rows: int, posts: int, tokens: int, pad: int) -> Batch:
 
 
 def streams_of(rows: int, posts: int, streams: int, tokens: int, pad: int = 0) -> Batch:
-    """The streams of the last posts; that of an absent post is empty."""
+    """Returns the streams of the last posts. The stream of an absent post is empty."""
     index = stream_windows(torch.arange(posts - streams, posts), 4).repeat(rows, 1, 1)
     index[1:][-1:, -1] = -1
     generator = torch.Generator().manual_seed(posts)
@@ -70,7 +72,7 @@ def with_times(model: torch.nn.Module) -> torch.nn.Module:
 
 
 def check_exported(model: torch.nn.Module, seen: Batch, others: list[Batch]):
-    """Exported from one batch, the model gives the same logits for the others."""
+    """Exports with one batch, and checks that the logits for other batches are the model's."""
     shapes = {name: [Dim.AUTO] * tensor.dim() for name, tensor in seen.items()}
     program = export(model, (), kwargs=seen, dynamic_shapes=shapes)
     onnx = torch.onnx.export(program, dynamo=True, verbose=False, output_names=["logits"])
@@ -101,7 +103,7 @@ def test_every_family(family):
 
 
 def test_other_inputs():
-    """Types of tokens and no time between posts; vectors of posts."""
+    """Other inputs are token types without times, and vectors of posts."""
     batches = [streams_of(*size) for size in SIZES]
     for batch in batches:
         del batch["elapsed"]

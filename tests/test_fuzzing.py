@@ -33,7 +33,7 @@ from modeling_tempoformer.timeline_tempoformer import Timeline
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "sad", "glad", "so", "again", "!"]
 TOKENIZER = BertTokenizer(vocab={word: number for number, word in enumerate(WORDS)})
 WINDOW, MOST_TOKENS = 3, 8
-# The meaning of a value that must be refused, and of one that is missing.
+# The meanings of a value that must be refused and of a missing value.
 REFUSED, MISSING = object(), object()
 QUICK_AND_SLOW = pytest.mark.parametrize("examples", [100, pytest.param(500, marks=pytest.mark.slow)])
 
@@ -63,7 +63,7 @@ def make_model(variant: str):
 
 @lru_cache(maxsize=100_000)
 def plain_logits(variant: str, posts: tuple[tuple[int, ...], ...], elapsed: tuple[float, ...] | None) -> torch.Tensor:
-    """The logits of the newest of a few posts, oldest first, by the reference."""
+    """Computes the logits of the newest of a few posts, oldest first, with the reference."""
     inputs = [{"input_ids": torch.tensor([post])} for post in posts]
     with torch.no_grad():
         return stream_logits(make_model(variant), inputs, list(range(len(posts)))[::-1], elapsed)
@@ -78,7 +78,7 @@ def pairs(*values: tuple[Any, Any]) -> st.SearchStrategy:
 
 
 def dates_of(seconds: int) -> list:
-    """A moment as users write dates."""
+    """Returns the spellings of a moment that users write."""
     moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=seconds)
     elsewhere = moment.astimezone(timezone(timedelta(hours=-9, minutes=-30)))
     forms = [moment, moment.replace(tzinfo=None), elsewhere, moment.isoformat(), elsewhere.isoformat()]
@@ -89,7 +89,7 @@ def dates_of(seconds: int) -> list:
 
 
 SECONDS = [0, 1, 60, 86400, 1_700_000_000, 1_700_000_001, 1_700_006_400, -86400 * 365]
-# By kind: a column has one kind of time.
+# Lists the values by kind, because a column has one kind of time.
 TIMES = {
     "number": pairs(*((form, s) for s in SECONDS for form in (s, float(s), str(s), f" {s}.0 ", [s]))),
     "date": pairs(*((form, s) for s in SECONDS for form in dates_of(s))),
@@ -124,13 +124,13 @@ BAD = {"timeline_id": BAD_PEOPLE, "timestamp": BAD_TIMES, "text": BAD_TEXTS, "la
 
 @st.composite
 def tables(draw) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Up to 6 posts as they are given, and what they mean."""
+    """Draws up to 6 posts as a user gives them, and what they mean."""
     count = draw(st.integers(1, 6))
     kind = draw(st.sampled_from(list(TIMES)))
     drawn, kinds = [], []
     for _ in range(count):
         person = draw(PEOPLE)
-        # Mostly the timeline of the post before.
+        # Most posts continue the timeline of the previous post.
         if drawn and draw(st.integers(0, 3)):
             person = drawn[-1]["timeline_id"]
         drawn.append(
@@ -152,7 +152,7 @@ def tables(draw) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
 
 
 def what_is_right(meanings: list[dict[str, Any]]) -> list[list[tuple[int, dict]]] | None:
-    """The timelines, each as (row, post) in order of time; None where the posts must be refused."""
+    """Returns the timelines, each as (row, post) in order of time, or None if the posts must be refused."""
     if any(value is REFUSED for post in meanings for value in post.values()):
         return None
     groups: dict[str, list[tuple[int, dict]]] = {}
@@ -164,7 +164,7 @@ def what_is_right(meanings: list[dict[str, Any]]) -> list[list[tuple[int, dict]]
 
 
 class Table(list):
-    """Rows as a table of Arrow gives them, which could not hold all of these values."""
+    """Rows with the interface of an Arrow table, which could not hold all of these values."""
 
     schema = ()
     column_names = ("timeline_id", "timestamp", "text", "label")
@@ -178,7 +178,7 @@ def tokens_of(text: str) -> tuple[int, ...]:
 
 
 def assert_ours(error: ValueError):
-    """One of our errors: a sentence without a character that is not shown, and not of a subclass that is Python's."""
+    """Checks that an error is our own: its text is printable, and it is no `UnicodeError` of Python's."""
     assert not isinstance(error, UnicodeError) and str(error).isprintable() and str(error), repr(error)
 
 
@@ -230,16 +230,16 @@ def check_table(variant: str, table: tuple[list, list], data: st.DataObject):
             logits = make_model(variant)(**batch).logits
         for row, row_logits, row_labels in zip(part, logits, batch["labels"], strict=True):
             targets = [post for post, label in zip(row["post_ids"], row["labels"], strict=True) if label is not None]
-            for place, post in enumerate(targets):
+            for position, post in enumerate(targets):
                 assert post not in answers
-                answers[post] = (row_logits[place], row_labels[place].item())
+                answers[post] = (row_logits[position], row_labels[position].item())
     wanted = {str(row) for timeline in right for row, post in timeline if not only_labelled or post["label"] >= 0}
     assert set(answers) == wanted
     for timeline in right:
-        for place, (row, post) in enumerate(timeline):
+        for position, (row, post) in enumerate(timeline):
             if str(row) not in wanted:
                 continue
-            stream = [member for _, member in timeline[max(0, place - WINDOW + 1) : place + 1]]
+            stream = [member for _, member in timeline[max(0, position - WINDOW + 1) : position + 1]]
             elapsed = tuple(post["timestamp"] - member["timestamp"] for member in stream) if timed else None
             expected = plain_logits(variant, tuple(tokens_of(member["text"]) for member in stream), elapsed)
             assert_close(answers[str(row)][0], expected)

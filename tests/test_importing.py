@@ -1,4 +1,4 @@
-"""What `import modeling_tempoformer` brings, and which folders import which."""
+"""Checks which modules `import modeling_tempoformer` loads, and which folders import which."""
 
 import re
 import subprocess
@@ -14,7 +14,7 @@ HEAVY = ("datasets", "matplotlib", "pandas", "pyarrow", "sklearn")
 
 
 def imported_after(code: str) -> set[str]:
-    """The heavy libraries that a new process has imported after some code."""
+    """Returns the heavy libraries that a new process has imported after running this code."""
     report = f"import sys; {code}; print(*[name for name in {HEAVY} if name in sys.modules])"
     return set(
         subprocess.run(

@@ -1,4 +1,4 @@
-"""How many kernels a GPU would run of each model and how often the host would wait, counted on the CPU."""
+"""Counts on the CPU how many kernels a GPU would run for each model, and how often the host would wait."""
 
 from collections import Counter
 
@@ -25,7 +25,7 @@ def groups_of_a_gpu(monkeypatch):
     monkeypatch.setattr(packing_tempoformer, "CPU_COST", packing_tempoformer.GPU_COST)
 
 
-# As deep as BERT-base, but narrow. Attention has no dropout, because the CPU's kernel for attention has none.
+# The depth is that of BERT-base, with narrow layers. Attention has no dropout, which the CPU's kernel lacks.
 SIZES = {
     "hidden_size": 24,
     "num_attention_heads": 2,
@@ -42,17 +42,17 @@ FAMILIES = {
 }
 EVERY_FAMILY = pytest.mark.parametrize("family", list(FAMILIES))
 
-# Operators that compute nothing: beside views, they get memory or pass a tensor or a value on.
+# Operators that compute nothing. Like views, they allocate memory or pass on a tensor or a value.
 NO_KERNEL = {"empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "_unsafe_view", "detach"}
 NO_KERNEL |= {"lift_fresh", "_local_scalar_dense"}
-# Operators whose result has a shape, or is a number, that depends on values.
+# Operators whose result is a number or has a shape that depends on values.
 WAITING = {"_local_scalar_dense", "nonzero", "masked_select", "bincount", "_unique2", "unique_dim", "equal"}
 
 
 class GpuWork(TorchDispatchMode):
     """
-    Counts the operators that reach a device: every one that is neither a view nor in `NO_KERNEL` is a kernel, wherever
-    its tensors are; and those for which the host waits.
+    Counts operators that reach a device, and operators for which the host waits. Every operator that is neither a view
+    nor in `NO_KERNEL` is a kernel on any device.
     """
 
     def __init__(self):
@@ -78,7 +78,7 @@ def deep_model(family: str) -> TempoFormerForStreamClassification:
 
 
 def mixed_batch() -> dict[str, torch.Tensor]:
-    """Rows of 16 targets with full windows, of posts of 3 to 72 tokens."""
+    """Returns rows of 16 targets with full windows. Posts have 3 to 72 tokens."""
     generator = torch.Generator().manual_seed(0)
     posts = TARGETS + WINDOW - 1
     lengths = torch.randint(3, LONGEST + 1, (ROWS, posts, 1), generator=generator)
@@ -96,7 +96,9 @@ def mixed_batch() -> dict[str, torch.Tensor]:
 
 @EVERY_FAMILY
 def test_forward_passes_and_training_steps_are_few_kernels(family):
-    """The host waits for none of them; the lengths of posts are read once, by `tolist`, which is no operator."""
+    """
+    The host waits for none of the kernels. It reads the lengths of posts once, by `tolist`, which is no operator.
+    """
     model, batch = deep_model(family), mixed_batch()
     with torch.no_grad(), GpuWork() as forward:
         model(**batch)

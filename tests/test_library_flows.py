@@ -1,7 +1,7 @@
 """
-What the library does with a model, it does with ours: each model by each way of loading, changing or running it gives
-the answers of the plain model. A test's name is a cell of the table: a model, a way, and what is asked. Several
-processes, and FSDP by the script, are in training/test_processes.py.
+Checks that our models give the plain model's answers in every way in which the library loads, changes or runs a model.
+A test's id names the model, the way, and the question. training/test_processes.py tests several processes, and FSDP by
+the script.
 """
 
 import sys
@@ -47,7 +47,7 @@ MODELS = [*STREAM_MODELS, "temporal"]
 
 
 class Reader:
-    """A model with its tokenizer, and what it is asked."""
+    """A model with its tokenizer, as the questions take it."""
 
     def __init__(self, kind: str, **settings):
         self.kind, self.tokenizer = kind, AutoTokenizer.from_pretrained(ROOT / "tokenization")
@@ -60,14 +60,14 @@ class Reader:
                 config, attn_implementation=attention
             ).eval()
         else:
-            # Without dropout, so that trainings can be compared.
+            # No dropout, so trainings can be compared.
             encoder = {**tiny_encoder(), "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
             encoder |= {"vocab_size": len(self.tokenizer), "initializer_range": 0.3}
             fields = {**STREAM_MODELS[kind], **CHANGES, "encoder_config": encoder, "head_dropout": 0.0}
             self.model = tiny_model(**fields, **settings)
 
     def batch(self) -> dict[str, torch.Tensor]:
-        """The inputs of `forward`, with labels."""
+        """Returns the inputs of `forward`, with labels."""
         if self.kind == "temporal":
             ids = torch.tensor([[2, 5, 6, 7, 3], [2, 8, 9, 3, 0]])
             return {
@@ -80,18 +80,18 @@ class Reader:
             {"input_ids": self.tokenizer(timeline["text"])["input_ids"], "timestamps": timeline["timestamp"]}
             for timeline in TIMELINES
         ]
-        rows = [{**row, "labels": [place % 3 for place in range(len(row["timestamps"]))]} for row in rows]
+        rows = [{**row, "labels": [number % 3 for number in range(len(row["timestamps"]))]} for row in rows]
         return dict(StreamCollator(self.tokenizer, self.model.config.window, timed=True)(rows))
 
 
 def forward(reader: Reader) -> list[torch.Tensor]:
-    """Logits, and attention; inside posts where it is returned."""
-    # The library's own models warn where another backend is asked for attention, which is not compiled.
+    """Returns probabilities and attention across posts, and attention inside posts if the model returns it."""
+    # If another backend is asked for attention, the library's own models log a warning, which cannot be compiled.
     attends = reader.kind != "temporal" or reader.model.config._attn_implementation == "eager"
     with torch.no_grad():
         output = reader.model(**reader.batch(), output_attentions=attends)
-    found = [*(output.get("stream_attentions") or ()), *(output.get("attentions") or ())]
-    return [output.logits.softmax(-1), *(weights for weights in found if weights is not None)]
+    attention = [*(output.get("stream_attentions") or ()), *(output.get("attentions") or ())]
+    return [output.logits.softmax(-1), *(weights for weights in attention if weights is not None)]
 
 
 def make_pipe(reader: Reader) -> StreamClassificationPipeline:
@@ -104,25 +104,25 @@ def ask_pipeline(reader: Reader) -> list[list[dict[str, float]]]:
 
 
 def explain(reader: Reader) -> list[dict[str, Any]]:
-    """Probabilities, effects and attention."""
+    """Returns probabilities, effects and attention."""
     posts = [post for posts in make_pipe(reader).explain(TIMELINES) for post in posts]
     return [{name: post[name] for name in ("probabilities", "effects", "attention")} for post in posts]
 
 
 def step(reader: Reader) -> list[torch.Tensor]:
-    """Post by post."""
-    state, found = None, []
+    """Returns the probabilities of posts that arrive one by one."""
+    state, answers = None, []
     for name, timeline in enumerate(TIMELINES):
         for text, seconds in zip(timeline["text"], timeline["timestamp"], strict=True):
             tokens = reader.tokenizer([text], return_tensors="pt")
             output = reader.model.step(**tokens, timeline_ids=[str(name)], timestamps=[seconds], state=state)
             state = output.state
-            found.append(output.logits.softmax(-1))
-    return found
+            answers.append(output.logits.softmax(-1))
+    return answers
 
 
 class Store:
-    """A store for one process, as `LiveClassifier` uses it."""
+    """Stores memories in this process, with the interface that `LiveClassifier` uses."""
 
     def __init__(self):
         self.memories = {}
@@ -136,19 +136,19 @@ class Store:
 
 
 def live(reader: Reader) -> list[dict[str, float]]:
-    classifier, found = LiveClassifier(make_pipe(reader), Store()), []
+    classifier, answers = LiveClassifier(make_pipe(reader), Store()), []
     for name, timeline in enumerate(TIMELINES):
-        for place, (text, seconds) in enumerate(zip(timeline["text"], timeline["timestamp"], strict=True)):
-            post = classifier.read(str(name), str(place), text, seconds)
-            found.append(classifier.score([post])[0]["probabilities"])
-    return found
+        for number, (text, seconds) in enumerate(zip(timeline["text"], timeline["timestamp"], strict=True)):
+            post = classifier.read(str(name), str(number), text, seconds)
+            answers.append(classifier.score([post])[0]["probabilities"])
+    return answers
 
 
 ASKED = {"forward": forward, "pipeline": ask_pipeline, "explain": explain, "step": step, "live": live}
 
 
 def add_adapters(reader: Reader, plain: Reader, adapted: nn.Module, prefix: str):
-    """Fills the adapters of a model, and adds what they add to the weights of the plain one."""
+    """Fills the adapters of a model, and adds the same changes to the weights of the plain one."""
     generator = torch.Generator().manual_seed(0)
     with torch.no_grad():
         for name, module in adapted.named_modules():
@@ -194,7 +194,7 @@ def in_shards(reader: Reader, plain: Reader, folder: Path):
 
 
 def on_auto_devices(reader: Reader, plain: Reader, folder: Path):
-    """The CPU takes a part of the weights, and the others stay on the disk."""
+    """The CPU holds some weights, and the disk the others."""
     part = {"cpu": int(0.7 * reader.model.get_memory_footprint())}
     load_again(reader, folder, device_map="auto", max_memory=part, offload_folder=folder / "disk")
     assert {"cpu", "disk"} == set(map(str, reader.model.hf_device_map.values()))
@@ -202,7 +202,7 @@ def on_auto_devices(reader: Reader, plain: Reader, folder: Path):
 
 def offloaded(reader: Reader, plain: Reader, folder: Path):
     cpu_offload(reader.model, execution_device="cpu")
-    # So that a pipeline leaves the weights where they are, of any model.
+    # A pipeline moves no weights of a model that has this attribute.
     reader.model.hf_device_map = {"": "cpu"}
 
 
@@ -211,7 +211,7 @@ def compiled(reader: Reader, plain: Reader, folder: Path):
     reader.model = torch.compile(reader.model, fullgraph=True, backend="aot_eager")
 
 
-# Each way of running a model, and by how much an answer may differ.
+# Ways to run a model, each with the largest allowed difference of an answer.
 WAYS = {
     "float32": (to_dtype(torch.float32), 1e-6),
     "bfloat16": (to_dtype(torch.bfloat16), 2e-2),
@@ -224,13 +224,13 @@ WAYS = {
     "cpu_offload": (offloaded, 1e-5),
     "torch.compile": (compiled, 1e-5),
 }
-# The questions to each model: the temporal BERT has no timelines.
+# The questions for each model. The temporal BERT has no timelines.
 QUESTIONS = [(model, asked) for model in MODELS for asked in ASKED if model != "temporal" or asked == "forward"]
 CELLS = [
     pytest.param(model, way, asked, id=f"{model}-{way}-{asked}", marks=[pytest.mark.slow] * (way == "torch.compile"))
     for way in WAYS
     for model, asked in QUESTIONS
-    # Only `forward` is compiled.
+    # The way "torch.compile" compiles only `forward`.
     if asked == "forward" or way != "torch.compile"
 ]
 
@@ -243,12 +243,12 @@ def test_answers_are_those_of_the_plain_model(tmp_path, model, way, asked):
     assert_close(ASKED[asked](reader), ASKED[asked](plain), tolerance)
 
 
-def assert_close(found: Any, expected: Any, tolerance: float):
-    torch.testing.assert_close(flat(found), flat(expected), atol=tolerance, rtol=0)
+def assert_close(actual: Any, expected: Any, tolerance: float):
+    torch.testing.assert_close(flat(actual), flat(expected), atol=tolerance, rtol=0)
 
 
 def flat(values: Any) -> torch.Tensor:
-    """All numbers, at any depth; of a dict in the order of its names."""
+    """Returns all numbers at any depth. A dict's values are in the order of its names."""
     if isinstance(values, dict):
         values = [values[name] for name in sorted(values)]
     if isinstance(values, (list, tuple)):
@@ -258,7 +258,7 @@ def flat(values: Any) -> torch.Tensor:
 
 @pytest.mark.parametrize(("model", "asked"), QUESTIONS)
 def test_three_threads_on_one_model(model, asked):
-    """Each gets what it would get alone, also attention, which is recorded inside the model."""
+    """Each thread gets the answer that it would get alone. Attention is recorded inside the model."""
     reader = Reader(model, attn_implementation="eager")
     expected = ASKED[asked](reader)
     interval = sys.getswitchinterval()
@@ -280,7 +280,7 @@ def test_attention_is_set_and_an_unknown_one_is_refused(model, before, after, ca
         reader.model.set_attn_implementation("nonsense")
     assert_close(forward(reader), forward(Reader(model, attn_implementation=before)), 1e-6)
     reader.model.set_attn_implementation(after)
-    # With attention inside posts as "eager" alone returns it.
+    # "eager" alone returns attention inside posts.
     assert_close(forward(reader), forward(plain), 1e-5)
     encoders = [module for module in reader.model.modules() if isinstance(module, PreTrainedModel)]
     assert {module.config._attn_implementation for module in encoders} == {after}
@@ -289,7 +289,7 @@ def test_attention_is_set_and_an_unknown_one_is_refused(model, before, after, ca
 
 @pytest.fixture
 def process_group():
-    """One process, which is a group."""
+    """Starts a process group of one process."""
     torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
     yield
     torch.distributed.destroy_process_group()
@@ -301,7 +301,7 @@ def with_checkpointing(model: nn.Module) -> nn.Module:
 
 
 def sharded(model: nn.Module) -> nn.Module:
-    """By FSDP2, as `--fsdp` does it: each layer of the encoder, and all else."""
+    """Shards with FSDP2 as `--fsdp` does: each layer of the encoder, and then the rest."""
     for layer in layers_of(model):
         fully_shard(layer)
     return fully_shard(model)
@@ -336,7 +336,7 @@ def test_a_step_of_training_is_that_of_the_plain_model(model, way):
         loss = one(**plain.batch()).loss
         loss.backward()
         optimizer.step()
-    # The Trainer evaluates by what FSDP wraps, and by the model that DDP does.
+    # The Trainer evaluates FSDP's wrapper. With DDP it evaluates the model inside the wrapper.
     reader.model = wrapped.module.eval() if way == "DDP" else wrapped.eval()
     plain.model.eval()
     assert_close(forward(reader), forward(plain), 1e-5)
@@ -346,7 +346,7 @@ def test_a_step_of_training_is_that_of_the_plain_model(model, way):
 @pytest.mark.parametrize("way", ["DDP", "FSDP2", "FSDP1"])
 @pytest.mark.parametrize("model", [model for model in MODELS if model != "temporal"])
 def test_posts_are_grouped_by_length_unless_weights_are_sharded(model, way):
-    """Layers of sharded weights are called once in each process, whatever posts it has."""
+    """With sharded weights each process calls each layer once, whatever posts it has."""
     reader, calls = Reader(model), []
     wrapped = TRAININGS[way](reader.model)
     first = layers_of(wrapped)[0]

@@ -1,4 +1,4 @@
-"""The focal loss on worked values."""
+"""Checks the focal loss on worked values."""
 
 import math
 
@@ -10,7 +10,7 @@ from modeling_tempoformer import focal_loss
 
 
 def test_worked_example():
-    """Two classes with probabilities 3/4 and 1/4; the third stream has no label."""
+    """The classes have the probabilities 3/4 and 1/4. The third stream has no label."""
     logits = torch.tensor([[[math.log(3), 0.0], [math.log(3), 0.0], [9.0, 0.0]]])
     labels = torch.tensor([[0, 1, -100]])
     expected = (2.0 * 0.25**2 * -math.log(0.75) + 5.0 * 0.75**2 * -math.log(0.25)) / 2

@@ -1,4 +1,4 @@
-"""What Transformers asks of every model class; the common tests of its suite that apply, on tiny models."""
+"""Checks what Transformers asks of every model class, with those common tests of its suite that apply."""
 
 import logging
 
@@ -35,14 +35,14 @@ CALIBRATION = {"temperature": 2.0, "thresholds": [0.3, 0.7]}
         ({"num_labels": 5, "class_weights": [1.0, 2.0, 3.0, 4.0, 5.0]}, [1.0, 2.0, 3.0, 4.0, 5.0], None),
         ({"id2label": OTHER_NAMES}, None, None),
         ({"id2label": OTHER_NAMES, "calibration": {"temperature": 3.0}}, None, {"temperature": 3.0}),
-        # As many classes as before, or none given.
+        # The number of classes is unchanged or not given.
         ({"num_labels": 2}, [1.0, 3.0], CALIBRATION),
         ({"class_weights": None}, None, CALIBRATION),
         ({"id2label": {0: "no", 1: "yes"}}, [1.0, 3.0], CALIBRATION),
     ],
 )
 def test_other_classes_leave_the_weights_of_those_before(tmp_path, given, weights, calibration):
-    """By model class and Auto class, and the loaded model trains."""
+    """The model class and the Auto class load the same, and the loaded model trains."""
     tiny_model(num_labels=2, class_weights=[1.0, 3.0], calibration=CALIBRATION).save_pretrained(tmp_path)
     count = len(given.get("id2label") or ()) or given.get("num_labels", 2)
     for cls in (TempoFormerForStreamClassification, AutoModelForSequenceClassification):
@@ -58,9 +58,9 @@ def test_other_classes_leave_the_weights_of_those_before(tmp_path, given, weight
 
 @WITH_BOTH_MODELS
 def test_a_base_checkpoint_leaves_the_head_new(tmp_path, batch, kind, caplog, monkeypatch):
-    """Also what fitted the head that its weights once had."""
+    """The calibration of the earlier head is dropped, too."""
     library = logging.getLogger("transformers.modeling_utils")
-    # A script that ran before may have quieted it.
+    # An earlier script may have silenced the warning.
     monkeypatch.setattr(library, "filters", [])
     monkeypatch.setattr(logging.getLogger("transformers"), "propagate", True)
     caplog.set_level(logging.WARNING, library.name)
@@ -72,7 +72,7 @@ def test_a_base_checkpoint_leaves_the_head_new(tmp_path, batch, kind, caplog, mo
     model = model_class.from_pretrained(tmp_path, num_labels=4)
     head = {name for name in model.state_dict() if not name.startswith("tempoformer.")}
     assert set(info["missing_keys"]) == head and not info["unexpected_keys"]
-    # The library's own warning.
+    # The library logs this warning.
     assert "classifier" in caplog.text and "MISSING" in caplog.text
     assert model.config.calibration is None and model(**inputs_only(batch)).logits.shape[-1] == 4
     states = model.tempoformer(**inputs_only(batch)).last_hidden_state
@@ -89,7 +89,7 @@ def test_a_base_checkpoint_leaves_the_head_new(tmp_path, batch, kind, caplog, mo
 )
 @pytest.mark.parametrize("targets", [["query", "value"], ["query", "key", "value", "dense"]], ids=str)
 def test_lora_on_the_encoder(tmp_path, batch, kind, new, targets):
-    """Adapters of every layer train; saved, loaded and merged they give the same logits."""
+    """Adapters of every layer train. Saved, loaded and merged they give the same logits."""
     model = tiny_model(**kind)
     settings = LoraConfig(r=2, target_modules=targets, modules_to_save=new)
     adapted = get_peft_model(model, settings)

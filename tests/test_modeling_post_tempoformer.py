@@ -1,4 +1,4 @@
-"""The post model over encoders of many types, as batches, step by step, and what its members learn."""
+"""Checks the post model over encoders of many types, in batches and step by step, and what its members learn."""
 
 import pytest
 import torch
@@ -14,7 +14,7 @@ from modeling_tempoformer import (
 
 @pytest.mark.parametrize("family", list(OTHER_ENCODERS))
 def test_any_encoder_that_the_auto_classes_load(tmp_path, family):
-    """Each post's vector is the mean of what the encoder itself returns for the post alone."""
+    """Each post's vector is the mean of the encoder's own output for the post alone."""
     auto_class = AutoModelForTextEncoding if family == "t5" else AutoModel
     torch.manual_seed(0)
     encoder = auto_class.from_config(AutoConfig.for_model(family, pad_token_id=0, **OTHER_ENCODERS[family])).eval()
@@ -45,7 +45,7 @@ def test_its_streams_have_the_documented_shapes():
     model, batch = tiny_model(model_type="post_tempoformer", num_stream_layers=2), tiny_batch()
     del batch["labels"]
     output = model.tempoformer(**batch, output_attentions=True, output_hidden_states=True)
-    # Two members: the newest post, the step from the one before and its absolute value, and two cosines.
+    # Each of two members has the newest post, the step from the previous post, its absolute value, and two cosines.
     assert output.last_hidden_state.shape == (2, 6, 2 * (3 * 8 + 2)) and not output.last_hidden_state[1, 4:].any()
     assert [tuple(weights.shape) for weights in output.stream_attentions] == [(2, 6, 4, 4, 4)] * 2
     assert [tuple(states.shape) for states in output.hidden_states] == [(2, 6, 4, 16)] * 3
@@ -57,10 +57,10 @@ def test_its_streams_have_the_documented_shapes():
 def test_a_member_does_not_learn_from_what_it_holds_out_and_predicts_it_alone():
     model, batch = tiny_model(model_type="post_tempoformer", num_members=3), tiny_batch()
     labels = batch.pop("labels")
-    of_members = [model(**batch, held_out=torch.tensor([member, member])).logits for member in range(3)]
-    torch.testing.assert_close(model(**batch).logits, sum(of_members) / 3)
+    member_logits = [model(**batch, held_out=torch.tensor([member, member])).logits for member in range(3)]
+    torch.testing.assert_close(model(**batch).logits, sum(member_logits) / 3)
     mixed = model(**batch, held_out=torch.tensor([2, 0])).logits
-    torch.testing.assert_close(mixed, torch.stack((of_members[2][0], of_members[0][1])))
+    torch.testing.assert_close(mixed, torch.stack((member_logits[2][0], member_logits[0][1])))
     model.train()
     model(**batch, labels=labels, held_out=torch.tensor([1, 1])).loss.backward()
     own = model.tempoformer.stream_layers.projection.weight.grad.abs().amax((1, 2))
@@ -69,25 +69,25 @@ def test_a_member_does_not_learn_from_what_it_holds_out_and_predicts_it_alone():
 
 def test_each_member_learns_as_if_it_were_alone():
     """
-    Without dropout the loss is the mean of the members' losses over what each learns from, also where gradients are
-    accumulated: of 20 posts with a label in all batches one of two members learns from each.
+    Without dropout the loss is the mean of the members' losses, each over the labels that the member learns from. With
+    accumulated gradients, all batches together have 20 labelled posts, and one of two members learns from each.
     """
     settings = {"num_members": 2, "stream_dropout": 0.0, "head_dropout": 0.0}
     model, batch = tiny_model(model_type="post_tempoformer", **settings), tiny_batch()
     labels, held_out = batch.pop("labels"), torch.tensor([0, 1])
-    of_members = [model(**batch, held_out=torch.full((2,), member)).logits for member in range(2)]
-    losses = [focal_loss(of_members[0][1], labels[1]), focal_loss(of_members[1][0], labels[0])]
+    member_logits = [model(**batch, held_out=torch.full((2,), member)).logits for member in range(2)]
+    losses = [focal_loss(member_logits[0][1], labels[1]), focal_loss(member_logits[1][0], labels[0])]
     counts = [(labels[1] >= 0).sum(), (labels[0] >= 0).sum()]
     model.tempoformer.encoder.eval()
     model.training = True
-    found = model(**batch, labels=labels, held_out=held_out, num_items_in_batch=20).loss
+    joint_loss = model(**batch, labels=labels, held_out=held_out, num_items_in_batch=20).loss
     expected = sum(loss * count for loss, count in zip(losses, counts, strict=True)) / 20
-    torch.testing.assert_close(found, expected)
+    torch.testing.assert_close(joint_loss, expected)
 
 
 @pytest.mark.parametrize("accumulated", [1, 2])
 def test_the_logged_loss_of_training_is_that_of_an_evaluation(tmp_path, tokenization, accumulated):
-    """All members are alike and nothing is learned, so that the two differ by nothing but the divisor."""
+    """All members are equal and nothing is learned, so the losses can differ only by the divisor."""
     kind = {"model_type": "post_tempoformer", "num_members": 5, "stream_dropout": 0.0}
     steps = {"gradient_accumulation_steps": accumulated, "max_steps": 1, "logging_steps": 1, "learning_rate": 0.0}
     sizes = {"per_device_train_batch_size": 16 // accumulated}

@@ -1,4 +1,4 @@
-"""The model: its weights, its variants, and what its outputs may and may not depend on."""
+"""Checks the model: its weights, its variants, and which inputs its outputs depend on."""
 
 import pytest
 import torch
@@ -29,7 +29,7 @@ WITH_BOTH_MODELS = pytest.mark.parametrize("kind", MODELS, ids=str)
 
 @pytest.mark.parametrize("saved", [torch.float16, torch.bfloat16], ids=str)
 def test_a_checkpoint_in_16_bits_gives_a_model_in_32(tmp_path, saved):
-    """So does a configuration that says 16, unless a dtype is asked for."""
+    """A configuration with a dtype of 16 bits gives a model in 32, too, unless a dtype is requested."""
     config = TempoFormerConfig(encoder_config={**tiny_encoder(), "dtype": str(saved).removeprefix("torch.")})
     for settings, dtype in (({}, torch.float32), ({"dtype": saved}, saved)):
         built = TempoFormerForStreamClassification._from_config(config, **settings)
@@ -89,7 +89,7 @@ def test_time_matters_only_to_the_temporal_rotation(batch, kind):
 
 @WITH_BOTH_MODELS
 def test_a_short_stream_keeps_its_positions_from_the_newest(batch, kind):
-    """Posts 4 and 5 alone, as a stream of a tensor of width 2 and of width 4."""
+    """Posts 4 and 5 are a stream alone, in a tensor of width 2 and in one of width 4."""
     model = tiny_model(**kind)
     wide = torch.tensor([[[-1, -1, 4, 5]]])
     elapsed = torch.tensor([[[0.0, 0.0, 900.0, 0.0]]])
@@ -136,7 +136,7 @@ def test_attention_across_posts_is_there_with_any_backend(batch, kind):
 
 
 def keys_alone(module, query, key, value, attention_mask, scaling=None, **kwargs):
-    """Attention with a mask (batch, keys), as flash attention has it."""
+    """Computes attention with a mask (batch, keys), as flash attention takes it."""
     mask = None if attention_mask is None else attention_mask[:, None, None].bool()
     context = torch.nn.functional.scaled_dot_product_attention(query, key, value, attn_mask=mask, scale=scaling)
     return context.transpose(1, 2), None
@@ -195,7 +195,7 @@ def test_vectors_of_posts_take_the_place_of_their_tokens(batch, pooling):
     output = model(**batch, output_attentions=True)
     for name in ("loss", "logits", "stream_attentions"):
         torch.testing.assert_close(output[name], expected[name], atol=1e-5, rtol=0)
-    # One post by itself, in a step and as a batch without a mask.
+    # A single post gives the same in a step and as a batch without a mask.
     alone = model.tempoformer.embed_posts(posts["input_ids"][1, :1, :5])
     torch.testing.assert_close(alone, vectors[6:7], atol=1e-5, rtol=0)
     step = model.step(posts["input_ids"][1, :1, :5], timeline_ids=["a"]).logits

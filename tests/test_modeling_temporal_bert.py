@@ -1,4 +1,4 @@
-"""BERT and RoBERTa with temporal attention, against the published formula and against the plain encoders."""
+"""Checks BERT and RoBERTa with temporal attention against the published formula and the plain encoders."""
 
 import json
 from pathlib import Path
@@ -34,7 +34,7 @@ MODES = [{}, {"temporal_residual": True}, {"temporal_attention": "scaled"}, {"te
 
 
 def make_model(model_class=BertWithTemporalAttentionForMaskedLM, seed: int = 0, **settings):
-    """A tiny model in which time shows."""
+    """Returns a tiny model whose output depends on time."""
     torch.manual_seed(seed)
     config_class = TemporalBertConfig if "Bert" in model_class.__name__[:4] else TemporalRobertaConfig
     attention = settings.pop("attn_implementation", None)
@@ -47,7 +47,7 @@ def make_model(model_class=BertWithTemporalAttentionForMaskedLM, seed: int = 0, 
 
 
 def make_batch() -> dict[str, torch.Tensor]:
-    """Texts of one time, of a time for each token, of unknown time, and one that is shorter."""
+    """Returns texts with one time, with a time for each token, and with an unknown time, and a shorter text."""
     generator = torch.Generator().manual_seed(0)
     input_ids = torch.randint(5, 60, (4, 7), generator=generator)
     attention_mask = torch.ones(4, 7, dtype=torch.long)
@@ -84,7 +84,7 @@ def test_the_paper_s_formula(case, attention):
 @pytest.mark.parametrize("residual", [False, True])
 @pytest.mark.parametrize(("batch_size", "length"), [(8, 6), (1, 40)])
 def test_the_product_is_the_formula_token_by_token(residual, batch_size, length):
-    """A time for each token; padding, padding's time and unknown times add nothing."""
+    """Each token has a time. Padding, its time and unknown times add nothing."""
     times = [str(year) for year in range(1800, 1850)]
     model = make_model(BertWithTemporalAttention, times=times, temporal_residual=residual)
     layer, embeddings = model.encoder.layer[0].attention.self, model.time_embeddings
@@ -92,7 +92,7 @@ def test_the_product_is_the_formula_token_by_token(residual, batch_size, length)
     mask = torch.ones(batch_size, length).bool()
     mask[0, -2:] = False
     query = torch.randn(batch_size, 2, length, 8)
-    found = layer.apply_time(query, collect_times(embeddings, time_ids, mask))
+    actual = layer.apply_time(query, collect_times(embeddings, time_ids, mask))
     for text in range(batch_size):
         real = [time for time, is_real in zip(time_ids[text].tolist(), mask[text], strict=True) if is_real]
         projected = layer.time(embeddings.weight[[time for time in real if time not in (0, 2)]])
@@ -101,7 +101,7 @@ def test_the_product_is_the_formula_token_by_token(residual, batch_size, length)
             product = t.T @ t / t.norm()
             if residual:
                 product = torch.eye(8) + layer.residual.weight[head] * product
-            torch.testing.assert_close(found[text, head], query[text, head] @ product, atol=1e-5, rtol=1e-5)
+            torch.testing.assert_close(actual[text, head], query[text, head] @ product, atol=1e-5, rtol=1e-5)
 
 
 @pytest.mark.parametrize("head", HEADS)
@@ -157,7 +157,7 @@ def assert_same_gradients(model: torch.nn.Module, other: torch.nn.Module):
     ("settings", "reentrant"), [({}, True), ({}, False), ({"temporal_residual": True}, False)], ids=str
 )
 def test_every_parameter_gets_its_gradient(settings, reentrant):
-    """Also with checkpoints."""
+    """The same holds with gradient checkpointing."""
     dropout = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
     plain, model = (make_model(**settings, **dropout).train() for _ in range(2))
     batch = make_batch()
@@ -183,7 +183,7 @@ def test_compiled_is_the_same():
     [("linear", [1.0, 2.0, 3.0]), ("exponential", [1.0, 2.0, 4.0]), ("documents", [0.1, 0.3, 0.6])],
 )
 def test_scaled_baselines(scaling, expected):
-    """A text of one time is plain attention at another temperature."""
+    """A text of one time gets plain attention at another temperature."""
     settings = {"temporal_attention": "scaled", "time_scaling": scaling, "time_document_counts": [10, 30, 60]}
     model, plain, batch = make_model(**settings), make_model(temporal_attention="none"), make_batch()
     plain.load_state_dict(model.state_dict())
@@ -206,7 +206,7 @@ def test_more_times_keep_the_embeddings_of_those_before():
         with pytest.raises(ValueError, match=named):
             model.bert.resize_time_embeddings(refused)
         assert model.config.times == grown
-    # What was frozen stays so.
+    # Frozen embeddings stay frozen.
     for is_trained in (True, False):
         model.bert.time_embeddings.requires_grad_(is_trained)
         model.bert.resize_time_embeddings(model.config.times)
@@ -215,7 +215,7 @@ def test_more_times_keep_the_embeddings_of_those_before():
 
 @pytest.mark.parametrize(("size", "millions"), [("base", 116.61), ("small", 29.85), ("tiny", 4.45)])
 def test_sizes_have_the_parameters_of_the_paper(size, millions):
-    """Table 4, with two time points; the encoder with the head that it is trained with."""
+    """The sizes are those of table 4, with two time points. The encoder has the head that it is trained with."""
     fields = json.loads((Path(__file__).parents[1] / "configuration" / f"bert_{size}.json").read_text())
     del fields["model_type"]
     with torch.device("meta"):
@@ -224,24 +224,24 @@ def test_sizes_have_the_parameters_of_the_paper(size, millions):
 
 
 def test_times_that_scale_far_stay_finite_in_float16():
-    """From the 17th time on the factor is more than float16 can hold; attention then goes to one token, as before."""
+    """Float16 cannot represent the factor from the 17th time on. Attention then goes to one token, as in float32."""
     times = [str(year) for year in range(1800, 1860)]
     scaled = {"times": times, "temporal_attention": "scaled", "time_scaling": "exponential"}
     model, batch = make_model(BertWithTemporalAttention, **scaled), make_batch()
     batch["time_ids"] = torch.tensor([[3 + 10], [3 + 16], [3 + 17], [3 + 59]]).expand(4, 7).contiguous()
-    # Queries that are 0 in the second layer, which any factor leaves so, and their gradients finite.
+    # The second layer's queries are 0. Any factor keeps them 0, and their gradients must stay finite.
     torch.nn.init.zeros_(model.encoder.layer[1].attention.self.query.weight)
     expected = model(**batch).last_hidden_state
     expected.sum().backward()
     assert all(p.grad is None or p.grad.isfinite().all() for p in model.parameters())
     with torch.no_grad():
-        found = model.half()(**batch).last_hidden_state.float()
+        actual = model.half()(**batch).last_hidden_state.float()
     real = batch["attention_mask"].bool()
-    torch.testing.assert_close(found[real], expected[real], atol=2e-2, rtol=0)
+    torch.testing.assert_close(actual[real], expected[real], atol=2e-2, rtol=0)
 
 
 def test_long_time_vectors_stay_finite_in_float16():
-    """The square of their norm is infinite in float16, in which autocasting multiplies."""
+    """The square of their norm overflows in float16, in which autocast multiplies."""
     model, batch = make_model(BertWithTemporalAttention, time_initializer_range=30.0), make_batch()
     times = collect_times(model.time_embeddings, batch["time_ids"], batch["attention_mask"])
     attention = model.encoder.layer[0].attention.self
@@ -251,8 +251,8 @@ def test_long_time_vectors_stay_finite_in_float16():
         assert 7 * projected.square().sum(-1).max() > torch.finfo(torch.float16).max
         expected = attention.apply_time(query, times)
         with torch.autocast("cpu", dtype=torch.float16):
-            found = attention.apply_time(query, times).float()
-    torch.testing.assert_close(found, expected, atol=0.02 * expected.abs().max().item(), rtol=0)
+            actual = attention.apply_time(query, times).float()
+    torch.testing.assert_close(actual, expected, atol=0.02 * expected.abs().max().item(), rtol=0)
 
 
 @pytest.mark.parametrize("head", [HEADS[0], HEADS[3]])
@@ -285,7 +285,7 @@ def test_an_adapter_trains_alpha_when_it_is_saved_with_it():
     ("task", "head"), [*zip(("fill-mask", "text-classification", "token-classification"), HEADS[:3], strict=True)]
 )
 def test_saved_models_work_in_the_librarys_pipelines(tmp_path, task, head):
-    """On texts of which no time is known."""
+    """The pipelines give no times, so they are unknown."""
     tokenizer = dated_bert(model_max_length=16, prepend_time=True)
     config = dated_config(vocab_size=len(tokenizer), prepend_time=True)
     model = getattr(modeling_tempoformer, head.format("WithTemporalAttention"))(config).eval()

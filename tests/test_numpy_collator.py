@@ -1,4 +1,4 @@
-"""The collator of `examples/numpy_collator.py` makes the batches of `StreamCollator`."""
+"""Checks that the collator of `examples/numpy_collator.py` makes the batches of `StreamCollator`."""
 
 import runpy
 
@@ -17,7 +17,7 @@ TEXTS = ["sad today", "so glad that we met again", "tired", "home", "a long day 
 @pytest.mark.parametrize("timed", [True, False])
 @pytest.mark.parametrize("window", [1, 3, 8])
 def test_same_batches(tokenization, window, timed):
-    """Of timelines of different lengths; the last is in rows, with posts before them that are context or left out."""
+    """Timelines have different lengths. The last one is cut to rows, whose earlier posts are context or left out."""
     tokenizer = AutoTokenizer.from_pretrained(tokenization)
     rows = []
     for number in (1, 4, 6):
@@ -27,10 +27,10 @@ def test_same_batches(tokenization, window, timed):
         rows.append(columns)
     rows = [*rows, *cut_rows(rows.pop(), window, targets_per_row=2)]
     collate = runpy.run_path(str(ROOT / "examples" / "numpy_collator.py"))["collate"]
-    found = collate(rows, window, tokenizer.pad_token_id)
+    batch = collate(rows, window, tokenizer.pad_token_id)
     expected = StreamCollator(tokenizer, window, timed=timed)(rows)
-    assert set(expected) <= set(found) <= {*expected, "token_type_ids"}
+    assert set(expected) <= set(batch) <= {*expected, "token_type_ids"}
     for name, tensor in expected.items():
-        assert found[name].dtype == tensor.numpy().dtype, name
-        np.testing.assert_array_equal(found[name], tensor.numpy(), err_msg=name)
-    assert not found["token_type_ids"].any() and found["token_type_ids"].shape == found["input_ids"].shape
+        assert batch[name].dtype == tensor.numpy().dtype, name
+        np.testing.assert_array_equal(batch[name], tensor.numpy(), err_msg=name)
+    assert not batch["token_type_ids"].any() and batch["token_type_ids"].shape == batch["input_ids"].shape

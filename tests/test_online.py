@@ -1,4 +1,4 @@
-"""Posts one after the other give what the whole timelines give at once."""
+"""Checks that posts that arrive one by one get the same logits as whole timelines."""
 
 import random
 
@@ -30,7 +30,7 @@ PEOPLE = {"ann": 7, "bob": 3, "cy": 1}
 
 
 def timelines(seed: int = 0, timed: bool = True) -> dict[str, dict]:
-    """Posts of 1 to 12 tokens and their times, in seconds of a present date."""
+    """Returns posts of 1 to 12 tokens and their times, in seconds of a present date."""
     generator = torch.Generator().manual_seed(seed)
     made = {}
     for name, count in PEOPLE.items():
@@ -60,7 +60,7 @@ def at_once(model, timeline: dict) -> torch.Tensor:
 
 
 def arrive(model, posts: list[tuple[str, int]], data: dict[str, dict], state=None, **settings):
-    """One step with these posts (timeline, number)."""
+    """Takes one step with these posts (timeline, number)."""
     return model.step(
         torch.stack([data[name]["input_ids"][number] for name, number in posts]),
         torch.stack([data[name]["attention_mask"][number] for name, number in posts]),
@@ -97,7 +97,9 @@ def test_any_order_of_arrival_gives_the_logits_of_the_whole_timelines(data, vari
 
 
 def test_state_holds_the_last_posts_only():
-    """In the paper's model what the tokenizer returned, without padding; in the post model one vector of each post."""
+    """
+    The paper's model keeps the tokenizer's output without padding. The post model keeps one vector for each post.
+    """
     people = timelines()
     posts = [("ann", number) for number in range(7)]
     held = arrive(tiny_model(), posts, people).state.timelines["ann"]
@@ -139,7 +141,7 @@ def test_a_forgotten_timeline_begins_anew_or_from_its_posts_and_says_so():
     anew = arrive(model, [("ann", 1)], people, state)
     torch.testing.assert_close(anew.logits, fresh, atol=1e-5, rtol=0)
     assert anew.stream_lengths.tolist() == [1]
-    # With its earlier posts in the same step it is as if it had never left; so long as the window at most.
+    # With its earlier posts in the same step the timeline continues as if it had stayed. A window of posts is enough.
     state.evict(["ann"])
     output = arrive(model, [("ann", number) for number in range(2, 7)], people, state)
     assert output.stream_lengths.tolist() == [1, 2, 3, 4, 4]
@@ -171,14 +173,14 @@ def test_times_that_are_exact_are_read():
 
 @pytest.mark.parametrize("first", [True, False])
 def test_token_types_in_some_steps_only_are_refused(first):
-    """In the paper's model, which reads them again with each new post."""
+    """The paper's model reads the tokens of earlier posts again with each new post."""
     model, ids = tiny_model(), torch.full((1, 2), 7)
     calls = [{"token_type_ids": torch.ones(1, 2, dtype=torch.long)}, {}]
     with_or_without, other = calls if first else calls[::-1]
     state = model.step(ids, timeline_ids=["ann"], **with_or_without).state
     with pytest.raises(ValueError, match="'ann'.*`token_type_ids`"):
         model.step(ids, timeline_ids=["ann"], **other, state=state)
-    # Other timelines may differ, and what is held can be restored.
+    # Other timelines may differ, and the remembered posts can be restored.
     model.step(ids, timeline_ids=["bob"], **other, state=state)
     restored = StreamState.from_state_dict(state.state_dict())
     logits = [model.step(ids, timeline_ids=["ann"], **with_or_without, state=one).logits for one in (state, restored)]
@@ -207,14 +209,14 @@ def test_masked_words_inside_a_post_stay_masked(settings):
 @pytest.mark.parametrize("part", ["base_model", "classifier"])
 @torch.no_grad()
 def test_no_other_model_takes_a_state(part):
-    """Not even the same one after a small training step, in its encoder or its head."""
+    """A small change of the encoder or of the head makes another model."""
     model, other, people = tiny_model(), tiny_model(), timelines()
     state = arrive(model, [("ann", 0), ("ann", 1)], people).state
     for weight in getattr(other, part).parameters():
         weight.add_(1e-4)
     with pytest.raises(ValueError, match="other weights"):
         arrive(other, [("ann", 2)], people, state)
-    # The model itself does, also when it was made anew.
+    # An equal model that was built anew takes the state.
     assert arrive(tiny_model(), [("ann", 2)], people, state).stream_lengths.tolist() == [3]
 
 
@@ -225,7 +227,7 @@ def train_a_step(model):
 
 
 CHANGES = {
-    "other weights": lambda model: model.load_state_dict(tiny_model(seed=1, **model.of_kind).state_dict()),
+    "other weights": lambda model: model.load_state_dict(tiny_model(seed=1, **model.kind).state_dict()),
     "a step of training": train_a_step,
     "another precision": lambda model: model.bfloat16(),
     "adapters": lambda model: get_peft_model(model, LoraConfig(target_modules=["query"])).eval(),
@@ -235,9 +237,9 @@ CHANGES = {
 @pytest.mark.parametrize("kind", MODELS, ids=str)
 @pytest.mark.parametrize("change", CHANGES)
 def test_a_model_that_was_changed_begins_anew(kind, change):
-    """In the same object, after it has taken a step."""
+    """The same object changes after it has taken a step."""
     model, people = tiny_model(**kind), timelines()
-    model.of_kind = kind
+    model.kind = kind
     state = arrive(model, [("ann", 0)], people).state
     arrive(model, [("ann", 1)], people, state)
     CHANGES[change](model)
@@ -260,8 +262,8 @@ def test_a_model_whose_weights_are_elsewhere_goes_on_with_the_state_of_the_whole
     else:
         away.save_pretrained(tmp_path / "saved")
         parts = [name for name, _ in away.named_modules() if name.count(".") == ("tempoformer" in name)]
-        places = {name: "disk" if name == "tempoformer.encoder" else "cpu" for name in parts if name}
-        away = type(away).from_pretrained(tmp_path / "saved", device_map=places, offload_folder=tmp_path / "weights")
+        devices = {name: "disk" if name == "tempoformer.encoder" else "cpu" for name in parts if name}
+        away = type(away).from_pretrained(tmp_path / "saved", device_map=devices, offload_folder=tmp_path / "weights")
     assert any(weight.is_meta for weight in away.parameters())
     torch.testing.assert_close(arrive(away, posts, people).logits, expected.logits, atol=1e-5, rtol=1e-5)
     later = arrive(away, [("ann", 4)], people, expected.state)
@@ -272,7 +274,7 @@ def test_a_model_whose_weights_are_elsewhere_goes_on_with_the_state_of_the_whole
 
 @pytest.mark.parametrize("kind", MODELS, ids=str)
 def test_no_damaged_state_is_taken(kind):
-    """Whichever bit of it is another one, and whichever tensor is lost, added or takes the place of another."""
+    """Any bit is flipped, and any tensor is lost, added, or replaced by another."""
     state = arrive(tiny_model(**kind), [("ann", 0), ("bob", 0), ("ann", 1)], timelines()).state.state_dict()
     bits = [(name, bit) for name, values in state.items() for bit in range(8 * values.nbytes)]
     damaged = []
@@ -289,7 +291,7 @@ def test_no_damaged_state_is_taken(kind):
 
 @pytest.mark.parametrize("kind", MODELS, ids=str)
 def test_context_is_remembered_and_not_classified(kind):
-    """The posts after it get the logits that they get when it is classified too."""
+    """Later posts get the same logits as if the context had been classified."""
     model = tiny_model(**kind)
     names = ["ann", "bob", "ann", "ann", "cy", "ann", "ann"]
     is_context = [True, True, False, True, True, True, False]
@@ -301,13 +303,13 @@ def test_context_is_remembered_and_not_classified(kind):
     for post, unasked in enumerate(is_context):
         wanted = torch.zeros(3) if unasked else expected.logits[post]
         torch.testing.assert_close(output.logits[post], wanted, atol=1e-5, rtol=1e-5)
-    # A step of context alone, and what comes after both.
+    # The next step gets the same logits after a step of context alone.
     later = {"timeline_ids": ["ann", "bob"], "timestamps": [9.0, 9.0]}
     only = model.step(ids[:2], **later, is_context=[True, True], state=output.state)
     assert not only.logits.any() and only.stream_lengths.tolist() == [4, 2]
     model.step(ids[:2], **later, state=expected.state)
     later["timestamps"] = [10.0, 10.0]
-    found, wanted = (model.step(ids[2:4], **later, state=one.state).logits for one in (output, expected))
-    torch.testing.assert_close(found, wanted, atol=1e-5, rtol=1e-5)
+    logits, wanted = (model.step(ids[2:4], **later, state=one.state).logits for one in (output, expected))
+    torch.testing.assert_close(logits, wanted, atol=1e-5, rtol=1e-5)
     with pytest.raises(ValueError, match="is_context"):
         model.step(ids, timeline_ids=names, is_context=[True])

@@ -1,4 +1,4 @@
-"""The pipeline, against the model on the collated timeline."""
+"""Checks the pipeline against the model on the collated timeline."""
 
 from datetime import UTC, datetime
 
@@ -27,7 +27,7 @@ KINDS = [*MODELS, {**MODELS[1], "num_trees": 20, "tree_weights": [0.5, 0.8]}]
 
 @pytest.fixture(params=KINDS, ids=str)
 def saved(tmp_path, request):
-    """A saved model with its tokenizer."""
+    """Saves a model with its tokenizer."""
     return tmp_path / "saved", *tiny_reader(tmp_path / "saved", **LABELS, **request.param)
 
 
@@ -36,7 +36,7 @@ def load(folder, **settings):
 
 
 def probabilities(model, tokenizer, timeline) -> torch.Tensor:
-    """Of each post, from a batch that holds the timeline in one row."""
+    """Returns each post's probabilities from a batch that has the timeline in one row."""
     row = {"input_ids": tokenizer(timeline["text"])["input_ids"]}
     if "timestamp" in timeline:
         times = timeline["timestamp"]
@@ -59,10 +59,10 @@ def test_every_post_gets_the_model_s_answer(saved, batch_size, targets_per_row):
         scores = torch.tensor([post["score"] for post in result])
         torch.testing.assert_close(scores, expected.amax(-1), atol=1e-5, rtol=0)
         assert [post["label"] for post in result] == [LABELS["id2label"][int(i)] for i in expected.argmax(-1)]
-    # In the order of the input, whatever that is.
+    # Answers are in the order of the input, whatever the order of time is.
     order = [3, 0, 4, 1, 2]
     shuffled = {name: [values[i] for i in order] for name, values in TIMELINES[0].items()}
-    assert_same(pipe(shuffled), [pipe(TIMELINES[0])[place] for place in order])
+    assert_same(pipe(shuffled), [pipe(TIMELINES[0])[number] for number in order])
 
 
 def test_one_timeline_or_a_generator(saved):
@@ -91,7 +91,7 @@ def test_all_scores_of_a_post_and_its_calibration_unless_it_is_refused(saved, pa
     pipe, moved = load(folder), 0
     for timeline in (timeline for timeline in TIMELINES if timeline["text"]):
         plain = probabilities(model, tokenizer, timeline)
-        # `softmax(logits / T)` from the probabilities: p ** (1 / T), summing to 1.
+        # The probabilities give `softmax(logits / T)`: p ** (1 / T), normalised to a sum of 1.
         powers = plain ** (1 / model.config.calibration.get("temperature", 1))
         expected = (powers / powers.sum(-1, keepdim=True)).tolist()
         for post, ranked, scores in zip(pipe(timeline), pipe(timeline, top_k=9), expected, strict=True):
@@ -108,7 +108,7 @@ def test_all_scores_of_a_post_and_its_calibration_unless_it_is_refused(saved, pa
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
 def test_timelines_keep_their_answers(saved, dtype):
-    """In float32 and in the order of time, whether they share a batch, come twice or have no post."""
+    """Logits are in float32 and in the order of time. Timelines may share a batch, occur twice, or be empty."""
     _, model, tokenizer = saved
     pipe = StreamClassificationPipeline(model=model.to(dtype), tokenizer=tokenizer)
     timelines = [Timeline.read(name, given["text"], given.get("timestamp")) for name, given in zip("abcde", TIMELINES)]

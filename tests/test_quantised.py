@@ -1,4 +1,4 @@
-"""Models with linear layers in int8, by torchao and by PyTorch's own dynamic quantiser."""
+"""Checks models whose linear layers are in int8, quantised by torchao and by PyTorch's own dynamic quantiser."""
 
 import copy
 import io
@@ -13,7 +13,7 @@ from modeling_tempoformer import BertWithTemporalAttentionForMaskedLM, TemporalB
 
 torchao = pytest.importorskip("torchao.quantization")
 
-# Wide enough that most of the memory is that of linear layers.
+# A width at which linear layers take most of the memory.
 WIDE = {**TINY, "hidden_size": 64, "intermediate_size": 128}
 
 
@@ -36,9 +36,11 @@ def text_model() -> tuple[nn.Module, dict[str, torch.Tensor]]:
     return model, rows | {"time_ids": 3 * rows["attention_mask"]}
 
 
-def assert_close(found: torch.Tensor, expected: torch.Tensor):
-    """By the change of a logit, relative to the spread of the logits: 8 bits are steps of a hundredth of a weight."""
-    assert 0 < (found - expected).abs().max() / expected.std() < 0.2
+def assert_close(actual: torch.Tensor, expected: torch.Tensor):
+    """
+    Bounds the change of a logit, relative to the spread of the logits. Steps of 8 bits are a hundredth of a weight.
+    """
+    assert 0 < (actual - expected).abs().max() / expected.std() < 0.2
 
 
 def size(model: nn.Module) -> int:
@@ -66,7 +68,7 @@ MODELS = {
 @pytest.mark.parametrize("quantise", [by_pytorch, by_torchao])
 @pytest.mark.parametrize("kind", MODELS)
 def test_quantised_is_close_and_smaller(kind, quantise):
-    """In batches, and on posts that arrive."""
+    """Models run on batches and on posts that arrive."""
     model, batch = MODELS[kind]()
     quantised = quantise(copy.deepcopy(model))
     with torch.no_grad():

@@ -1,4 +1,4 @@
-"""Saved models that are refused: weights that are not whole or not finite, and configurations that make no sense."""
+"""Checks that broken models are refused: incomplete or infinite weights, and configurations that make no sense."""
 
 import json
 from collections.abc import Callable
@@ -41,7 +41,7 @@ TIMELINE = {"text": ["sad today", "so glad", "lost"], "timestamp": [0, 60, 7200]
 
 @pytest.fixture
 def saved(tmp_path) -> Path:
-    """A folder with a model and its tokenizer."""
+    """Returns a folder with a model and its tokenizer."""
     tiny_reader(tmp_path / "saved", **CHANGES)
     return tmp_path / "saved"
 
@@ -56,8 +56,8 @@ def run_pipeline(folder: Path) -> list[dict]:
 
 
 def run_script(folder: Path) -> list[dict[str, str]]:
-    posts = [{"timeline_id": "ann", "post_id": f"ann {place}", "text": text} for place, text in enumerate("abc")]
-    posts = [post | {"timestamp": 60 * place} for place, post in enumerate(posts)]
+    posts = [{"timeline_id": "ann", "post_id": f"ann {number}", "text": text} for number, text in enumerate("abc")]
+    posts = [post | {"timestamp": 60 * number} for number, post in enumerate(posts)]
     file, output = write_posts(folder.parent / "posts.csv", posts), folder.parent / "predicted"
     command = ["--model_name_or_path", str(folder), "--test_file", file, "--id_column", "post_id", "--do_predict"]
     run_glue_style.main([*command, "--output_dir", str(output), "--report_to", "none"])
@@ -92,7 +92,7 @@ def test_weights_that_are_not_whole_do_not_load(saved, broken):
 
 @pytest.mark.parametrize("kind", MODELS, ids=str)
 def test_a_model_without_a_head_predicts_nothing(tmp_path, kind):
-    """A head may be trained on it; but not if it lacks weights itself."""
+    """A head may be trained on the encoder, unless the encoder lacks weights itself."""
     model, tokenizer = tiny_reader(**CHANGES, **kind)
     for part in (model.tempoformer, tokenizer):
         part.save_pretrained(tmp_path / "base")
@@ -107,7 +107,7 @@ def test_a_model_without_a_head_predicts_nothing(tmp_path, kind):
 
 
 def test_who_asks_what_is_missing_gets_new_weights(saved, tmp_path):
-    """Also another number of classes, the model without its head, and a temporal encoder from a plain checkpoint."""
+    """New weights are also allowed for other numbers of classes, without the head, and for a plain encoder."""
     change_weights(saved, BROKEN["no classifier"][0])
     _, info = AutoModelForSequenceClassification.from_pretrained(saved, output_loading_info=True)
     assert all(name.startswith("classifier.") for name in info["missing_keys"]) and len(info["missing_keys"]) == 6
@@ -132,7 +132,7 @@ def test_logits_that_are_not_finite_are_no_prediction(saved, predict, post):
 
 
 def test_the_first_post_that_is_not_finite_is_named(saved):
-    """By its place in what was given, and the state is as before."""
+    """The error gives the post's position in the input, and the state is unchanged."""
     model = TempoFormerForStreamClassification.from_pretrained(saved)
     word = model.get_input_embeddings().weight
     with torch.no_grad():
@@ -151,7 +151,7 @@ def test_the_first_post_that_is_not_finite_is_named(saved):
 
 
 NAN = float("nan")
-# What a configuration cannot be, by its kind, and what the error names.
+# Invalid fields of configurations by model type, each with the words that the error must contain.
 NO_SENSE = {
     "tempoformer": [
         *(({"rope_theta": NAN}, "rope_theta"), ({"window": 0}, "window"), ({"head_dropout": 1.0}, "head_dropout")),
@@ -169,7 +169,7 @@ NO_SENSE = {
     "post_tempoformer": [
         *(({"num_stream_layers": 0}, "num_stream_layers"), ({"post_pooling": "max"}, "post_pooling")),
         *(({"stream_hidden_size": 9}, "width.*2 heads.*9"), ({"stream_hidden_size": 6}, "head dimension.*3")),
-        # Of a network and its trees.
+        # Fields of a network and its trees.
         *(({"tree_weights": [1.0]}, "tree_weights"), ({"num_trees": 0, "tree_weights": [1.0, 1.0]}, "tree_weights")),
     ],
     "temporal_bert": [
@@ -185,7 +185,7 @@ NO_SENSE = {
     ("kind", "fields", "named"), [(kind, *case) for kind, cases in NO_SENSE.items() for case in cases]
 )
 def test_a_configuration_that_makes_no_sense_is_one_error(tmp_path, kind, fields, named):
-    """In a file, and given beside it."""
+    """The values are in a file, or given as arguments."""
     config = dated_config() if kind == "temporal_bert" else tiny_model(model_type=kind).config
     config.save_pretrained(tmp_path)
     with pytest.raises(ValueError, match=named):
@@ -200,7 +200,7 @@ def test_a_configuration_that_makes_no_sense_is_one_error(tmp_path, kind, fields
 @pytest.mark.parametrize("kind", [*MODELS, {"model_type": "tempoformer", "num_stream_layers": 0}], ids=str)
 @pytest.mark.parametrize("timed", [True, False])
 def test_a_model_takes_times_if_it_was_trained_with_them(kind, attention, timed):
-    """Whatever its attention reads: in the model, in the pipeline, and step by step."""
+    """The model, the pipeline and `step` need times even if the attention does not read them."""
     model, tokenizer = tiny_reader(**CHANGES, **kind, stream_attention=attention, timed=timed)
     pipe = pipeline("stream-classification", model=model, tokenizer=tokenizer)
     given = {True: TIMELINE, False: {"text": TIMELINE["text"]}}
@@ -212,7 +212,7 @@ def test_a_model_takes_times_if_it_was_trained_with_them(kind, attention, timed)
             call(given[not timed])
     with pytest.raises(ValueError, match=f"timed={timed}"):
         model.step(ids, timeline_ids=["ann"] * 3, **times[not timed])
-    # If a model does not say how it was trained, both are read.
+    # A model that does not say how it was trained reads both.
     model.config.timed = None
     assert len(pipe(given[not timed])) == 3
 

@@ -1,4 +1,4 @@
-"""Times to time points."""
+"""Checks the mapping of times to time points."""
 
 from datetime import UTC, date, datetime
 
@@ -23,26 +23,27 @@ ERAS = ["1-2000", "200BC-0", "300-201 BC", "301bce"]
         (BINS, datetime(1815, 6, 18, tzinfo=UTC), "1810-1860"),
         # A column of years with gaps.
         (BINS, "1815.0", "1810-1860"),
-        # As timelines have them: day, month and year, and seconds since 1970, here the last one of 2010 and the next.
+        # Times as timelines have them: day, month and year, and seconds since 1970 (the last one of 2010 and the
+        # next).
         (BINS, "18.06.1815", "1810-1860"),
         (BINS, "1.2.2005 10:30", "1960-2010"),
         (BINS, 1293839999, "1960-2010"),
         (BINS, "1293840000.5", "2011"),
         (BINS, -4_000_000_000, "1810-1860"),
-        # Eight digits are a date without dashes, four a year.
+        # Eight digits are a date without dashes. Four digits are a year.
         (BINS, 18150618, "1810-1860"),
         (BINS, 1850, "1810-1860"),
         # Years before the common era are negative.
         (ERAS, -150, "200BC-0"),
         (ERAS, 0, "200BC-0"),
         (ERAS, -301, "301bce"),
-        # Times that are names themselves.
+        # These times are names of time points.
         (["1", "2019-03-01"], " 1 ", "1"),
         (["1", "2019-03-01"], datetime(2019, 3, 1), "2019-03-01"),
         (["2019-03-01T12:00:00"], datetime(2019, 3, 1, 12), "2019-03-01T12:00:00"),
         (["1.3.2019", "2019-03-02"], "2019-03-01", "1.3.2019"),
         (["1.3.2019", "2019-03-02"], "02.03.2019", "2019-03-02"),
-        # Months are no spans of years that end before they begin; 10-12 is a span.
+        # Months are not spans of years that end before they begin. 10-12 is a span.
         (["2015-03", "2001-12", "10-12"], "2015-03", "2015-03"),
         (["2015-03", "2001-12", "10-12"], 11, "10-12"),
     ],
@@ -81,7 +82,7 @@ def test_a_date_is_named_at_its_granularity(granularity, value, name):
         (["1100-1200"], None, "1101010112000", "no date"),
         (BINS, None, None, "no time.*900-999"),
         (BINS, None, "  ", "no time"),
-        # A date must be as exact as its granularity, and in a time point.
+        # A date must be as exact as the granularity, and lie in a time point.
         (["1815-06"], "month", "1815", "'1815'.*month"),
         (["1820s"], "decade", 1816, "1816.*'1810s'.*1820s"),
     ],

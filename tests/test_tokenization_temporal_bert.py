@@ -1,4 +1,4 @@
-"""Tokenizers that take the time of texts."""
+"""Checks tokenizers that take the times of texts."""
 
 import logging
 import pickle
@@ -32,8 +32,8 @@ def test_a_text_s_tokens_are_those_of_the_plain_tokenizer_and_have_its_time(make
     batch = tokenizer(TEXTS, time=["1960-2010", 1815, "1860-12-31"], padding=True, return_tensors="pt")
     for name in expected:
         assert torch.equal(batch[name], expected[name])
-    of_texts = torch.tensor([[4], [3], [3]])
-    assert torch.equal(batch["time_ids"], of_texts * expected["attention_mask"])
+    text_ids = torch.tensor([[4], [3], [3]])
+    assert torch.equal(batch["time_ids"], text_ids * expected["attention_mask"])
 
 
 def test_one_text_and_one_time_for_all():
@@ -43,7 +43,7 @@ def test_one_text_and_one_time_for_all():
     assert tokenizer("the", time=1815, return_tensors="pt")["time_ids"].tolist() == [[3, 3, 3]]
     assert tokenizer(["the", "trees"], time=1815, is_split_into_words=True)["time_ids"] == [3] * 5
     assert tokenizer("the", "plane", time=1815)["time_ids"] == [3] * 5
-    # Of any kind of sequence.
+    # Any kind of sequence may hold the times.
     for years in ((1815, 1990), np.array([1815, 1990]), Dataset.from_dict({"y": [1815, 1990]})["y"]):
         assert tokenizer(["the", "plane"], time=years)["time_ids"] == [[3, 3, 3], [4, 4, 4]]
 
@@ -59,16 +59,16 @@ def test_a_time_token_is_neither_cut_off_nor_given_twice():
 @pytest.mark.parametrize("side", ["left", "right"])
 @pytest.mark.parametrize("make", [bert, roberta])
 def test_what_an_encoding_says_of_its_tokens_is_what_the_model_reads(make, side):
-    """A time token, and the mask token where the time is unknown; also after a copy by pickle."""
+    """A text begins with a time token, or with the mask token if its time is unknown. A pickled copy does the same."""
     tokenizer = make(prepend_time=True, unknown_times="unknown", padding_side=side)
     encoding = tokenizer(["the plane", "the"], time=[1990, "never"], padding=True)
     assert tokenizer.mask_token in encoding.tokens(1) and "[1960-2010]" in encoding.tokens(0)
-    for found in (encoding, pickle.loads(pickle.dumps(encoding))):
+    for read in (encoding, pickle.loads(pickle.dumps(encoding))):
         for index, ids in enumerate(encoding["input_ids"]):
-            assert found.tokens(index) == tokenizer.convert_ids_to_tokens(ids)
-            assert (found[index].ids, len(found[index])) == (ids, len(ids))
-        assert found.word_ids(0) == tokenizer(["the plane", "the"], time="never", padding=True).word_ids(0)
-        assert found.char_to_token(0, 4) == found.tokens(0).index("plane" if make is bert else "p")
+            assert read.tokens(index) == tokenizer.convert_ids_to_tokens(ids)
+            assert (read[index].ids, len(read[index])) == (ids, len(ids))
+        assert read.word_ids(0) == tokenizer(["the plane", "the"], time="never", padding=True).word_ids(0)
+        assert read.char_to_token(0, 4) == read.tokens(0).index("plane" if make is bert else "p")
 
 
 def test_pieces_of_a_long_text_all_have_its_time():
@@ -120,7 +120,7 @@ def test_a_time_outside_all_times_is_refused_or_unknown():
 
 @pytest.mark.parametrize("make", [bert, roberta])
 def test_a_text_without_a_time_is_one_of_unknown_time(make, caplog):
-    """It reads like one of an unknown time, in a single text, a batch and a pair, and one warning names `time=`."""
+    """Its time is unknown in a single text, a batch and a pair, and one warning names `time=`."""
     tokenizer, unknown = make(), make(unknown_times="unknown")
     with caplog.at_level(logging.WARNING):
         for texts in (["the plane"], [["the plane", "the"]], ["the", "plane"]):

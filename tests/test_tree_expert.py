@@ -1,4 +1,4 @@
-"""The post model's trees: against scikit-learn, against a plain walk, and the same answer wherever a post is read."""
+"""Checks the post model's trees against scikit-learn and a plain walk. A post gets the same answer in any batch."""
 
 from types import SimpleNamespace
 
@@ -38,22 +38,22 @@ def test_a_tree_of_scikit_learn_is_copied():
 def test_features_are_of_the_two_newest_posts_and_their_place():
     model = tiny_model(**GROWN)
     trees = model.trees
-    pairs, alike, place = torch.randn(2, 2, 16), torch.rand(2, 2), torch.tensor([[0.0, 0.0], [7.0, 5000.0]])
+    pairs, cosines, position = torch.randn(2, 2, 16), torch.rand(2, 2), torch.tensor([[0.0, 0.0], [7.0, 5000.0]])
     pairs[0, 0] = 0
     elapsed = torch.tensor([[0.0, 0.0, 0.0], [900.0, 60.0, 0.0]])
-    # A head reads other things before it reads how alike the posts are.
-    outputs = SimpleNamespace(pairs=pairs, last_hidden_state=torch.cat((torch.rand(2, 5), alike), -1))
-    found = trees.read(*model.tree_inputs(outputs, place, elapsed)) * trees.scale + trees.center
+    # A head reads other things before it reads the cosines of posts.
+    outputs = SimpleNamespace(pairs=pairs, last_hidden_state=torch.cat((torch.rand(2, 5), cosines), -1))
+    features = trees.read(*model.tree_inputs(outputs, position, elapsed)) * trees.scale + trees.center
     first, second = ((pairs - trees.mean) @ trees.components.T).unbind(1)
     first[0] = 0
     step = second - first
     step[0] = 0
     seconds = torch.tensor([[0.0, 0.0, 0.0], [7.0, 5000.0, 60.0]]).log1p()
-    torch.testing.assert_close(found, torch.cat((second, first, step, alike, seconds), -1), atol=1e-4, rtol=1e-4)
+    torch.testing.assert_close(features, torch.cat((second, first, step, cosines, seconds), -1), atol=1e-4, rtol=1e-4)
 
 
 def timelines(model, rule) -> list[dict]:
-    """Rows of 20 timelines whose labels follow from a post's position, not from its vector."""
+    """Returns rows of 20 timelines whose labels follow from a post's position, not from its vector."""
     generator = torch.Generator().manual_seed(0)
     rows = []
     for number in range(20):
@@ -79,9 +79,9 @@ def grow(rule, change=None):
 
 def test_what_follows_from_the_place_is_learned():
     model, batch = grow(lambda post: int(post < 4))
-    of_held_out = model(**inputs_only(batch)).logits.argmax(-1)
+    predicted = model(**inputs_only(batch)).logits.argmax(-1)
     is_post = batch["labels"] >= 0
-    assert (of_held_out == batch["labels"])[is_post].float().mean() > 0.95
+    assert (predicted == batch["labels"])[is_post].float().mean() > 0.95
 
 
 def test_a_member_s_trees_have_not_seen_what_it_holds_out():
@@ -95,8 +95,8 @@ def test_a_member_s_trees_have_not_seen_what_it_holds_out():
 @pytest.mark.parametrize("has_levels", [False, True])
 def test_rounding_errors_of_few_texts_are_no_reason(count, has_levels):
     """
-    Where posts say a few things, and come a day and up to a second after one another, the trees answer alike whatever
-    batch a post was read in. Vectors differ by as much as MiniLM's do then.
+    Posts repeat a few texts, a day and up to a second apart. The trees give a post the same answer in every batch.
+    Errors of vectors are as large as MiniLM's.
     """
     encoder = {**tiny_encoder(), "hidden_size": 64}
     model = tiny_model(model_type="post_tempoformer", num_labels=2, num_trees=40, encoder_config=encoder)
@@ -122,7 +122,7 @@ def test_rounding_errors_of_few_texts_are_no_reason(count, has_levels):
 
 
 def test_levels_teach_the_step_that_is_asked_for():
-    """The label is a step of the level, which many components of a vector have a share in."""
+    """The label is a step of the level. Many components of a vector contribute to the level."""
     model, tokenizer = tiny_reader(model_type="post_tempoformer", num_labels=2, num_trees=40)
     generator, rows, levels = torch.Generator().manual_seed(0), [], []
     for number in range(60):
@@ -133,9 +133,9 @@ def test_levels_teach_the_step_that_is_asked_for():
         levels += level[1:].tolist()
     batch = StreamCollator(tokenizer, 4, timed=False)(rows)
     right = []
-    # Without levels, and where every third is missing.
-    for known in (None, np.where(np.arange(len(levels)) % 3, levels, np.nan)):
-        grow_trees(model, [dict(batch)], 0, known)
+    # Without levels, and with every third level missing.
+    for training_levels in (None, np.where(np.arange(len(levels)) % 3, levels, np.nan)):
+        grow_trees(model, [dict(batch)], 0, training_levels)
         predicted = model(**inputs_only(batch)).logits.argmax(-1)
         right.append((predicted == batch["labels"])[batch["labels"] >= 0].float().mean())
     assert right[0] < 0.75 and right[1] > 0.85

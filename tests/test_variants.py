@@ -1,4 +1,4 @@
-"""The rows of the tables, the paper's and our own: `configuration/variant_*.yaml`."""
+"""Checks the rows of the paper's table and of our own: `configuration/variant_*.yaml`."""
 
 import pytest
 import torch
@@ -53,13 +53,13 @@ def test_the_residual_form_starts_from_the_encoder_s_own_cls(family):
         own, joined = seen[0]
         torch.testing.assert_close(own, joined, atol=1e-5, rtol=0)
         plain = plain_encoder(model)(batch["input_ids"][0]).last_hidden_state[:, 0]
-    # The streams of the first row come first, and the newest post of each is in the last place.
+    # The streams of the first row come first. The newest post of each is the last.
     torch.testing.assert_close(own[:6, -1], plain, atol=1e-5, rtol=1e-5)
 
 
 @pytest.mark.parametrize("settings", [{"stream_residual": True}, {"model_type": "post_tempoformer"}], ids=str)
 def test_stream_positions_start_at_a_scale_of_their_own(settings):
-    """And alone they do."""
+    """Only stream positions start at this scale."""
     scales = []
     for scale in (0.02, 0.5):
         model = tiny_model(window=50, stream_position_initializer_range=scale, **settings)

@@ -1,4 +1,4 @@
-"""Made-up diaries for the pictures of the docs: people whose mood turns now and then, and who are silent for weeks."""
+"""Makes diaries for the pictures of the docs. People's moods change now and then, and some write nothing for weeks."""
 
 import random
 from collections.abc import Iterator
@@ -46,8 +46,9 @@ SENTENCES = [*GOOD, *LOW, *PLAIN]
 
 def diaries(num_people: int, seed: int) -> Iterator[dict[str, Any]]:
     """
-    Posts of people: `timeline_id`, `timestamp`, `text`, `label`. A post is a Switch if its mood is not that of the
-    last post with a mood, unless the writer was silent for a week or more before it. One label in thirty is wrong.
+    Returns posts of people with `timeline_id`, `timestamp`, `text` and `label`. A post is a Switch if its mood differs
+    from that of the last post with a mood, unless the writer was silent for a week or more before it. One label in
+    thirty is wrong.
     """
     generator = random.Random(seed)
     for person in range(num_people):

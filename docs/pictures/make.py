@@ -1,5 +1,5 @@
 """
-Makes the pictures of the docs: models learn from made-up texts, and a browser opens the pages of what they found.
+Makes the pictures of the docs: models learn from made-up texts, and a browser opens their pages.
 
     python docs/pictures/make.py --model_name_or_path sentence-transformers/all-MiniLM-L6-v2
 
@@ -35,7 +35,7 @@ def run(script: str, *arguments: object):
 
 
 def find_changes(encoder: str):
-    """A model of diaries, and its page."""
+    """Trains a model on diaries, and writes its page."""
     pd.DataFrame(diaries(110, seed=0)).to_csv(OUTPUT / "diaries.csv", index=False)
     asked = ["--do_train", "--do_eval", "--do_predict", "--view"]
     files = ["--train_file", OUTPUT / "diaries.csv", "--output_dir", OUTPUT / "mood"]
@@ -43,7 +43,7 @@ def find_changes(encoder: str):
 
 
 def find_words(encoder: str):
-    """The words of two periods, and their page."""
+    """Ranks the words of two periods, and writes their page."""
     texts = [OUTPUT / f"{period}.txt" for period in PERIODS]
     for number, path in enumerate(texts):
         path.write_text("\n".join(sentences(number, 150)), encoding="utf-8")
@@ -54,7 +54,7 @@ def find_words(encoder: str):
 
 @contextmanager
 def browser(height: int) -> Iterator[Chrome]:
-    """Chromium without a window, for a picture so many pixels high."""
+    """Yields a headless Chromium for pictures of this height in pixels."""
     options = ChromeOptions()
     options.binary_location = shutil.which("chromium")
     for argument in ("--headless=new", "--no-sandbox", "--hide-scrollbars"):
@@ -70,7 +70,7 @@ def wait_for(chrome: Chrome, script: str):
 
 
 def save(chrome: Chrome, picture: str):
-    """With 256 colours, rare ones among them: half the size."""
+    """Reduces a picture to 256 colours, rare ones included, which halves its size."""
     chrome.save_screenshot(OUTPUT / picture)
     Image.open(OUTPUT / picture).convert("RGB").quantize(256, method=Image.Quantize.MAXCOVERAGE).save(
         PICTURES / picture, optimize=True
@@ -78,7 +78,7 @@ def save(chrome: Chrome, picture: str):
 
 
 def photograph(page: Path, height: int, picture: str):
-    """The top of a page, once its charts are drawn."""
+    """Saves a picture of the top of a page after its charts are drawn."""
     with browser(height) as chrome:
         chrome.get(page.as_uri())
         wait_for(chrome, "document.querySelector('main svg')")
@@ -86,7 +86,7 @@ def photograph(page: Path, height: int, picture: str):
 
 
 def photograph_app(model: Path, picture: str):
-    """The app, with its own example and the timeline of it."""
+    """Saves a picture of the app with a timeline of its example."""
     command = [
         sys.executable,
         "-m",

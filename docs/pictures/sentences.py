@@ -1,11 +1,11 @@
-"""Made-up sentences of two periods for the pictures of the docs: some words get a new sense, others keep theirs."""
+"""Makes sentences of two periods for the pictures of the docs. Some words get a new sense, others keep theirs."""
 
 import random
 from collections.abc import Iterator
 
 
 PERIODS = ["1900-1930", "1990-2020"]
-# The old sense, and the new one of words that get one.
+# The old sense of each word, and the new sense if it gets one.
 SENSES = {
     "mouse": (
         ["the {a} cat caught a mouse in the {p}", "a mouse ran across the {p} and the {w} screamed"],
@@ -42,7 +42,10 @@ WORDS = sorted({word for senses in SENSES.values() for frames in senses for fram
 
 
 def sentences(period: int, number: int, seed: int = 0) -> Iterator[str]:
-    """`number` sentences for each word. Of the later period, three of four have the new sense, if there is one."""
+    """
+    Yields `number` sentences for each word and period. A word with a new sense has it in three of four later
+    sentences.
+    """
     generator = random.Random(f"{seed} {period}")
     for senses in SENSES.values():
         for _ in range(number):

@@ -63,11 +63,11 @@ def write_card(
 
     Args:
         model (`PreTrainedModel`): The saved model, a TempoFormer or one with temporal attention.
-        folder (`str` or `Path`): Where the model was saved.
+        folder (`str` or `Path`): The folder of the saved model.
         repo_id (`str`, *optional*): Hub id that the code example loads; the folder's name if omitted.
         model_name (`str`, *optional*): Title; the last part of `repo_id` if omitted.
         base_model (`str`, *optional*): Hub id of the model that training started from. A local folder is left out.
-        language, license, tags, dataset, dataset_tags, dataset_args: As in [`Trainer.create_model_card`].
+        language, license, tags, dataset, dataset_tags, dataset_args: Arguments of [`Trainer.create_model_card`].
         max_tokens (`int`, *optional*): Number of tokens that longer texts are cut to.
         scores (`dict[str, dict[str, float]]`, *optional*): Scores by split (`"validation"`, `"test"`) and by name, as
             [`compute_scores`] and the Trainer name them, measured with the calibration that the configuration holds.

@@ -123,7 +123,7 @@ def split_posts(
             ([`hold_back`]).
         members (`int`, *optional*, defaults to 1): Number of members of the model. Each of several ones learns from
             another part of the training timelines ([`hold_out`]).
-        calibrates (`bool`, *optional*, defaults to `False`): Whether the model is calibrated on the validation split.
+        calibrates (`bool`, *optional*, defaults to `False`): True if the model is calibrated on the validation split.
     """
     if len(names) < 2:
         raise ValueError(f"--labels must name at least two labels; got: {', '.join(names) or 'none'}.")

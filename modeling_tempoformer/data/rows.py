@@ -36,7 +36,7 @@ def to_rows(
         max_seq_length (`int`, *optional*): Maximum number of tokens in a post, by default and at most the
             tokenizer's `model_max_length`. Longer posts are truncated. A warning says how many (in a stream, that
             there are some).
-        only_labelled (`bool`, *optional*, defaults to `False`): Whether only labelled posts are targets, as in
+        only_labelled (`bool`, *optional*, defaults to `False`): If True, only labelled posts are targets, as in
             training. In prediction all posts are.
 
     Returns:

@@ -15,7 +15,7 @@ class Survey(NamedTuple):
     Attributes:
         timeline_ids (`list[str]`): The id of each timeline, in their order.
         labels (`Counter[int]`): The number of posts of each class id; -100 counts those without a label.
-        timed (`bool`): Whether the posts have times.
+        timed (`bool`): True if the posts have times.
         fingerprint (`str`): The [`fingerprint`] of the timelines.
     """
 

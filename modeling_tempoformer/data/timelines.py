@@ -48,7 +48,7 @@ class PostError(ValueError):
         row (`int`): Row of the post, counting from 0.
         column (`str`): Name of the bad column.
         value: The bad value.
-        problem (`str`): What is wrong with the value.
+        problem (`str`): The problem with the value.
         shard (`int`, *optional*): The shard of a stream that the row is in, counting from 0.
     """
 

@@ -42,7 +42,8 @@ def expected_calibration_error(probabilities: np.ndarray, labels: np.ndarray) ->
         labels (`np.ndarray` of shape `(posts,)`): Class ids; posts with -100 are left out.
 
     Returns:
-        `float`: From 0 to 1. Raises a `ValueError` if no post has a label, or if rows are not probabilities.
+        `float`: The error, from 0 to 1. Raises a `ValueError` if no post has a label, or if rows are not
+        probabilities.
     """
     probabilities, labels = labelled_probabilities(probabilities, labels)
     return float(change_detection().expected_calibration_error(probabilities, labels))
@@ -58,8 +59,8 @@ def fit_temperature(logits: np.ndarray, labels: np.ndarray) -> float:
         labels (`np.ndarray` of shape `(posts,)`): Class ids; posts with -100 are left out.
 
     Returns:
-        `float`: From 0.05 to 20. At an end of this range a warning is logged, for example if every post is classified
-        correctly. Raises a `ValueError` if no post has a label, or if a logit is not finite.
+        `float`: The temperature, from 0.05 to 20. At an end of this range a warning is logged, for example if every
+        post is classified correctly. Raises a `ValueError` if no post has a label, or if a logit is not finite.
     """
     logits, labels = with_label(logits, labels)
 

@@ -82,7 +82,7 @@ def attach_logits(timelines: Sequence[Timeline], items: Dataset, logits: np.ndar
     Args:
         timelines (`Sequence[Timeline]`): The timelines.
         items (`Dataset`): Rows from [`to_rows`], or items of one post with the same columns, whose label is a number.
-        logits (`np.ndarray` of shape `(items, posts, classes)`): For each item the logits of its targets, in order;
+        logits (`np.ndarray` of shape `(items, posts, classes)`): The logits of each item's targets, in order;
             padding may follow.
 
     Raises a `ValueError` that names the first post with a logit that is NaN or infinite.

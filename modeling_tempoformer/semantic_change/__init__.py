@@ -1,1 +1,1 @@
-"""How much words changed in meaning: usages, measures, corpora and reports."""
+"""Lexical semantic change: usages of words, measures of change, corpora and reports."""

@@ -38,7 +38,7 @@ class DatedSentence:
     Attributes:
         time (`str`): The name of the time point.
         text (`str`): Plain text, for encoders.
-        targets (`tuple[tuple[str, int, int], ...]`): For each occurrence of a target its name in the list of targets,
+        targets (`tuple[tuple[str, int, int], ...]`): Each occurrence of a target: its name in the list of targets,
             its first character in `text`, and the character after its last.
         tokens (`tuple[str, ...]`): Tokens or lemmas, for static embeddings. An occurrence of a target is one token,
             the target's name.
@@ -162,11 +162,12 @@ def read_semeval(
     form (NFC), which `text` also has.
 
     Args:
-        paths_by_time (`Mapping[str, str | Path]`): For each time point a text file, plain or `.gz`, a table (CSV, TSV,
-            JSON lines, Parquet), or a folder, whose `.txt` and `.txt.gz` files are read, including subfolders.
+        paths_by_time (`Mapping[str, str | Path]`): The text of each time point: a text file, plain or `.gz`, a table
+            (CSV, TSV, JSON lines, Parquet), or a folder, whose `.txt` and `.txt.gz` files are read, including
+            subfolders.
         targets (`Iterable[str]` or `Mapping[str, Sequence[str]]`): Words and phrases, or each with its forms, as
             [`read_targets`] returns them.
-        ignore_case (`bool`, *optional*, defaults to `False`): Whether "Plane" is a usage of "plane".
+        ignore_case (`bool`, *optional*, defaults to `False`): If True, "Plane" is a usage of "plane".
         columns ([`Columns`], *optional*): The columns of tables.
 
     Returns:

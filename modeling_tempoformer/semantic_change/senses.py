@@ -43,7 +43,7 @@ class Senses(NamedTuple):
         counts (`np.ndarray` of shape `(senses, times)`): The number of usages.
         nearest (`np.ndarray` of shape `(usages,)`): The usages by their distance from the mean of their sense, the
             nearest first.
-        keywords (`list[list[str]]`): For each sense the words that its contexts have more often than the others.
+        keywords (`list[list[str]]`): The words that the contexts of each sense have more often than the others.
     """
 
     labels: np.ndarray

@@ -61,7 +61,7 @@ class Frequency(NamedTuple):
         return 1e6 * self.count / self.corpus_words
 
 
-# By word and time.
+# The keys are words and times.
 Usages = dict[str, dict[str, list[Usage]]]
 Frequencies = dict[str, dict[str, Frequency]]
 # It holds texts, so its name begins with an underscore: such files are never pushed.
@@ -84,7 +84,7 @@ def sample_usages(
         seed (`int`, *optional*, defaults to 42): Seed of the sampling. A word's sample does not depend on other words.
 
     Returns:
-        For each word and time a list of [`Usage`]. Raises a `KeyError` for a sentence of another time.
+        A list of [`Usage`] for each word and time. Raises a `KeyError` for a sentence of another time.
     """
     candidates: dict[str, dict[str, list[DatedSentence]]] = {word: {time: [] for time in times} for word in targets}
     for sentence in sentences:
@@ -130,7 +130,7 @@ def keep_earliest(sentences: Iterable[DatedSentence], earliest: dict[str, list[U
     """
     # Many texts share a few dates.
     parse_date = cache(read_date)
-    # By word and text.
+    # The keys are words and texts.
     candidates: dict[str, dict[str, tuple[tuple[int, ...], Usage]]] = {}
     for sentence in sentences:
         date = parse_date(sentence.date) if sentence.targets else None
@@ -304,13 +304,13 @@ def embed_usages(
         batch_size: Number of texts in a batch.
         max_length: Maximum number of tokens of a text; longer texts are cut around the word.
         target_marks: Marks before and after the word, `("<t>", "</t>")` for XL-LEXEME.
-        read_names: Whether the model reads a word's name, the key of its usages, instead of each form (Laicher et al.,
-            2021).
+        read_names: If True, the model reads a word's name, the key of its usages, instead of each form (Laicher et
+            al., 2021).
 
     Returns:
-        For each word and time a float32 array of shape `(usages, hidden_size)`, in the order of the usages, without
-        those that [`drop_unknown`] leaves out. Raises a `ValueError` if the tokenizer has other times than the model,
-        or if a vector is not finite.
+        A float32 array of shape `(usages, hidden_size)` for each word and time, in the order of the usages, without
+        those that [`drop_unknown`] leaves out. Raises a `ValueError` if the tokenizer has other times than the
+        model, or if a vector is not finite.
     """
     check_same_times(model, tokenizer)
     layers = model.config.num_hidden_layers

@@ -56,7 +56,7 @@ def run_tasks(
     Yields the results of `function(*shared, item)` for each item, as soon as each is there. A call takes `num_cpus`
     cores, and with `on_gpus` a GPU if there is any. A call whose process dies is repeated.
     """
-    import ray  # Only here, because it reads the settings of `started_ray`.
+    import ray  # Imported late, because it reads the settings of `started_ray`.
 
     num_gpus = int(on_gpus and ray.cluster_resources().get("GPU", 0) > 0)
     # Without this check, Ray would wait for such a machine.

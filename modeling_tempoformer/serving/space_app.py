@@ -88,7 +88,7 @@ def run_app(model: str, public: bool = False):
 
     Args:
         model (`str`): Folder or Hub id of a TempoFormer. Code beside its weights is never run.
-        public (`bool`, *optional*, defaults to `False`): Whether to listen on `GRADIO_SERVER_NAME`, as in a Space,
+        public (`bool`, *optional*, defaults to `False`): If True, listens on `GRADIO_SERVER_NAME`, as in a Space,
             instead of on loopback only.
 
     Raises a `ValueError` for another kind of model, and an `OSError` for one that does not exist.

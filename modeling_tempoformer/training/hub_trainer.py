@@ -1,4 +1,6 @@
-"""The Trainer with our model card. What it pushes can be loaded, has its code and its card, and holds no token."""
+"""
+The Trainer with our model card. Pushed repositories can be loaded, have their code and their card, and hold no token.
+"""
 
 import json
 import logging
@@ -124,7 +126,7 @@ class HubTrainer(Trainer):
     The Trainer, except that our models get their own card, and that a push sends only [`pushed_files`].
 
     Args:
-        args, kwargs: As in [`Trainer`].
+        args, kwargs: The arguments of [`Trainer`].
         base_model (`str`, *optional*): The checkpoint that training starts from, for the card. Default: the one that
             the model's configuration names.
         dataset, dataset_config (`str`, *optional*): Hub id and configuration of the dataset, for the card, unless

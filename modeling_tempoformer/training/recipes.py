@@ -107,7 +107,7 @@ def split_recipes(arguments: list[str]) -> tuple[list[str], list[str]]:
 
 
 def merge(first: dict, second: dict) -> dict:
-    """Merges two dicts at every depth. Where they differ, the second wins."""
+    """Merges two dicts at every depth. The second wins if they differ."""
     merged = {**first, **second}
     for name in first.keys() & second.keys():
         if isinstance(first[name], dict) and isinstance(second[name], dict):

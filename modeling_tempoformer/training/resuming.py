@@ -32,7 +32,7 @@ TRAINED_ON = "_trained_on.json"
 MAY_CHANGE = (
     # Places. The training posts are compared by their fingerprint.
     *("*_file", "*_files", "*_dir", "resume_from_checkpoint", "token", "trust_remote_code"),
-    # What a run does besides its training, and what it says
+    # Actions of a run besides its training, and its output
     *("do_*", "max_predict_samples", "calibrate", "view", "no_text", "push_to_hub", "hub_*", "model_card"),
     *("log*", "disable_tqdm", "report_to", "run_name", "project", "trackio_*", "debug", "skip_memory_metrics"),
     # Devices, workers and memory. The number of processes, `world_size`, is compared.
@@ -56,7 +56,8 @@ def train_or_resume(trainer: Trainer, posts: str, *arguments: Any, split: Mappin
         trainer (`Trainer`): The Trainer with its model and its data.
         posts (`str`): Fingerprint of the training posts.
         arguments: The script's arguments besides the Trainer's. All are compared, except those of [`MAY_CHANGE`].
-        split (`Mapping[str, Sequence[str]]`, *optional*): What a training that starts anew writes to `_split.json`.
+        split (`Mapping[str, Sequence[str]]`, *optional*): The content of `_split.json` for a training that starts
+            anew.
     """
     args, output_dir = trainer.args, Path(trainer.args.output_dir)
     trained_on = compared_settings(trainer, posts, arguments)

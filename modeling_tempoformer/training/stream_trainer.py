@@ -47,19 +47,19 @@ class StreamTrainingArguments(HubTrainingArguments):
     [`HubTrainingArguments`] for streams of posts.
 
     Args:
-        model_card, hub_strategy, remove_unused_columns: As in [`HubTrainingArguments`].
+        model_card, hub_strategy, remove_unused_columns: Fields of [`HubTrainingArguments`].
         num_train_epochs (`float`, *optional*): Number of epochs, in the place of `min_epochs` and `min_steps`.
         min_epochs (`float`, *optional*, defaults to 3.0): Fewest epochs.
         min_steps (`int`, *optional*, defaults to 0): Fewest optimiser steps. The training has as many epochs as it
             takes.
         new_parameters_learning_rate (`float`, *optional*): Learning rate of everything outside the pretrained encoder.
             Default: `learning_rate`.
-        freeze_encoder (`bool`, *optional*, defaults to `False`): Whether to train only what is new, over vectors of
+        freeze_encoder (`bool`, *optional*, defaults to `False`): If True, only new parts learn, over vectors of
             posts that are computed once. For a `post_tempoformer`.
         early_stopping_patience (`int`, *optional*): Number of evaluations without a better `metric_for_best_model`
             after which the training stops.
-        restore_callback_states_from_checkpoint (`bool`, *optional*, defaults to `True`): Whether early stopping keeps
-            its patience when a training resumes.
+        restore_callback_states_from_checkpoint (`bool`, *optional*, defaults to `True`): If True, early stopping
+            keeps its patience when a training resumes.
     """
 
     num_train_epochs: float | None = field(
@@ -114,8 +114,8 @@ class StreamTrainer(HubTrainer):
     single posts, calibration.
 
     Args:
-        args, kwargs: As in [`Trainer`]. `compute_metrics` defaults to [`compute_metrics`].
-        base_model, dataset, dataset_config: As in [`HubTrainer`].
+        args, kwargs: The arguments of [`Trainer`]. `compute_metrics` defaults to [`compute_metrics`].
+        base_model, dataset, dataset_config: Arguments of [`HubTrainer`].
         levels (`np.ndarray` of shape `(posts,)`, *optional*): The levels of the labelled training posts, from which
             the trees of a model over a frozen encoder learn.
     """
@@ -145,7 +145,7 @@ class StreamTrainer(HubTrainer):
                 logger.info("The trees learn from the levels of %d labelled posts.", np.isfinite(self.levels).sum())
             grow_trees(model, batches, self.args.seed, self.levels)
             if kept:
-                # As a part of the training. After it, `--bf16_full_eval` would leave the weights in 16 bits.
+                # Evaluated inside the training, since after it `--bf16_full_eval` would leave the weights in 16 bits.
                 self.is_in_train = True
                 kept = self.predict(self.eval_dataset, metric_key_prefix="eval").metrics
                 self.is_in_train = False
@@ -170,7 +170,7 @@ class StreamTrainer(HubTrainer):
         return metrics
 
     def whole_model(self) -> PreTrainedModel:
-        """The model. Where FSDP shards it, all processes must call this, and the first one gets a whole copy."""
+        """The model. If FSDP shards it, all processes must call this, and the first one gets a whole copy."""
         model = self.accelerator.unwrap_model(self.model)
         if not self.is_fsdp_enabled:
             return model
@@ -233,7 +233,7 @@ class StreamTrainer(HubTrainer):
             split (`"validation"` or `"test"`): The split.
             items (`Mapping[str, Dataset]`): Items of each split, as [`StreamTrainer.predict_posts`] takes them.
             timelines (`Mapping[str, Sequence[Timeline]]`): Timelines of each split.
-            with_texts (`bool`, *optional*, defaults to `True`): Whether texts are written with the predictions.
+            with_texts (`bool`, *optional*, defaults to `True`): If True, texts are written with the predictions.
 
         Returns:
             The metrics of [`Trainer.predict`], the scores of [`score_part`], and `posts_per_second` (over frozen

@@ -17,7 +17,7 @@ class TemporalTrainingArguments(HubTrainingArguments):
     [`HubTrainingArguments`] plus a learning rate for the parameters of time.
 
     Args:
-        model_card, hub_strategy, remove_unused_columns: As in [`HubTrainingArguments`].
+        model_card, hub_strategy, remove_unused_columns: Fields of [`HubTrainingArguments`].
         time_learning_rate (`float`, *optional*): Learning rate of time embeddings, W_T and alpha, which are new.
             Default: `learning_rate`.
     """
@@ -34,8 +34,8 @@ class TemporalTrainer(HubTrainer):
     smallest learning rates of the paper. Tokens of prepended times are word embeddings and learn at `learning_rate`.
 
     Args:
-        args, kwargs: As in [`Trainer`].
-        base_model, dataset, dataset_config: As in [`HubTrainer`].
+        args, kwargs: The arguments of [`Trainer`].
+        base_model, dataset, dataset_config: Arguments of [`HubTrainer`].
     """
 
     def own_learning_rate(self) -> tuple[float | None, list[nn.Parameter]]:

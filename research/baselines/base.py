@@ -26,7 +26,7 @@ class Baseline(ModelArguments):
     reads: ClassVar[Literal["encoder", "language model"] | None] = "encoder"
     # Options that the method does not support.
     refused: ClassVar[tuple[str, ...]] = ("config_name", "tokenizer_name", "view")
-    # Whether the model is a class of Transformers, which loads without this package.
+    # True if the model is a class of Transformers, which loads without this package.
     is_stock: ClassVar[bool] = False
 
     method: str = field(metadata={"help": "The baseline."})

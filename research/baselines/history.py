@@ -38,7 +38,7 @@ class HistoryConfig(CheckedFields, PreTrainedConfig):
 
     embedding_size: int = 384
     window: int = at_least_1(default=20)
-    # Whether networks over signatures read the seconds between posts, or treat posts as evenly spaced.
+    # If True, networks over signatures read the seconds between posts. Otherwise posts count as evenly spaced.
     timed: bool = True
     # The widths of the classifier's hidden layers.
     hidden_sizes: list[int] | tuple[int, ...] = ()

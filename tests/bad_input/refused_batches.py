@@ -1,4 +1,4 @@
-"""Rows, batches, posts and timelines that collators, models, tokenizers and the pipeline refuse."""
+"""Lists rows, batches, posts and timelines that collators, models, tokenizers and the pipeline refuse."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -72,7 +72,7 @@ def batch(model: Callable = tiny_model, **change) -> Callable[[Path], Any]:
 
 
 NO_TOKENS = {"input_ids": None, "attention_mask": None}
-# Shapes that would otherwise be read in another way.
+# These shapes would be read in another way otherwise.
 FORWARD = {
     "no tokens": (batch(input_ids=None), "`input_ids`…`inputs_embeds`"),
     "streams of another number of rows": (

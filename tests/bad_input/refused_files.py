@@ -1,4 +1,4 @@
-"""Tables and posts that are refused. Each function gets an empty folder."""
+"""Lists tables and posts that are refused. Each function gets an empty folder."""
 
 import gzip
 from pathlib import Path

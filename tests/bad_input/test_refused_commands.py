@@ -1,5 +1,5 @@
 """
-Command lines that the scripts refuse before any training, and the words that the message must contain.
+Lists command lines that the scripts refuse before any training, and the words that the message must contain.
 
 They run in the folder of [`files`]. OUT stands for a new folder. A file is named after its mistake.
 """
@@ -9,7 +9,7 @@ import json
 from pathlib import Path
 
 import pytest
-from helpers import ROOT, VOCABULARY, of_others, tiny_model, write_posts
+from helpers import ROOT, VOCABULARY, tiny_model, with_other_ids, write_posts
 from test_bad_input import assert_named
 from transformers import BertConfig, BertTokenizer, DistilBertConfig
 
@@ -38,10 +38,10 @@ def files(tmp_path_factory) -> Path:
         (folder / name).symlink_to(ROOT / name)
     posts = list(synthetic_posts(6, seed=0, posts_per_timeline=5))
     write_posts(folder / "posts.csv", posts)
-    write_posts(folder / "other.csv", of_others(posts, "other"))
-    write_posts(folder / "unlabelled.csv", of_others(posts, "new"), COLUMNS[:3])
+    write_posts(folder / "other.csv", with_other_ids(posts, "other"))
+    write_posts(folder / "unlabelled.csv", with_other_ids(posts, "new"), COLUMNS[:3])
     write_posts(folder / "mixed.csv", [{**posts[0], "timeline_id": name} for name in ("ann", "bob", "ann")])
-    write_posts(folder / "untimed.csv", of_others(posts, "old"), (COLUMNS[0], *COLUMNS[2:]))
+    write_posts(folder / "untimed.csv", with_other_ids(posts, "old"), (COLUMNS[0], *COLUMNS[2:]))
     people = list(dict.fromkeys(post["timeline_id"] for post in posts))
     fold = {"train": people[2:], "validation": people[1:2], "test": people[:1]}
     (folder / "one_fold.json").write_text(json.dumps([fold]))

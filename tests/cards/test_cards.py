@@ -1,4 +1,4 @@
-"""Model cards: what they say, and that their code examples run."""
+"""Checks the content of model cards, and runs their code examples."""
 
 import ast
 import html
@@ -53,8 +53,8 @@ def test_card_says_what_the_model_is(tmp_path):
     assert (data.base_model, data.pipeline_tag) == ("google-bert/bert-base-uncased", "other")
     assert (data.language, data.license, data.datasets) == (["en", "no"], "mit", ["me/posts"])
     assert {"tempoformer", "own-tag"} <= set(data.tags)
-    found = {(result.dataset_split, result.metric_name): result for result in data.eval_results}
-    assert {where: result.metric_value for where, result in found.items()} == {
+    results = {(result.dataset_split, result.metric_name): result for result in data.eval_results}
+    assert {where: result.metric_value for where, result in results.items()} == {
         ("test", "Macro F1"): 0.51239,
         ("test", "Macro Recall"): 0.5,
         ("test", "F1 (IS)"): 0.25,
@@ -62,7 +62,7 @@ def test_card_says_what_the_model_is(tmp_path):
         ("test", "Loss"): 0.75,
         ("validation", "F1 (IE)"): 1.0,
     }
-    macro = found["test", "Macro F1"]
+    macro = results["test", "Macro F1"]
     assert (macro.metric_type, macro.dataset_type, macro.dataset_name) == ("f1", "me/posts", "Posts of mine")
     assert macro.dataset_config == "small" and data.model_name == "mine"
 
@@ -98,7 +98,7 @@ def test_a_label_is_shown_as_it_is_and_changes_nothing(tmp_path, label):
 
 
 def run_snippet(folder, monkeypatch, capsys) -> str:
-    """What the card's code prints, run beside the folder."""
+    """Runs the card's code beside the folder, and returns what it prints."""
     (snippet,) = re.findall(r"```python\n(.*?)```", (folder / "README.md").read_text(), flags=re.DOTALL)
     monkeypatch.chdir(folder.parent)
     exec(snippet, {})

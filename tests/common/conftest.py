@@ -1,4 +1,4 @@
-"""The common tests' own markers, and which of them are known to fail."""
+"""Registers the markers of the common tests, and marks the tests that are known to fail."""
 
 import pytest
 from suite import KNOWN_FAILURES, MARKERS

@@ -1,6 +1,7 @@
 """
-The common tests of Transformers, which every one of its models and tokenizers passes, from the source distribution of
-the installed version. `make test-slow` fetches it beside the installed packages. It lacks the tests of pipelines.
+Loads the common tests of Transformers, which all its models and tokenizers pass. They come from the source
+distribution of the installed version. `make test-slow` downloads it beside the installed packages. It lacks the tests
+of pipelines.
 """
 
 import importlib
@@ -13,11 +14,11 @@ import pytest
 
 FOLDER = Path(sys.prefix) / "common_tests" / "tests"
 PACKAGE = "transformers_common_tests"
-# Base classes that the common tests import, and that are not in the source distribution.
+# Base classes that the common tests import, but the source distribution lacks.
 MISSING = {"exporters.test_export": "ExportTesterMixin", "generation.test_utils": "GenerationTesterMixin"}
 MARKERS = ("accelerate_tests", "flash_attn_test", "flash_attn_3_test", "flash_attn_4_test", "torch_compile_test")
 
-# Each common test that our models fail, and why that is right.
+# Common tests that our models fail, each with the reason.
 KNOWN_FAILURES = {
     "PaperModelTest.test_can_load_ignoring_mismatched_shapes": "The layer of the classes is looked for among the "
     "direct children of the head; ours is in its `mlp`. tests/test_model_common.py loads other classes.",
@@ -34,7 +35,7 @@ KNOWN_FAILURES = {
 
 
 def load(name: str) -> ModuleType:
-    """A module of the common tests. Where they were not fetched, the module that asks for it is skipped."""
+    """Returns a module of the common tests. Skips the calling module if the common tests are not downloaded."""
     if not FOLDER.exists():
         pytest.skip("`make test-slow` fetches the common tests of Transformers", allow_module_level=True)
     if PACKAGE not in sys.modules:

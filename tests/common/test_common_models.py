@@ -1,4 +1,4 @@
-"""The common tests of Transformers on tiny models of our classes."""
+"""Runs the common tests of Transformers on tiny models of our classes."""
 
 import unittest
 from contextlib import nullcontext
@@ -31,7 +31,7 @@ ENCODER = {
     "max_position_embeddings": 64,
     "pad_token_id": 0,
 }
-# The tables in which the tests look up what a class is for, by the end of the class's name.
+# The tables that map classes to tasks. The key is the end of the class's name.
 TABLES = {
     "ForMaskedLM": modeling_auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES,
     "ForStreamClassification": modeling_auto.MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING_NAMES,
@@ -42,7 +42,7 @@ TABLES = {
 
 
 class ModelTester:
-    """A configuration and a batch, and the sizes that the tests read from here."""
+    """A configuration and a batch, and the sizes that the tests read."""
 
     is_training = True
     hidden_size = ENCODER["hidden_size"]
@@ -53,18 +53,18 @@ class ModelTester:
         self.batch_size, self.seq_length = len(batch["input_ids"]), batch["input_ids"].shape[-1]
 
     def prepare_config_and_inputs_for_common(self):
-        # Tests change what they get.
+        # A copy, because tests change it.
         config = type(self.config).from_dict(self.config.to_dict())
         return config, {name: tensor.clone() for name, tensor in self.batch.items()}
 
 
 class CommonTests(common.ModelTesterMixin):
-    """Asks for a test that is else only for younger models, and lists the classes in the library's tables."""
+    """Turns on a test that by default runs only for newer models, and adds our classes to the library's tables."""
 
     test_can_init_all_missing_weights_before_2023 = True
 
     def subTest(self, *args, **kwargs):
-        """A part that fails fails the test, so that a known failure is known of the test as a whole."""
+        """Lets a failed part fail the whole test, because known failures are listed by test."""
         return nullcontext()
 
     def use(self, config, batch: dict[str, torch.Tensor], num_hidden_layers: int = ENCODER["num_hidden_layers"]):
@@ -81,7 +81,7 @@ class StreamTests(CommonTests):
         encoder, (model_class,) = {"model_type": "bert", **ENCODER}, self.all_model_classes
         config = model_class.config_class(encoder_config=encoder, window=6, num_stream_layers=1, num_labels=3)
         batch = {name: tensor for name, tensor in tiny_batch().items() if name != "labels"}
-        # One layer reads posts alone, or one is over their vectors.
+        # One layer reads posts alone in the paper's model, and is over their vectors in the post model.
         self.use(config, batch, 1)
 
     def _prepare_for_class(self, inputs_dict, model_class, return_labels=False):
@@ -96,7 +96,7 @@ class PaperModelTest(StreamTests, unittest.TestCase):
 
 class PostModelTest(StreamTests, unittest.TestCase):
     all_model_classes = (PostTempoFormerForStreamClassification,)
-    # It returns no attention inside posts, and its states are of streams.
+    # The model returns no attention inside posts, and its hidden states belong to streams.
     has_attentions = False
 
     def setUp(self):

@@ -1,4 +1,4 @@
-"""The common tests of Transformers on our tokenizers."""
+"""Runs the common tests of Transformers on our tokenizers."""
 
 import tempfile
 import unittest
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.slow
 class TokenizerTests(common.TokenizerTesterMixin):
     @classmethod
     def setUpClass(cls):
-        """In place of the library's, which downloads a tokenizer."""
+        """Overrides the library's method, which downloads a tokenizer."""
         cls.tmpdirname = tempfile.mkdtemp()
         cls.make().save_pretrained(cls.tmpdirname)
         cls.from_pretrained_id = [cls.tmpdirname]

@@ -24,7 +24,7 @@ from modeling_tempoformer.data.timelines import to_timelines
 
 ANNOMI = "transcript_id,utterance_id,interlocutor,timestamp,utterance_text,client_talk_type\n"
 MELD = "Sr No.,Utterance,Speaker,Emotion,Sentiment,Dialogue_ID,Utterance_ID,Season,Episode,StartTime,EndTime\r\n"
-# The published files, which are not part of the project.
+# The published files are not part of the project.
 PUBLISHED = ROOT.parent / "shared" / "data"
 
 
@@ -36,7 +36,7 @@ PUBLISHED = ROOT.parent / "shared" / "data"
         (["comment", "support", "query", "support"], [0, 1, 0, 1]),
         (["comment", "comment"], [0, 0]),
         (["deny", "support", "support", "deny", "query"], [0, 0, 1, 0, 1]),
-        # Below 0 only since the source, above 0 since a switch.
+        # The balance is below 0 from the source on, and above 0 after a switch.
         (["deny", "support", "support", "deny", "comment"], [0, 0, 1, 0, 0]),
     ],
 )

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from datasets import ClassLabel, Dataset, IterableDataset, load_dataset
-from helpers import VOCABULARY, of_others, write_table
+from helpers import VOCABULARY, with_other_ids, write_table
 from torch.utils.data import DataLoader
 from transformers import BertTokenizer
 
@@ -18,7 +18,9 @@ from modeling_tempoformer.timeline_tempoformer import Timeline
 
 NAMES = ["No-Switch", "Switch"]
 # Each file has timelines of its own, and one of them a post without a label.
-FILES = [of_others(list(synthetic_posts(5, seed=seed, posts_per_timeline=6)), f"file {seed}") for seed in range(3)]
+FILES = [
+    with_other_ids(list(synthetic_posts(5, seed=seed, posts_per_timeline=6)), f"file {seed}") for seed in range(3)
+]
 FILES[1][8]["label"] = None
 
 

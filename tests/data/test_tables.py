@@ -30,7 +30,7 @@ def test_every_kind_of_file_gives_what_was_written(tmp_path, name):
 
 @pytest.mark.parametrize("mark", [",", ";", "\t"])
 def test_cells_are_separated_as_the_names_are(tmp_path, mark):
-    """Spreadsheets of some countries write other separators. The texts hold all three."""
+    """Spreadsheets of some countries write other separators. The texts contain all three."""
     days = [f"{day}.12.2024" for day in (28, 29, 30, 31)]
     posts = [{**post, "timestamp": day} for post, day in zip(POSTS, days, strict=True)]
     pd.DataFrame(posts).to_csv(tmp_path / "a.csv", sep=mark, index=False, encoding="utf-8-sig")
@@ -40,7 +40,7 @@ def test_cells_are_separated_as_the_names_are(tmp_path, mark):
 
 
 def test_numbers_in_json_stay_as_they_are_written(tmp_path):
-    """Whole floats are the exception: programs write the integers of a column with gaps so."""
+    """Whole floats are the exception, because programs write integers so in a column with gaps."""
     numbers = ["18446744073709551615", "18446744073709551616", "-9223372036854775809", "0.10", "1e3", "1714554000.5"]
     lines = [f'{{"n": {number}, "nested": {{"a": [1]}}}}' for number in numbers]
     lines += ['{"n": 7.0}', '{"n": -100.00}', '{"n": null}', '{"n": NaN}', '{"late": true}']
@@ -85,7 +85,7 @@ def test_backslashes_and_carriage_returns_are_text(tmp_path):
 
 
 def test_a_column_may_change_late_in_a_file(tmp_path):
-    """Only after 1,000 posts come a label and another kind of id. One cell exceeds every default buffer."""
+    """A label and another kind of id come only after 1,000 posts. One cell exceeds every default buffer."""
     posts = [{"timeline_id": number, "text": "glad"} for number in range(3000)]
     posts += [{"timeline_id": "ann", "text": "so " * 1_000_000, "label": "b"}]
     for name in ("a.jsonl", "a.csv"):
@@ -116,7 +116,7 @@ def test_a_list_of_one_label_is_that_label_and_several_are_refused(tmp_path, kin
     for read in (label_names, lambda table: to_timelines(table, ["IS", "O"])):
         with pytest.raises(PostError, match=rf"Row {len(labels)} .*'label'.*\['O', 'IS'\]"):
             read(table)
-    # Nobody reads that column here.
+    # No test reads that column.
     assert len(to_timelines(table.rename_column("label", "tags"))[0].texts) == len(posts)
 
 

@@ -55,7 +55,7 @@ def test_packed_rows_are_full_and_of_one_time():
     expected = [([the, plane, flew, plane], {3}), ([the, tree, s, tree], {4}), ([s, tree, s, the], {4})]
     rows = to_mlm_rows(texts(), bert(), max_length=6)
     assert [(row["input_ids"][1:-1], set(row["time_ids"])) for row in rows] == expected
-    # A time token at their beginning takes one place more.
+    # A time token at the beginning takes one position.
     tokenizer = bert(prepend_time=True)
     rows = list(to_mlm_rows(texts(), tokenizer, max_length=7))
     assert [(row["input_ids"][2:-1], set(row["time_ids"])) for row in rows] == expected
@@ -137,7 +137,7 @@ def test_values_that_are_no_dates_are_refused_or_skipped():
 TOKENS = [("The", "the", "at"), ("old", "old", "jj"), ("planes", "plane", "nn2"), ("left", "leave", "vvd")] * 3
 COLUMNS = "".join("\t".join(token) + "\n" for token in TOKENS)
 TOKEN_FILES = {
-    # Texts have names, and copyright left out some words.
+    # Texts have names, and some words are removed for copyright.
     "COHA": f"@@4000161\n{COLUMNS}@\t@\tii\n\t\ty\n##4000162\n{COLUMNS}",
     "COHA with the text's name": "".join(f"4000161\t{line}\n" for line in COLUMNS.splitlines()),
     "VRT": f'<text id="a, b" year="1815">\n<s>\n{COLUMNS}New York\tNew York\tnp\n<g/>\n.\t.\ty\n</s>\n</text>\n',
@@ -151,7 +151,7 @@ TOKEN_FILES = {
 
 @pytest.mark.parametrize("layout", TOKEN_FILES)
 def test_files_with_a_token_on_each_line_are_refused(tmp_path, layout):
-    """They are refused as training texts and as texts to search, plain, zipped and in folders."""
+    """These files are refused as training texts and as texts to search, plain, zipped and in folders."""
     (tmp_path / "1815.txt").write_text(TOKEN_FILES[layout], encoding="utf-8")
     (tmp_path / "1816.txt.gz").write_bytes(gzip.compress(TOKEN_FILES[layout].encode()))
     named = rf"a token on each line.*{layout.split()[0] if layout != 'words' else 'VRT'}.*sentence on each line"
@@ -175,7 +175,7 @@ def test_files_with_a_token_on_each_line_are_refused(tmp_path, layout):
         ["1815\tThe plane tree stood there.", "1816\tIt rained."] * 20,
         ["the\tplanes\tleft", "it\trained", "the\told\tplane\tleft"] * 20,
         ["<doc id='1'>", "The planes left.", "It rained.", "</doc>"] * 20,
-        # Sentences without spaces.
+        # The sentences have no spaces.
         ["飞机离开了。", "下雨了。"] * 100,
         ["<s>", "飞机离开了。", "</s>"] * 20,
         ["a", "b"],
@@ -235,10 +235,10 @@ def test_time_tokens_are_masked_by_a_probability_of_their_own():
     assert torch.equal(after[~chosen], before[~chosen])
     masked = (after == MASK)[chosen].float().mean()
     other = ((after != before) & (after != MASK))[chosen].float().mean()
-    # 80 % masked; of the 10 % random ones, half are the same of two times.
+    # 80 % are masked. Half of the 10 % random ones keep their token, since there are two times.
     assert 0.76 < masked < 0.84 and 0.03 < other < 0.07
     assert set(after[chosen].tolist()) == {MASK, *tokenizer.time_token_ids}
-    # The time that is asked for cannot be read elsewhere.
+    # The time to predict cannot be read from other tokens.
     assert set(batch["time_ids"][chosen].unique().tolist()) == {0, 2}
     assert set(batch["time_ids"][~chosen].unique().tolist()) == {0, 3, 4}
 

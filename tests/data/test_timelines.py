@@ -126,7 +126,7 @@ def test_one_moment_is_read_in_each_spelling_or_in_none(written, seconds, is_rea
     ],
 )
 def test_a_column_has_one_kind_of_time(times, bad):
-    """The error names both rows, even of different timelines."""
+    """The error names both rows, even if they are in different timelines."""
     posts = with_times(times)
     posts[-1]["timeline_id"] = "b"
     with pytest.raises(PostError) as raised:
@@ -217,7 +217,7 @@ def test_a_timeline_of_nobody_is_counted(caplog, tmp_path, name):
     posts = [{"timeline_id": who, "text": "so"} for who in (name, "ann", f" {name}", "deleted", "ann", name)]
     to_timelines(Dataset.from_list(posts))
     assert said(caplog, "timeline", repr(name)) == [3]
-    # In a corpus whose timelines are in several files, too.
+    # The timelines of a corpus may be in several files.
     caplog.clear()
     logger.warning_once.cache_clear()
     tables = [write_posts(tmp_path / f"{number}.csv", posts) for number in range(2)]

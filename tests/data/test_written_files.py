@@ -52,6 +52,6 @@ def test_a_full_disk_is_an_error_of_files_whoever_writes(tmp_path, write):
             write(tmp_path / "new.npy")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-    # An error of another kind stays what it is.
+    # An error of another kind is unchanged.
     with pytest.raises(KeyError), lock_folder(tmp_path):
         raise KeyError("text")

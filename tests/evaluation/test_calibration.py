@@ -1,4 +1,4 @@
-"""Calibration error, temperature and thresholds, against worked examples and exhaustive search."""
+"""Checks calibration error, temperature and thresholds against worked examples and exhaustive search."""
 
 import itertools
 
@@ -11,7 +11,7 @@ from modeling_tempoformer.evaluation.calibration import expected_calibration_err
 
 
 def test_calibration_error_of_a_worked_example():
-    """0.55 wrong and 0.6 (on an edge) right share a bin; 0.7 right, 0.9 right and wrong; 0.65 has no label."""
+    """0.55 (wrong) and 0.6 (right, on an edge) share a bin. 0.7 is right, 0.9 is right once, and 0.65 has no label."""
     confidence = np.array([0.55, 0.9, 0.6, 0.65, 0.7, 0.9])
     probabilities = np.stack([confidence, 1 - confidence], axis=1)
     labels = np.array([1, 0, 0, -100, 0, 1])
@@ -23,7 +23,7 @@ def test_calibration_error_of_a_worked_example():
 
 
 def test_a_known_temperature_is_found():
-    """Logits three times those that the labels were drawn from; every tenth post has no label."""
+    """The logits are three times those that the labels were drawn from. Every tenth post has no label."""
     generator = np.random.default_rng(0)
     logits = generator.normal(scale=1.5, size=(20_000, 3))
     labels = (softmax(logits, axis=1).cumsum(axis=1) < generator.random((len(logits), 1))).sum(axis=1)
@@ -36,14 +36,14 @@ def test_a_known_temperature_is_found():
     assert losses[1] == min(losses)
     errors = [expected_calibration_error(softmax(logits / t, axis=1), labels) for t in (1, temperature)]
     assert errors[0] > 0.1 and errors[1] < 0.02
-    # Labels that do not bound it give an end of its range.
+    # Labels that set no bound give an end of the range.
     logits = [[2.0, -1.0], [-1.0, 2.0]]
     assert fit_temperature(logits, [0, 1]) == pytest.approx(0.05)
     assert fit_temperature(logits, [1, 0]) == pytest.approx(20)
 
 
 def score(probabilities: np.ndarray, labels: np.ndarray, thresholds) -> float:
-    """Macro F1 where each post gets the class with the largest probability / threshold."""
+    """Returns macro F1 if each post gets the class with the largest probability / threshold."""
     chosen = (probabilities / thresholds).argmax(axis=1)
     return f1_score(labels, chosen, average="macro", labels=range(probabilities.shape[1]), zero_division=0)
 
@@ -52,9 +52,9 @@ def score(probabilities: np.ndarray, labels: np.ndarray, thresholds) -> float:
     ("second", "labels", "expected"),
     [
         ([0.1, 0.3, 0.9], [0, 1, 1], 0.2),
-        # Nothing beats the most probable class.
+        # The most probable class is the best answer for every post.
         ([0.1, 0.4, 0.9], [0, 0, 1], 0.5),
-        # One error with 0.2 and with 0.75, two with 0.5.
+        # The thresholds 0.2 and 0.75 give one error, and 0.5 gives two.
         ([0.1, 0.3, 0.6, 0.9], [0, 1, 0, 1], 0.75),
         ([0.1, 0.4, 0.7, 0.9], [0, 1, 0, 1], 0.25),
         # The post without a label does not move the midpoint.
@@ -68,18 +68,18 @@ def test_the_threshold_of_the_second_class(second, labels, expected):
 
 @pytest.mark.parametrize("num_classes", [2, 3, 4])
 def test_thresholds_cannot_be_bettered_by_one(num_classes):
-    """Multiples of 0.05, so that posts tie."""
+    """Probabilities are multiples of 0.05, so some posts tie."""
     generator = np.random.default_rng(num_classes)
     probabilities = generator.multinomial(20, np.full(num_classes, 1 / num_classes), size=15) / 20
     labels = np.array([generator.choice(num_classes, p=post) for post in probabilities])
     labels[:num_classes] = range(num_classes)
     thresholds = np.array(tune_thresholds(probabilities, labels))
-    found = score(probabilities, labels, thresholds)
-    assert sum(thresholds) == pytest.approx(1) and found >= score(probabilities, labels, np.ones(num_classes)) - 1e-9
+    best = score(probabilities, labels, thresholds)
+    assert sum(thresholds) == pytest.approx(1) and best >= score(probabilities, labels, np.ones(num_classes)) - 1e-9
     for label, factor in itertools.product(range(num_classes), np.geomspace(0.05, 20, 41)):
         moved = thresholds.copy()
         moved[label] *= factor
-        assert score(probabilities, labels, moved) <= found + 1e-9
+        assert score(probabilities, labels, moved) <= best + 1e-9
 
 
 def test_bad_input_is_refused():

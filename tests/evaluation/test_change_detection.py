@@ -45,7 +45,7 @@ OF_POSTS = {
     **{"precision_No": 2 / 4, "recall_No": 2 / 4, "f1_No": 1 / 2, "support_No": 4},
     **{"precision_Change": 1 / 3, "recall_Change": 1 / 3, "f1_Change": 1 / 3, "support_Change": 3},
 }
-# No is 1001 and 110, predicted as 1100 and 011; Change is the rest.
+# No is 1001 and 110, predicted as 1100 and 011. Change is its complement.
 OF_TIMELINES = {
     **{"timeline_f1_No": (2 / 4 + 2 / 4) / 2, "timeline_f1_Change": (2 / 4 + 0) / 2},
     **{"timelines_of_half_No": 1, "timelines_of_half_Change": 1},
@@ -99,7 +99,7 @@ print(json.dumps(results))
     posts = random_posts()
     rows = {"predictions": posts["logits"].argmax(-1), "references": posts["labels"], "label_names": list("abc")}
     given = {
-        # Backwards, since times order the posts.
+        # Posts are in reverse order, since times order them.
         "all": {**{name: values[::-1] for name, values in EVERYTHING.items()}, **NAMES},
         "rows": {**{name: [values[:5], values[5:]] for name, values in IDS.items()}, "timelines": TIMELINES, **NAMES},
         "ids": IDS,

@@ -1,4 +1,4 @@
-"""The data behind the figures of a run, against values counted another way, and which files a run writes."""
+"""Checks the data of a run's figures against values computed another way, and the files that a run writes."""
 
 import numpy as np
 import pytest
@@ -15,7 +15,7 @@ from modeling_tempoformer.evaluation.figures import (
 )
 
 
-# What the Trainer logs: training losses, evaluations, and a line at the end.
+# A log of the Trainer: training losses, evaluations, and a line at the end.
 HISTORY = [
     {"step": 2, "loss": 0.9, "learning_rate": 1e-3},
     {"step": 3, "eval_loss": 0.8, "eval_macro_f1": 0.25, "eval_runtime": 1.0},
@@ -35,7 +35,7 @@ def test_the_learning_curve_has_what_was_logged():
     assert guessing.get_ydata() == pytest.approx([0.25, 0.25])
     for axes in (losses, macro_f1):
         assert set(axes.lines[-1].get_xdata()) == {3}
-    # A training without evaluations shows its loss; one that was too short to log anything has no figure.
+    # A training without evaluations shows its loss. A training too short for any log has no figure.
     assert len(learning_curve(HISTORY[:1], 2, 2).axes) == 1
     assert learning_curve(HISTORY[-1:], 6, 2) is None
 
@@ -68,7 +68,8 @@ def test_the_reliability_diagram_has_the_bins_of_the_calibration_error():
         assert [bar.get_height() for bar in bars] == sizes
         expected = [(confidence[bins == number].mean(), is_right[bins == number].mean()) for number in np.unique(bins)]
         assert curves[name] == pytest.approx(np.array(expected))
-        # The calibration error is the mean distance of the points from the diagonal, by their posts.
+        # The calibration error is the mean distance of the points from the diagonal, weighted by their numbers of
+        # posts.
         error = np.average(np.abs(np.subtract(*np.array(expected).T)), weights=[size for size in sizes if size])
         assert error == pytest.approx(expected_calibration_error(probabilities, actual))
 

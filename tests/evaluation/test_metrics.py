@@ -1,4 +1,4 @@
-"""Scores on a worked example."""
+"""Checks scores on a worked example."""
 
 import numpy as np
 import pytest
@@ -8,7 +8,7 @@ from modeling_tempoformer.evaluation.metrics import compute_metrics
 
 
 def test_worked_example():
-    """Classes of five labelled posts: true a a a b b, predicted a a b b a; two slots have no label."""
+    """Five labelled posts have the classes a a a b b, predicted as a a b b a. Two slots have no label."""
     predictions = np.array([[0, 0, 1], [1, 0, 1], [1, 1, 1]])
     logits = np.where(np.arange(2) == predictions[..., None], 2.0, -2.0)
     labels = np.array([[0, 0, 0], [1, 1, -100], [-100, -100, -100]])

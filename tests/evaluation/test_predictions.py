@@ -1,4 +1,4 @@
-"""From logits of rows to scores and a table of posts."""
+"""Checks the way from logits of rows to scores and a table of posts."""
 
 import math
 
@@ -27,14 +27,14 @@ NAMES = ["No-Switch", "Switch"]
 
 @pytest.fixture
 def timelines() -> list[Timeline]:
-    """Two timelines whose posts alternate in the input, one post without a label."""
+    """Returns two timelines whose posts alternate in the input. One post has no label."""
     first = make_timeline([0, 1], "a", timestamps=[0, 5], input_rows=[0, 2], post_ids=["p0", "p2"])
     rest = {"timestamps": [0, 60, 90], "input_rows": [1, 3, 4], "post_ids": ["p1", "p3", "p4"]}
     return [first, make_timeline([-100, 1, 1], "b", **rest)]
 
 
 def test_logits_are_attached_to_their_posts_whatever_follows_them(timelines):
-    """Rows whose first posts are context, and one whose first post is no target."""
+    """The first posts of rows are context, except in one row."""
     columns = ("timeline", "num_before", "num_context", "labels")
     rows = [(1, 0, 1, [None, 1]), (0, 0, 0, [0, 1]), (1, 0, 0, [-100])]
     items = Dataset.from_list([dict(zip(columns, row, strict=True)) for row in rows])
@@ -45,7 +45,7 @@ def test_logits_are_attached_to_their_posts_whatever_follows_them(timelines):
     predictions, probabilities = decide_posts(timelines, None)
     assert predictions.tolist() == [1, 1, 0, -1, 1]
     assert probabilities[4] == pytest.approx(np.exp([0, 1]) / np.exp([0, 1]).sum()) and not probabilities[3].any()
-    # A calibration decides: a class that is hardly ever likely enough.
+    # The calibration decides. Its threshold makes one class almost impossible.
     assert decide_posts(timelines, {"thresholds": [1e-6, 0.99]})[0].tolist() == [0, 0, 0, -1, 0]
 
 
@@ -63,14 +63,14 @@ def test_scores_of_labelled_posts_timelines_and_probabilities(timelines):
     assert scores["support_Switch"] == 3
     # Every confidence is 0.9, and three of four are right.
     assert scores["expected_calibration_error"] == pytest.approx(0.9 - 0.75)
-    # The region of a is flagged at once, that of b at its second post, 30 seconds late.
+    # The region of a is flagged at its first post, the region of b at its second post, 30 seconds late.
     assert scores["median_delay_posts_Switch"] == pytest.approx(0.5)
     assert scores["median_delay_seconds_Switch"] == pytest.approx(15)
 
 
-# Every line break, what a spreadsheet takes for a formula, what pandas takes for a missing cell, quotes.
+# Texts have all kinds of line breaks, a spreadsheet's formulas, missing cells of pandas, and quotes.
 TEXTS = ["a\rb", "a\r\nb\n", "=1+1", "@sum(a1)", "NA", "", '"so," she said', "007", "ｅ\u2028🙂"]
-# All the same moment, but the last two: the first that can be, and one within a second.
+# All times are the same moment, except the last two: the earliest possible time, and a fraction of a second.
 TIMES = [
     *("2024-05-01T09:00:00Z", "2024-05-01T11:00:00+02:00", "2024-05-01 09:00", "2024-04-30T23:00:00-10:00"),
     *("2024-05-01T09:00Z", "2024-05-01T09:00:00.000Z", "2024-05-01T14:30+05:30"),
@@ -79,7 +79,7 @@ TIMES = [
 
 
 def write(posts: list[dict], folder) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """The predictions of posts in both files. The i-th post of the timelines has the probability i / 10 of Switch."""
+    """Writes the predictions in both formats. The i-th post of the timelines has the probability i / 10 of Switch."""
     timelines = to_timelines(Dataset.from_list(posts), NAMES)
     share = np.arange(len(posts)) / 10
     probabilities = np.stack([1 - share, share], axis=1)
@@ -90,7 +90,7 @@ def write(posts: list[dict], folder) -> tuple[pd.DataFrame, pd.DataFrame]:
 
 
 def test_each_prediction_stands_beside_its_post(tmp_path):
-    """Two timelines whose posts alternate; equal texts, equal times, times in any zone, a missing label."""
+    """Two timelines alternate, with equal texts, equal times, times in several zones, and a missing label."""
     posts = [
         {"timeline_id": "ab"[row % 2], "timestamp": time, "text": text, "label": NAMES[row % 3 % 2]}
         for row, (time, text) in enumerate(zip(TIMES, TEXTS, strict=True))
@@ -98,16 +98,16 @@ def test_each_prediction_stands_beside_its_post(tmp_path):
     posts[3]["text"], posts[5]["label"] = posts[1]["text"], None
     as_text, typed = write(posts, tmp_path)
     assert list(as_text)[:6] == ["timeline_id", "post_id", "time", "text", "label", "prediction"]
-    for found in (as_text, typed):
-        assert found["post_id"].tolist() == [str(row) for row in range(9)]
+    for table in (as_text, typed):
+        assert table["post_id"].tolist() == [str(row) for row in range(9)]
         for column in ("timeline_id", "text"):
-            assert found[column].tolist() == [post[column] for post in posts]
+            assert table[column].tolist() == [post[column] for post in posts]
     assert as_text["label"].tolist() == [post["label"] or "" for post in posts]
     assert as_text["time"].tolist() == [
         *["2024-05-01T09:00:00.000000Z"] * 7,
         *("0001-01-01T00:00:00.000000Z", "2024-05-01T09:00:00.500000Z"),
     ]
-    # In order of time, ties in the order of the input: a has the rows 0 2 4 6 8, b has 7 1 3 5.
+    # Posts are in order of time, and ties in the order of the input: a has the rows 0 2 4 6 8, b has 7 1 3 5.
     order = [0, 2, 4, 6, 8, 7, 1, 3, 5]
     assert typed["probability_Switch"].tolist() == [order.index(row) / 10 for row in range(9)]
     assert as_text["probability_Switch"].astype(float).tolist() == typed["probability_Switch"].tolist()

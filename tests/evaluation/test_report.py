@@ -1,4 +1,4 @@
-"""The results of a part: nested, in a table, and in plain words."""
+"""Checks the results of a part: nested, in a table, and in plain words."""
 
 import json
 
@@ -27,13 +27,13 @@ NAMES = ["No-Switch", "Switch"]
     ("actual", "predicted", "words"),
     [
         ([0, 0, 0, 1], [0, 0, 0, 0], ["every", "No-Switch", "0.429"]),
-        # F1 of 2/3 and of 0: less than the half that guessing has.
+        # F1 is 2/3 and 0. The mean is less than 1/2, which guessing gives.
         ([0, 0, 0, 1], [0, 0, 1, 0], ["0.333", "0.500"]),
         # Both classes are predicted.
         ([0, 0, 1, 1], [0, 0, 0, 1], None),
-        # A class that no post has.
+        # No post has the second class.
         ([0, 0, 0, 0], [1, 1, 1, 1], ["0.000", "0.500"]),
-        # Of three classes guessing has a third: 0.44 would be less than guessing with two.
+        # With three classes guessing gives 1/3. With two classes 0.44 would be less than guessing.
         ([0, 0, 1, 1, 2, 2], [0, 0, 1, 0, 1, 0], None),
         ([0, 0, 1, 1, 2, 2], [1, 2, 2, 0, 0, 1], ["0.333"]),
     ],
@@ -56,13 +56,13 @@ PREDICTED = [0, 1, 0, 0, 1, 0]
 
 
 def two_timelines(num_labelled: int = 6) -> list[Timeline]:
-    """The last post is predicted wrongly."""
-    labels = [label if place < num_labelled else -100 for place, label in enumerate([0, 1, 0, 0, 1, 1])]
+    """Returns two timelines. The prediction of the last post is wrong."""
+    labels = [label if number < num_labelled else -100 for number, label in enumerate([0, 1, 0, 0, 1, 1])]
     return [make_timeline(labels[:3], timestamps=[0, 60, 90]), make_timeline(labels[3:], timestamps=[0, 10, 20])]
 
 
 def test_the_table_has_the_scores_of_each_class_and_what_costs_nothing():
-    # Names that look like those of other scores.
+    # These names of classes look like names of other scores.
     classes = results_of(two_timelines(), PREDICTED, names=["posts_f1", "f1"])["classes"]
     assert classes["f1"]["recall"] == pytest.approx(2 / 3) and classes["f1"]["posts"] == 3
     assert classes["posts_f1"]["precision"] == pytest.approx(3 / 4)

@@ -1,4 +1,4 @@
-"""The larger class, and position and time alone."""
+"""Checks the comparison with the larger class, and with position and time alone."""
 
 from dataclasses import replace
 
@@ -17,12 +17,16 @@ DAY = 86_400
 
 
 def make_timelines(rule, seed: int, timed: bool = True) -> list[Timeline]:
-    """Forty timelines of six posts; the label follows from the position and the gap, every seventh is missing."""
+    """
+    Returns forty timelines of six posts. The label follows from the position and the gap. Every seventh is missing.
+    """
     generator = np.random.default_rng(seed)
     timelines = []
     for _ in range(40):
         gaps = generator.choice([60, DAY], size=6)
-        labels = [int(rule(place, gap)) if generator.random() > 1 / 7 else -100 for place, gap in enumerate(gaps)]
+        labels = [
+            int(rule(position, gap)) if generator.random() > 1 / 7 else -100 for position, gap in enumerate(gaps)
+        ]
         timelines.append(make_timeline(labels, timestamps=gaps.cumsum().tolist() if timed else None))
     return timelines
 
@@ -30,9 +34,9 @@ def make_timelines(rule, seed: int, timed: bool = True) -> list[Timeline]:
 @pytest.mark.parametrize(
     ("rule", "timed"),
     [
-        (lambda place, gap: place in (1, 2), True),
-        (lambda place, gap: place in (1, 2), False),
-        (lambda place, gap: place > 0 and gap == DAY, True),
+        (lambda position, gap: position in (1, 2), True),
+        (lambda position, gap: position in (1, 2), False),
+        (lambda position, gap: position > 0 and gap == DAY, True),
     ],
     ids=["position", "position without times", "gap"],
 )
@@ -42,14 +46,14 @@ def test_a_rule_of_position_or_time_is_learned(rule, timed):
     actual = all_labels(test)
     assert (probabilities.argmax(-1) == actual)[actual >= 0].all()
     assert len(features) == (4 if timed else 1)
-    # Posts without times are read by what both parts have.
+    # The trees read only the features that both parts have.
     if timed:
         assert position_and_time(train, [replace(one, timestamps=None) for one in test], 2)[1] == ["position"]
 
 
 def test_posts_that_a_member_has_not_learned_from_are_not_learned_from():
-    """A rule of each part of the timelines that the other part lacks."""
-    rules = [make_timelines(lambda place, gap, odd=odd: place % 2 == odd, seed=odd) for odd in (0, 1)]
+    """The rule of each part does not hold in the other part."""
+    rules = [make_timelines(lambda position, gap, odd=odd: position % 2 == odd, seed=odd) for odd in (0, 1)]
     both = [replace(timeline, held_out=member) for member, part in enumerate(rules) for timeline in part]
     actual = all_labels(both)
     probabilities, _ = position_and_time(both, both, 2)
@@ -62,44 +66,44 @@ def compared(timelines: list[Timeline], predicted: np.ndarray, *learned_from) ->
 
 
 def test_scores_beside_those_that_cost_nothing():
-    train, test = (make_timelines(lambda place, gap: place == 3, seed) for seed in (0, 1))
+    train, test = (make_timelines(lambda position, gap: position == 3, seed) for seed in (0, 1))
     actual = all_labels(test)
     predicted = np.random.default_rng(2).integers(-1, 2, size=len(actual))
-    found = compared(test, predicted, train)
+    result = compared(test, predicted, train)
     labelled = actual >= 0
     ours = f1_score(actual[labelled], predicted[labelled], labels=[0, 1], average="macro")
     constant = f1_score(actual[labelled], np.zeros(labelled.sum()), average="macro")
-    of_class, learned = found["compared_with"]["larger_class"], found["compared_with"]["position_and_time"]
-    assert of_class["class"] == "No-Switch" and of_class["macro_f1"] == pytest.approx(constant)
+    larger, learned = result["compared_with"]["larger_class"], result["compared_with"]["position_and_time"]
+    assert larger["class"] == "No-Switch" and larger["macro_f1"] == pytest.approx(constant)
     assert learned["macro_f1"] == pytest.approx(1) and learned["difference"] == pytest.approx(ours - 1)
-    assert of_class["difference"] == pytest.approx(ours - constant)
+    assert larger["difference"] == pytest.approx(ours - constant)
     low, high = learned["difference_interval"]
     assert low < ours - 1 < high < 0
-    low, high = found["macro_f1_interval"]
+    low, high = result["macro_f1_interval"]
     assert low < ours < high
-    # One timeline has no interval, and one class teaches nothing.
+    # A single timeline has no interval. Training posts of one class teach nothing.
     test, train = [make_timeline([0, 1, 0]), make_timeline([-100])], [make_timeline([1, -100, 1])]
-    found = compared(test, np.array([0, 0, 0, 1]), train)
+    result = compared(test, np.array([0, 0, 0, 1]), train)
     expected = {"class": "No-Switch", "macro_f1": pytest.approx(0.4), "difference": pytest.approx(0)}
-    assert found == {"compared_with": {"larger_class": expected}}
+    assert result == {"compared_with": {"larger_class": expected}}
 
 
 def test_timelines_of_one_post_are_scored():
     """No post has seconds since the one before it. Early hours are class 1."""
     timelines = [make_timeline([int(hour < 12)], timestamps=[3600.0 * hour]) for hour in range(24)] * 10
-    found = compared(timelines, np.zeros(240, dtype=int), timelines)
-    assert found["compared_with"]["position_and_time"]["macro_f1"] == pytest.approx(1)
+    result = compared(timelines, np.zeros(240, dtype=int), timelines)
+    assert result["compared_with"]["position_and_time"]["macro_f1"] == pytest.approx(1)
 
 
 def test_trees_know_what_the_vectors_say():
-    """A label that follows from a vector alone, at any position and time."""
+    """The label follows from the vector alone, and not from position and time."""
     generator = np.random.default_rng(0)
-    parts = [make_timelines(lambda place, gap: generator.random() < 0.5, seed) for seed in (0, 1)]
+    parts = [make_timelines(lambda position, gap: generator.random() < 0.5, seed) for seed in (0, 1)]
     vectors = [generator.normal(size=(240, 5)) for _ in parts]
     for part, own in zip(parts, vectors, strict=True):
         own[:, 2] += 20 * (all_labels(part) == 1)
     train, test = parts
     actual = all_labels(test)
-    found = compared(test, actual, train, tuple(vectors))["compared_with"]
-    assert found["trees"]["macro_f1"] > 0.95 > 0.7 > found["position_and_time"]["macro_f1"]
-    assert found["trees"]["difference"] == pytest.approx(1 - found["trees"]["macro_f1"])
+    result = compared(test, actual, train, tuple(vectors))["compared_with"]
+    assert result["trees"]["macro_f1"] > 0.95 > 0.7 > result["position_and_time"]["macro_f1"]
+    assert result["trees"]["difference"] == pytest.approx(1 - result["trees"]["macro_f1"])

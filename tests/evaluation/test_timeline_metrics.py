@@ -42,8 +42,8 @@ def scores_of(*timelines: tuple[str, str], times: list[float] | None = None) -> 
 )
 def test_scores_of_windows_and_runs(score, labels, predictions, expected):
     scores = scores_of((labels, predictions))
-    found = scores.get(f"{score}_precision_Switch"), scores.get(f"{score}_recall_Switch")
-    assert found == pytest.approx(expected)
+    computed = scores.get(f"{score}_precision_Switch"), scores.get(f"{score}_recall_Switch")
+    assert computed == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(

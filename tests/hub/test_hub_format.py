@@ -1,4 +1,4 @@
-"""Saved folders load, predict and save again in a process that does not have this package."""
+"""Checks that saved folders load, predict and save again in a process without this package."""
 
 import ast
 
@@ -33,8 +33,8 @@ import modeling_tempoformer
 from modeling_tempoformer import modeling_temporal_bert, write_card
 
 
-# The arguments are folders, each of which has a folder `0` with what is loaded by the Auto class of the folder's name.
-# Code that was loaded from a folder must be saved again: the second round loads what the first saved.
+# The arguments are folders. Each contains a folder `0`, which the Auto class in the folder's name loads. Code that was
+# loaded from a folder must be saved again: the second round loads the files that the first round saved.
 ELSEWHERE = """
 import json
 from pathlib import Path
@@ -65,7 +65,7 @@ for folder in map(Path, sys.argv[1:]):
 
 
 def streams(**settings) -> tuple:
-    """An Auto class, a stream classifier, a batch for it, and the modules that it takes along."""
+    """Returns an Auto class, a stream classifier, a batch for it, and the modules that are saved with it."""
     model = tiny_model(**settings)
     batch = tiny_batch(pad=model.config.encoder_config.pad_token_id)
     del batch["labels"]
@@ -74,7 +74,7 @@ def streams(**settings) -> tuple:
 
 
 def texts(name: str, **settings) -> tuple:
-    """A model of dated texts."""
+    """Returns an Auto class, a model of dated texts, a batch for it, and the modules that are saved with it."""
     model_class = getattr(modeling_tempoformer, name)
     torch.manual_seed(0)
     model = model_class(model_class.config_class(times=TIMES, **{**TINY, "initializer_range": 0.3, **settings})).eval()
@@ -95,7 +95,7 @@ def every_family() -> list[tuple]:
 
 
 def every_head() -> list[tuple]:
-    """And each mode of attention once."""
+    """Returns a model for each head of the temporal BERT, and for each mode of its attention."""
     heads = [name for name in modeling_temporal_bert.__all__ if "WithTemporalAttention" in name]
     modes = [{"temporal_residual": True}, {"temporal_attention": "scaled"}, {"temporal_attention": "none"}]
     return [texts(name) for name in heads] + [texts(heads[0], **mode) for mode in modes]
@@ -114,8 +114,8 @@ def test_models_round_trip_without_the_package(tmp_path, make):
     run_without_package(ELSEWHERE, *expected)
     for folder, logits in expected.items():
         for number in range(2):
-            found = load_file(folder / str(number) / "found.safetensors")["found"]
-            torch.testing.assert_close(found, logits, atol=1e-5, rtol=1e-5)
+            actual = load_file(folder / str(number) / "found.safetensors")["found"]
+            torch.testing.assert_close(actual, logits, atol=1e-5, rtol=1e-5)
             assert {path.stem for path in (folder / str(number + 1)).glob("*.py")} == folders[folder]
 
 
@@ -141,7 +141,7 @@ def test_the_modules_that_travel_are_those_with_such_names():
 
 @pytest.mark.parametrize("name", sorted(ALL_MODULES))
 def test_a_hub_module_imports_only_harmless_modules_that_every_user_has(name):
-    """None of them can open a file, start a process or reach the network by itself."""
+    """The allowed modules cannot open a file, start a process or reach the network."""
     standard = {"collections", "contextlib", "copy", "dataclasses", "datetime", "functools", "itertools", "json"}
     standard |= {"decimal", "hashlib", "math", "numbers", "re", "typing"}
     for node in ast.walk(ast.parse((PACKAGE / f"{name}.py").read_text())):
@@ -162,6 +162,6 @@ def test_a_pipeline_for_single_texts_names_the_one_for_streams(tmp_path):
     assert tagged.pipeline_tag not in SUPPORTED_TASKS and "stream-classification" in tagged.tags
     with pytest.raises(ValueError, match="stream-classification"):
         pipeline("text-classification", model=str(tmp_path))("so sad")
-    # Without a task, the model's own is taken.
+    # Without a task, the pipeline takes the model's own.
     pipe = pipeline(model=str(tmp_path), trust_remote_code=True)
     assert len(pipe({"text": ["so sad", "so glad"], "timestamp": [0, 60]})) == 2

@@ -1,4 +1,4 @@
-"""What the real client pushes over HTTP: models by hand, trainings, adapters and scripts."""
+"""Checks what the real client pushes over HTTP: single models, trainings, adapters and runs of the scripts."""
 
 import json
 import pickle
@@ -47,7 +47,7 @@ QUICK = {"max_steps": 2, "report_to": "none", "use_cpu": True, "disable_tqdm": T
 
 
 def make(family: str):
-    """A model and its tokenizer: for streams, or for dated texts."""
+    """Returns a model and its tokenizer, for streams or for dated texts."""
     config = dated_config(initializer_range=0.3)
     if family == "dated":
         torch.manual_seed(0)
@@ -56,7 +56,7 @@ def make(family: str):
 
 
 def make_trainer(family: str, output_dir: Path, **settings):
-    """A Trainer of two steps that pushes at the end."""
+    """Returns a Trainer of two steps that pushes at the end."""
     model, tokenizer = make(family)
     settings |= {**QUICK, "push_to_hub": True, "save_strategy": "steps", "save_steps": 1}
     settings |= {"eval_strategy": "steps", "eval_steps": 1, "load_best_model_at_end": True}
@@ -75,7 +75,7 @@ def make_trainer(family: str, output_dir: Path, **settings):
 
 
 def whole(family: str) -> set[str]:
-    """The files that make a repository that loads."""
+    """Returns the files that a repository needs to load."""
     modules = MODEL_CODE[family] | (TOKENIZER_MODULES if family != "stream" else set())
     files = {"README.md", "config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"}
     return files | {f"{name}.py" for name in modules}
@@ -86,7 +86,7 @@ def card_of(files: dict[str, bytes]) -> ModelCard:
 
 
 def answer(model, tokenizer) -> list[float]:
-    """What a model predicts."""
+    """Returns the model's prediction."""
     if isinstance(model, BertWithTemporalAttentionForMaskedLM):
         with torch.no_grad():
             return model(**tokenizer(TEXT, time=TIME, return_tensors="pt")).logits.flatten().tolist()
@@ -102,13 +102,13 @@ def test_a_model_pushed_by_hand_with_its_card(hub, tmp_path):
     HfApi().create_repo("me/mine")
     HfApi().upload_folder(folder_path=tmp_path / "mine", repo_id="me/mine")
     assert set(hub.files("me/mine")) >= whole("stream")
-    # The Hub's card is kept by later pushes of the weights alone.
+    # Later pushes of the weights alone keep the Hub's card.
     model.push_to_hub("me/mine")
     card = card_of(hub.files("me/mine"))
     assert "own-tag" in card.data.tags
 
 
-# What people put beside a model, and what scripts leave there.
+# This text is in files that users put beside a model, and in files that scripts leave there.
 SECRET = "secret of mine"
 OWN_FILES = ("posts.csv", "posts.json", "posts.txt", "posts.parquet", "_config.json", "train.log", "nohup.out")
 OWN_FILES += ("_predictions.csv", "_predictions.parquet", "screenshot.png", "_learning_curve.png")
@@ -116,7 +116,7 @@ OWN_FILES += ("new_patients/_predictions.csv", "new_patients/all_results.json", 
 
 
 def assert_nothing_leaks(hub: HubServer, folder: Path):
-    """No commit has posts, predictions, tokens or paths of this machine."""
+    """Checks that no commit has posts, predictions, tokens or paths of this machine."""
     for commit in hub.commits("me/mine"):
         assert not {"trainer_state.json", "training_args.bin"} & set(commit.files)
         assert not [path for path in commit.files if path.startswith("_") or "/" in path or "peft" in path]
@@ -141,7 +141,7 @@ def test_the_push_of_a_training_is_whole_and_nothing_leaks(hub, tmp_path, family
     trainer.save_model()
     trainer.save_state()
     trainer.push_to_hub(language="en", license="mit", dataset="Mine")
-    # They are there, for a training that goes on.
+    # The local folder keeps these files, so that the training can be resumed.
     assert str(tmp_path) in (out / "trainer_state.json").read_text() and (out / "training_args.bin").exists()
     assert_nothing_leaks(hub, tmp_path)
     weights = "adapter_model.safetensors" if is_adapter else "model.safetensors"
@@ -161,7 +161,7 @@ def test_the_push_of_a_training_is_whole_and_nothing_leaks(hub, tmp_path, family
 
 
 def assert_gives_the_trained_predictions(hub: HubServer, folder: Path, trainer, model, tokenizer):
-    """The pushed adapter does, on the model that it was made for."""
+    """Checks that the pushed adapter gives the trained predictions on its base model."""
     folder.mkdir()
     for name in ("adapter_config.json", "adapter_model.safetensors"):
         (folder / name).write_bytes(hub.files("me/mine")[name])
@@ -206,7 +206,7 @@ def test_a_script_pushes_all_but_predictions(hub, tmp_path, monkeypatch, script,
     for name, content in hub.files("me/mine").items():
         if name.endswith(".png"):
             assert content == (tmp_path / "out" / name).read_bytes()
-    # With a text for those who cannot see it.
+    # Each figure has a text for readers who cannot see it.
     assert set(re.findall(r"^!\[[A-Z][^\]]+\]\((.*)\)$", card.text, flags=re.MULTILINE)) == figures
     assert {name for name in hub.files("me/mine") if name.endswith(".png")} == figures
     assert (card.data.language, card.data.license) == (["en"], "cc-by-4.0")

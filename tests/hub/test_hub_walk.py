@@ -1,4 +1,7 @@
-"""Train, push, load elsewhere, predict, fine-tune further, push again; revisions that are pinned stay as they were."""
+"""
+Checks a walk over the Hub: train, push, load elsewhere, predict, fine-tune further, push again. Pinned revisions keep
+their answers.
+"""
 
 import csv
 import json
@@ -9,7 +12,7 @@ from collections import defaultdict
 from pathlib import Path
 
 import pytest
-from helpers import NAMES, ROOT, assert_same, of_others, write_posts
+from helpers import NAMES, ROOT, assert_same, with_other_ids, write_posts
 from hub_server import HubServer
 from huggingface_hub import HfApi, ModelCard
 
@@ -17,8 +20,8 @@ from modeling_tempoformer.data.synthetic import synthetic_posts
 
 
 REPO = "me/walk"
-# A process without the package: it predicts with the models of some revisions, then, if asked to, trains the last one
-# further with the stock Trainer and the repository's collator, pushes it and predicts again.
+# Runs without the package. It predicts with the models of some revisions. If asked to, it then trains the last one
+# with the stock Trainer and the repository's collator, pushes it and predicts again.
 ELSEWHERE = f"""
 import json, sys
 sys.modules["modeling_tempoformer"] = None
@@ -58,8 +61,8 @@ print("ANSWERS", json.dumps(answers))
 
 def elsewhere(hub: HubServer, folder: Path, posts: list[dict], models: list[list[str]], train: bool = False, **more):
     """
-    The probabilities of both classes for all posts, in a process with its own cache, from each model: a revision of
-    the weights and one of the code.
+    Returns each model's probabilities of both classes for all posts, computed in a process with its own cache. A model
+    is a revision of the weights and a revision of the code.
     """
     folder.mkdir(exist_ok=True)
     command = [sys.executable, "-c", ELSEWHERE, json.dumps([models, train, posts])]
@@ -86,8 +89,10 @@ def test_train_push_load_elsewhere_predict_train_further_push_again(tmp_path, mo
         for name in ("text", "timestamp", "label"):
             by_timeline[post["timeline_id"]][name].append(post[name])
     timelines = list(by_timeline.values())
-    parts = {"train": of_others(posts, "train"), "validation": of_others(posts, "dev"), "test": posts}
-    files = [f"--{part}_file={write_posts(tmp_path / f'{part}.csv', of_part)}" for part, of_part in parts.items()]
+    parts = {"train": with_other_ids(posts, "train"), "validation": with_other_ids(posts, "dev"), "test": posts}
+    files = [
+        f"--{part}_file={write_posts(tmp_path / f'{part}.csv', part_posts)}" for part, part_posts in parts.items()
+    ]
     monkeypatch.chdir(ROOT)
     main = runpy.run_path(str(ROOT / "run_glue_style.py"))["main"]
 
@@ -105,23 +110,23 @@ def test_train_push_load_elsewhere_predict_train_further_push_again(tmp_path, mo
         assert before == pytest.approx(predictions(tmp_path / "first"), abs=1e-5)
         assert after != pytest.approx(before, abs=1e-3)
 
-        # Code that comes later does not run where revisions are pinned: of each commit, or the code that was read.
+        # Later code does not run if the code is pinned, to the commit of the weights or to the code that was read.
         second = hub.commits(REPO)[-1].sha
         code = hub.files(REPO)["pipeline_tempoformer.py"] + b'\nraise ValueError("other code")\n'
         api = HfApi(endpoint=hub.url)
         api.upload_file(repo_id=REPO, path_or_fileobj=code, path_in_repo="pipeline_tempoformer.py")
         pinned = [[second, second], [second, first], [first, first]]
-        found = elsewhere(hub, tmp_path / "b", timelines, pinned)
-        assert_same(found, [after, after, before])
+        answers = elsewhere(hub, tmp_path / "b", timelines, pinned)
+        assert_same(answers, [after, after, before])
         with pytest.raises(AssertionError, match="other code"):
             elsewhere(hub, tmp_path / "c", timelines, [["main", "main"]])
 
-        # Once in the cache, they load without the Hub.
+        # Cached models load without the Hub.
         hub.requests.clear()
-        assert_same(elsewhere(hub, tmp_path / "b", timelines, pinned, HF_HUB_OFFLINE="1"), found)
+        assert_same(elsewhere(hub, tmp_path / "b", timelines, pinned, HF_HUB_OFFLINE="1"), answers)
         assert hub.requests == []
 
-        # Where the package is installed, its script goes on from the Hub's model as from a folder.
+        # The package's script resumes from the Hub's model as from a folder.
         further = ["--model_name_or_path", REPO, "--do_train", "--do_predict", "--max_steps", "1"]
         for output, repo, base_model in (("second", "me/further", REPO), ("third", REPO, None)):
             script(output, repo, *further, "--learning_rate", "0")

@@ -1,4 +1,4 @@
-"""Data cannot run code, reach the network or take over a page, and no token is written down."""
+"""Checks that data cannot run code, reach the network or take over a page, and that no token is written down."""
 
 import pickle
 from collections.abc import Callable
@@ -25,7 +25,7 @@ from research.baselines.history import load_embedder
 
 
 class Bomb:
-    """Its pickle creates a file in the process that reads it."""
+    """An object whose pickle creates a file in the process that reads it."""
 
     def __init__(self, path: Path):
         self.path = path
@@ -36,12 +36,12 @@ class Bomb:
 
 @pytest.fixture
 def exploded(tmp_path) -> Path:
-    """The file that exists once a planted pickle was run."""
+    """Returns the path of the file that a malicious pickle creates when it is loaded."""
     return tmp_path / "exploded"
 
 
 def plant(file: Path, exploded: Path):
-    """A malicious pickle, as torch.save writes it."""
+    """Writes a malicious pickle, as torch.save does."""
     torch.save({"weight": Bomb(exploded)}, file)
 
 
@@ -93,7 +93,7 @@ def test_the_converter_runs_no_code_of_a_checkpoint(tmp_path, monkeypatch, explo
     assert not exploded.exists()
 
 
-# A line break with a terminal's command; a formula; table cells; code for a browser.
+# Texts with a line break and a terminal's command, a formula, table cells, and code for a browser.
 NASTY = ["a\nb\x1b[31m", r"$\frac$", "| x |", "<script>alert(1)</script>"]
 
 

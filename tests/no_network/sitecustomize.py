@@ -1,8 +1,8 @@
 """
-Refuses connections to other machines, and writes down who asked for them.
+Refuses connections to other machines, and writes down which test asked for them.
 
-Python runs a module of this name when it starts, if its folder is on PYTHONPATH: so the processes that tests start are
-blocked like the tests. What is written in C or Rust and opens sockets by itself is not.
+Python runs a module of this name at its start if the folder is on PYTHONPATH, so the processes that tests start are
+blocked, too. Sockets that C or Rust code opens itself are not blocked.
 """
 
 import functools
@@ -11,17 +11,17 @@ import os
 import socket
 
 
-# The environment's name for the file of refused connections.
+# The environment variable with the path of the file of refused connections.
 REFUSED = "REFUSED_CONNECTIONS"
 HERE = {None, "", b"", "localhost", socket.gethostname()}
 
 
 class ConnectionRefused(ConnectionError):
-    """A connection to another machine."""
+    """Raised for a connection to another machine."""
 
 
 def is_here(host: str | bytes | None) -> bool:
-    """Whether a host is this machine."""
+    """Returns True if a host is this machine."""
     if host in HERE:
         return True
     try:
@@ -42,12 +42,12 @@ def check(host: str | bytes | None):
 
 
 def block():
-    """Puts the check before everything by which Python reaches other machines."""
+    """Adds the check to every function by which Python reaches other machines."""
 
     def guard_address(method):
         @functools.wraps(method)
         def guarded(self, *arguments):
-            # The address is the last argument of all of them.
+            # The address is always the last argument.
             if self.family in (socket.AF_INET, socket.AF_INET6) and isinstance(arguments[-1], tuple):
                 check(arguments[-1][0])
             return method(self, *arguments)

@@ -1,4 +1,4 @@
-"""A tiny encoder and a model trained on it, once for all tests of research."""
+"""Provides a tiny encoder and a model trained on it, once for all tests of research."""
 
 from pathlib import Path
 

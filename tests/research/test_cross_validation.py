@@ -29,8 +29,9 @@ from research.cross_validation import (
 
 pytestmark = pytest.mark.slow
 
-# Stands in for run_glue_style.py. It predicts rightly with a seed below 5, else always "Switch". On validation
-# 2e-3 is best in the first fold, 1e-3 in the others. It stops with a checkpoint if its folder has a file "stop".
+# Stands in for run_glue_style.py. It predicts rightly with a seed below 5, and otherwise always "Switch". On
+# validation 2e-3 is best in the first fold, 1e-3 in the others. It stops with a checkpoint if its folder has a file
+# "stop".
 SCRIPT = """
 import csv, json, pathlib, sys
 options = dict(zip(sys.argv[1:], sys.argv[2:]))
@@ -98,12 +99,12 @@ def test_rates_are_chosen_on_validation_and_every_post_is_scored_once_for_each_s
     constant = f1_score(posts["label"], ["Switch"] * len(posts), average="macro")
     assert results["scores"]["macro_f1"]["mean"] == pytest.approx((1 + constant) / 2)
     assert results["scores"]["macro_f1"]["std"] == pytest.approx((1 - constant) / 2**0.5)
-    # Computed over all test posts of all folds, as the other scores are.
+    # The score is computed over all test posts of all folds, as the other scores are.
     error = abs(0.7 - (posts["label"] == "No-Switch").mean())
     assert results["scores"]["expected_calibration_error"] == {"mean": pytest.approx(error), "std": pytest.approx(0)}
     assert "loss" not in results["scores"]
     predictions = pd.read_csv(output / PREDICTIONS, dtype=str)
-    # Each seed would repeat the texts.
+    # Texts are left out, because each seed would repeat them.
     assert list(predictions)[:6] == ["seed", "fold", "post_id", "timeline_id", "label", "prediction"]
     for _, rows in predictions.groupby("seed"):
         assert sorted(rows["post_id"]) == sorted(posts["post_id"])
@@ -144,7 +145,7 @@ def test_an_interrupted_run_is_started_again(tmp_path, start):
     runs = start(output)
     # The first fold once, the second twice, the third once.
     assert count_runs(output) == 4 and not list(output.rglob("checkpoint-*"))
-    # The time of the resumed run is not that of the whole training.
+    # The time of the resumed run is not the time of the whole training.
     collect(output, runs, NAMES)
     assert read_json(output / "results.json")["train_seconds"] == pytest.approx((3 + 5) / 2)
 
@@ -237,7 +238,8 @@ def test_the_table_has_what_the_predictions_say(tmp_path):
     ]
     assert bilstm["difference"] == pytest.approx(resampled[1])
     assert (bilstm["low"], bilstm["high"]) == (pytest.approx(min(resampled)), pytest.approx(max(resampled)))
-    # The second fold under the first seed; all of what always says the same.
+    # A single class is predicted by one run of bilstm (second fold, first seed) and by all four runs of the last
+    # method.
     assert list(rows["one_class_runs"]) == [0, 1, 4] and bilstm["runs"] == 4
     assert bilstm["train_seconds"] == pytest.approx(3.5) and pd.isna(rows.loc["class_prior", "train_seconds"])
     assert pd.isna(rows.loc["tempoformer", "difference"])
@@ -260,7 +262,7 @@ def test_a_method_has_the_settings_of_its_recipe(tmp_path):
     given = [*run_cross_validation.arguments_of("bilstm", passed_on), "--output_dir", str(tmp_path)]
     baseline, data, training = parse([find_baseline("bilstm"), DataTrainingArguments, StreamTrainingArguments], given)
     assert (baseline.method, baseline.model_name_or_path, baseline.config_overrides) == ("bilstm", "M", None)
-    # The window of a stream is the same for all.
+    # All methods have the same window.
     assert data.window == 7 and training.learning_rate == 1e-3 and training.per_device_train_batch_size == 64
     assert training.load_best_model_at_end and training.metric_for_best_model == "macro_f1"
 

@@ -109,7 +109,7 @@ def test_each_post_ends_a_stream(tokenizer):
     batch = streams(tokenizer, window=2)
     assert present(batch) == [[0, 10], [10, 13], [13, 12], [0, 21], [21, 24]]
     assert batch["mask"].tolist() == [[False, True], [True, True], [True, True], [False, True], [True, True]]
-    # Seconds that float32 cannot tell apart in a date of today.
+    # The times are seconds of a present date, which float32 cannot distinguish.
     assert batch["elapsed"].tolist() == [[0, 0], [1, 0], [2, 0], [0, 0], [60, 0]]
     assert batch["labels"].tolist() == [0, 1, -100, 1, -100]
     assert batch["embeddings"].dtype == torch.float32

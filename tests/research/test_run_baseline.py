@@ -36,7 +36,7 @@ def run(folder: Path, *arguments: str) -> tuple[list[dict[str, str]], dict[str, 
     "method", ["class_prior", "post", "concatenated", "ffn_history", "bilstm", "swnu", "seq_sig_net"]
 )
 def test_a_baseline_is_one_recipe_and_sees_the_same_posts(tmp_path, trained, encoder, method):
-    """It reads the posts that a TempoFormer reads. One baseline is calibrated."""
+    """Baselines read the same posts as a TempoFormer. One baseline is calibrated."""
     model = [] if method == "class_prior" else ["--model_name_or_path", encoder]
     calibrated = ["--calibrate"] if method == "bilstm" else []
     rows, results = run(tmp_path / "out", f"research/baselines/{method}.yaml", *model, *calibrated)
@@ -55,7 +55,7 @@ def test_a_baseline_is_one_recipe_and_sees_the_same_posts(tmp_path, trained, enc
 
 
 def test_a_prompted_model_predicts_a_label_for_every_post(tmp_path):
-    """Even an untrained language model does, whose own answers would name no label."""
+    """Scores come from likelihoods of the labels, so even an untrained language model predicts."""
     save_language_model(tmp_path / "llm")
     recipe = ["research/baselines/few_shot_stream.yaml", "--model_name_or_path", str(tmp_path / "llm")]
     rows, _ = run(tmp_path / "out", *recipe)

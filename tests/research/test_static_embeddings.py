@@ -38,7 +38,7 @@ def test_rotation_is_undone():
     assert list(changes) == [*WORDS, "gone", "never"]
     assert math.isnan(changes.pop("gone")) and math.isnan(changes.pop("never"))
     assert list(changes.values()) == pytest.approx([0] * 40, abs=1e-6)
-    # About the centre, this word is where its opposite was.
+    # This word moves to its mirror image about the centre.
     rotated[7] = 2 * rotated.mean(axis=0) - rotated[7]
     vectors["new"] = keyed(shuffled, rotated[order])
     changes = procrustes_change(vectors, WORDS)
@@ -66,7 +66,7 @@ def test_neighbours(caplog):
             kept.append(set(sorted(candidates, key=lambda other: -(unit[other] @ unit[word]))[:15]))
         assert change == pytest.approx(1 - len(kept[0] & kept[1]) / 15)
     assert len(set(changes.values())) > 3
-    # Without enough words half of them are asked for.
+    # If there are too few words, half of them are neighbours.
     half = neighbour_change(vectors, WORDS, k=18)
     assert not caplog.text and neighbour_change(vectors, WORDS) == pytest.approx(half, nan_ok=True)
     assert all(number in caplog.text for number in ("37", "1000", "18"))

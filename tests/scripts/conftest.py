@@ -1,4 +1,4 @@
-"""A tiny encoder and a model trained on it, once for all tests of the scripts."""
+"""Provides a tiny encoder and a model trained on it, once for all tests of the scripts."""
 
 from pathlib import Path
 

@@ -78,12 +78,12 @@ def test_an_old_revision_of_a_private_model_into_a_cache_of_its_own(tmp_path, mo
         script.main([*model, *data(tmp_path), *short, *own, "--output_dir", str(tmp_path / "out")])
     snapshots = cache / "models--me--encoder" / "snapshots"
     assert [path.name for path in snapshots.iterdir()] == [first]
-    # No file was asked for without these arguments.
+    # The default cache is empty, so every file was requested with these arguments.
     assert not list((tmp_path / "home" / "hub").glob("*/snapshots/*/*"))
     if (tmp_path / "out" / "model.safetensors").exists() and "bilstm" not in own:
-        found = load_file(tmp_path / "out" / "model.safetensors")
+        saved = load_file(tmp_path / "out" / "model.safetensors")
         name = "embeddings.word_embeddings.weight"
-        (trained,) = (found[other] for other in found if other.endswith(name))
+        (trained,) = (saved[other] for other in saved if other.endswith(name))
         assert torch.equal(trained[: len(weights[name])], weights[name])
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from helpers import ROOT, of_others, read_json, read_table, write_posts
+from helpers import ROOT, read_json, read_table, with_other_ids, write_posts
 from safetensors.torch import load_file
 
 import run_glue_style
@@ -47,7 +47,7 @@ def learned_from(trained: Path) -> list[dict]:
 
 
 def with_one_label(posts: list[dict]) -> list[dict]:
-    return [{**post, "label": post["label"] if place == 3 else ""} for place, post in enumerate(posts)]
+    return [{**post, "label": post["label"] if number == 3 else ""} for number, post in enumerate(posts)]
 
 
 def to_train(folder: Path, posts: list[dict]) -> list[str]:
@@ -64,7 +64,7 @@ def write_dataset(folder: Path) -> str:
     return str(folder / "dataset")
 
 
-NEW = of_others(POSTS[:5], "new")
+NEW = with_other_ids(POSTS[:5], "new")
 # Input of a model that has learned from most of `POSTS`, and the words in the error.
 REFUSED = {
     "the file that it was trained on": (lambda folder, _: to_train(folder, POSTS), "--train_file.*--test_file"),
@@ -106,7 +106,7 @@ def test_a_training_records_its_split_without_ids(tmp_path, encoder):
     assert "person" not in written
     record = json.loads(written)
     assert [len(set(record[name])) for name in files] == [7, 2, 3]
-    # No post that it has learned from is tested. Validation posts may be used for validation again.
+    # No test post is one that the model has learned from. Validation posts may be used for validation again.
     assert people(predict(tmp_path / "test", out, f"--test_file={tmp_path}/test.csv")) == people(files["test"])
     new = to_test(tmp_path, NEW)
     predict(tmp_path / "new", out, *new, f"--validation_file={tmp_path}/validation.csv", "--do_eval")
@@ -120,24 +120,24 @@ def test_a_training_records_its_split_without_ids(tmp_path, encoder):
 
 
 def test_a_model_remembers_what_its_first_training_learned_from(tmp_path, trained):
-    others = of_others(POSTS, "other")
+    others = with_other_ids(POSTS, "other")
     further = train(tmp_path / "further", str(trained), *to_train(tmp_path, others))
     with pytest.raises(ValueError, match="person-"):
         predict(tmp_path / "new", further, *to_test(tmp_path, learned_from(trained)))
-    # Another seed puts timelines in the test part that the model to start from has learned from.
+    # With another seed the test part contains timelines that the first model has learned from.
     with pytest.raises(ValueError, match="person-"):
         train(tmp_path / "seed", str(trained), *to_train(tmp_path, POSTS), "--seed", "5")
 
 
 def test_a_calibrated_copy_remembers_what_was_learned_from(tmp_path, trained):
-    """Thresholds learn from the posts that they are fitted to."""
-    others = write_posts(tmp_path / "others.csv", of_others(POSTS, "other"))
+    """The thresholds are fitted to the validation posts, so the model has learned from them."""
+    others = write_posts(tmp_path / "others.csv", with_other_ids(POSTS, "other"))
     calibrate = ["--model_name_or_path", str(trained), "--calibrate", "--validation_file", others]
     run_glue_style.main([*calibrate, "--report_to", "none", "--output_dir", str(tmp_path / "calibrated")])
     assert read_json(tmp_path / "calibrated" / "config.json")["calibration"]["temperature"] > 0
     before, after = (load_file(folder / "model.safetensors") for folder in (trained, tmp_path / "calibrated"))
     assert before.keys() == after.keys() and all(torch.equal(before[name], after[name]) for name in before)
-    for learned in (learned_from(trained), of_others(POSTS, "other")):
+    for learned in (learned_from(trained), with_other_ids(POSTS, "other")):
         with pytest.raises(ValueError, match="person-"):
             predict(tmp_path / "new", tmp_path / "calibrated", *to_test(tmp_path, learned))
     held_back = [post for post in POSTS if post not in learned_from(trained)]
@@ -182,7 +182,7 @@ CHANGES = {"prediction": ["--do_predict", "--test_file"], "calibration": ["--cal
 @pytest.mark.parametrize("case", CHANGES)
 def test_a_trained_model_and_its_results_stay_together(tmp_path, trained, case):
     before = {path.name: path.read_bytes() for path in trained.iterdir() if path.is_file()}
-    arguments = [*CHANGES[case], write_posts(tmp_path / "posts.csv", of_others(POSTS, "new"))]
+    arguments = [*CHANGES[case], write_posts(tmp_path / "posts.csv", with_other_ids(POSTS, "new"))]
     with pytest.raises(ValueError, match=f"{trained}.*another"):
         run_glue_style.main(["--model_name_or_path", str(trained), *arguments, "--output_dir", str(trained)])
     after = {path.name: path.read_bytes() for path in trained.iterdir() if path.is_file()}

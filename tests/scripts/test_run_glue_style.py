@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from helpers import NAMES, ROOT, assert_same, of_others, read_json, read_table, write_posts
+from helpers import NAMES, ROOT, assert_same, read_json, read_table, with_other_ids, write_posts
 from safetensors.torch import load_file
 from sklearn.metrics import f1_score
 
@@ -78,10 +78,10 @@ STREAM = ["--streaming", "--max_steps", "4", "--eval_strategy", "steps", "--eval
 @pytest.mark.parametrize("model_type", ["tempoformer", "post_tempoformer"])
 def test_a_streamed_training_ends_as_one_of_a_whole_file(tmp_path, model_type):
     """
-    Each shard is a file. Checks scores, position and time, the record of the split, and that a second run loads the
-    model.
+    Each shard is a file. Checks the scores, position and time, the record of the split, and a second run with the
+    saved model.
     """
-    parts = {name: of_others(POSTS, name) for name in ("train 1", "train 2", "validation", "test")}
+    parts = {name: with_other_ids(POSTS, name) for name in ("train 1", "train 2", "validation", "test")}
     for name, posts in parts.items():
         write_posts(tmp_path / f"{name}.csv", posts)
     files = [f"--{name}_file={tmp_path / name}.csv" for name in ("validation", "test")]
@@ -102,15 +102,15 @@ def test_a_streamed_training_ends_as_one_of_a_whole_file(tmp_path, model_type):
 
 
 def test_a_dataset_by_its_name_and_some_samples_of_it(tmp_path, encoder):
-    """For `datasets` a folder of split files is a dataset, like a Hub id. Samples are timelines, evenly spaced."""
+    """`datasets` reads a folder of split files as a dataset, like a Hub id. Samples are evenly spaced timelines."""
     (tmp_path / "posts").mkdir()
     for name in ("train", "validation", "test"):
-        write_posts(tmp_path / "posts" / f"{name}.csv", of_others(POSTS, name))
+        write_posts(tmp_path / "posts" / f"{name}.csv", with_other_ids(POSTS, name))
     dataset = ["--dataset_name", str(tmp_path / "posts"), "--max_predict_samples", "4"]
     rows = fine_tune(tmp_path / "out", encoder, *dataset)
     ids = list(dict.fromkeys(post["timeline_id"] for post in POSTS))
     assert [row["timeline_id"] for row in rows[::5]] == [f"test-{ids[number]}" for number in (0, 3, 6, 9)]
-    # The class weights are of the posts that are trained on.
+    # The class weights are computed from the posts of the training.
     labels = [post["label"] for post in POSTS]
     weights = [(len(labels) / labels.count(name)) ** 0.5 for name in NAMES]
     assert read_json(tmp_path / "out" / "config.json")["class_weights"] == pytest.approx(weights)
@@ -133,8 +133,8 @@ def test_the_results_are_those_of_the_predictions(trained):
 def test_calibration_is_fitted_on_labelled_dev_posts_saved_and_applied(tmp_path, encoder, caplog):
     dev = list(synthetic_posts(8, seed=1, posts_per_timeline=9))
     dev = [post | {"label": "" if number % 3 == 1 else post["label"]} for number, post in enumerate(dev)]
-    files = ["--validation_file", write_posts(tmp_path / "dev.csv", of_others(dev, "dev"))]
-    files += ["--test_file", write_posts(tmp_path / "test.csv", of_others(dev, "test"))]
+    files = ["--validation_file", write_posts(tmp_path / "dev.csv", with_other_ids(dev, "dev"))]
+    files += ["--test_file", write_posts(tmp_path / "test.csv", with_other_ids(dev, "test"))]
     train_file = ["--train_file", write_posts(tmp_path / "posts.csv", POSTS)]
     rows = fine_tune(tmp_path / "out", encoder, "--calibrate", *train_file, *files)
     calibration = read_json(tmp_path / "out" / "config.json")["calibration"]
@@ -148,21 +148,23 @@ def test_calibration_is_fitted_on_labelled_dev_posts_saved_and_applied(tmp_path,
 
     labels = np.array([NAMES.index(row["label"]) if row["label"] else -100 for row in rows])
     is_labelled = labels >= 0
-    logits, found = (np.array([[float(row[name]) for name in PROBABILITIES] for row in of]) for of in (plain, rows))
+    logits, probabilities = (
+        np.array([[float(row[name]) for name in PROBABILITIES] for row in of]) for of in (plain, rows)
+    )
     temperature = fit_temperature(np.log(logits[is_labelled]), labels[is_labelled])
     assert calibration["temperature"] == pytest.approx(temperature, rel=1e-2)
     expected = torch.from_numpy(np.log(logits) / temperature).softmax(-1).numpy()
-    np.testing.assert_allclose(found, expected, atol=1e-3)
-    thresholds = tune_thresholds(found[is_labelled], labels[is_labelled])
+    np.testing.assert_allclose(probabilities, expected, atol=1e-3)
+    thresholds = tune_thresholds(probabilities[is_labelled], labels[is_labelled])
     assert calibration["thresholds"] == pytest.approx(thresholds, abs=1e-2)
-    decided = (found / calibration["thresholds"]).argmax(-1)
+    decided = (probabilities / calibration["thresholds"]).argmax(-1)
     assert [row["prediction"] for row in rows] == [NAMES[label] for label in decided]
-    # Its evaluation decides as its prediction does.
+    # Evaluation and prediction decide in the same way.
     macro_f1 = f1_score(labels[is_labelled], decided[is_labelled], average="macro")
     results = read_json(tmp_path / "saved" / "all_results.json")
     assert results["validation"]["macro_f1"] == pytest.approx(macro_f1) == results["test"]["macro_f1"]
 
-    # A calibration is of the weights before a further training, which says so, or fits one.
+    # A calibration belongs to the weights before a further training. That training says so, or fits a new one.
     further = [*saved, *train_file, "--do_train", "--max_steps", "1", "--learning_rate", "1e-2"]
     assert "calibration is left out" not in caplog.text
     run(tmp_path / "kept", *further, "--calibrate", "--freeze_encoder")
@@ -181,8 +183,8 @@ def assert_same_predictions(rows: list[dict[str, str]], others: list[dict[str, s
 
 
 def test_predictions_without_texts(tmp_path, trained):
-    """With a frozen encoder, rows hold vectors, so the texts come from the timelines."""
-    posts = of_others(POSTS, "new")
+    """With a frozen encoder, rows have vectors, so the texts come from the timelines."""
+    posts = with_other_ids(POSTS, "new")
     arguments = ["--model_name_or_path", str(trained), "--test_file", write_posts(tmp_path / "new.csv", posts)]
     whole = run(tmp_path / "whole", *arguments, "--freeze_encoder")
     assert [row.pop("text") for row in whole] == [post["text"] for post in posts]
@@ -195,7 +197,7 @@ def test_posts_with_and_without_times_are_not_mixed_up(tmp_path, trained, caplog
     saved = ["--model_name_or_path", str(trained)]
     with pytest.raises(ValueError, match="time"):
         run(tmp_path / "new", *saved, "--test_file", untimed)
-    # Trained further without times, it is a model without.
+    # A model that is trained further without times is one without times.
     run(tmp_path / "further", *saved, "--train_file", untimed, "--do_train", "--max_steps", "1")
     assert "no column of times" in caplog.text
     with pytest.raises(ValueError, match="time"):
@@ -210,10 +212,10 @@ def test_new_parameters_have_a_learning_rate_of_their_own(tmp_path, encoder):
     fine_tune(tmp_path / "new", encoder, *still, "--new_parameters_learning_rate", "0.1")
     before, after = (load_file(tmp_path / name / "model.safetensors") for name in ("still", "new"))
     pretrained = load_file(Path(encoder) / "model.safetensors")
-    of_encoder = {name for name in after for part in pretrained if name.endswith(f".{part}")}
-    assert len(of_encoder) == len(pretrained)
+    encoder_names = {name for name in after for part in pretrained if name.endswith(f".{part}")}
+    assert len(encoder_names) == len(pretrained)
     for name, weights in after.items():
-        assert torch.equal(weights, before[name]) == (name in of_encoder), name
+        assert torch.equal(weights, before[name]) == (name in encoder_names), name
 
 
 def test_over_a_frozen_encoder_all_else_learns_and_the_saved_model_reads_tokens(tmp_path, encoder):
@@ -226,7 +228,7 @@ def test_over_a_frozen_encoder_all_else_learns_and_the_saved_model_reads_tokens(
     for name, weights in after.items():
         if name.startswith("tempoformer.encoder."):
             assert torch.equal(weights, pretrained[name.removeprefix("tempoformer.encoder.")]), name
-        # Trees do not learn step by step, and these posts are too few for 48 components.
+        # Trees are not trained in steps, and these posts are too few for 48 components.
         elif not name.startswith("trees."):
             assert not torch.equal(weights, before[name]), name
     leaves = after["trees.leaves"].sum(-1)
@@ -235,7 +237,7 @@ def test_over_a_frozen_encoder_all_else_learns_and_the_saved_model_reads_tokens(
     assert_same_predictions(run(tmp_path / "tokens", *saved), vectors)
     results = read_json(tmp_path / "out" / "all_results.json")
     assert "trees" not in results["validation"]["compared_with"]
-    # All posts that are not for test, each by the member that has not learned from it.
+    # Every post outside the test part is predicted by the member that has not learned from it.
     assert results["validation"]["posts"] + results["test"]["posts"] == len(POSTS)
     new = [weights for name, weights in after.items() if not name.startswith(("tempoformer.encoder.", "trees."))]
     assert results["train"]["parameters"] == sum(weights.numel() for weights in new)
@@ -250,7 +252,7 @@ def test_the_same_command_again_loads_the_model_and_another_is_refused(tmp_path,
     others = read_json(tmp_path / "out" / "all_results.json")
     assert others["train"] == results["train"]
     assert others["validation"]["macro_f1"] == pytest.approx(results["validation"]["macro_f1"])
-    # Another seed has other training posts; a test post of it may have been trained on.
+    # Another seed has other training posts, so a test post may have been trained on.
     for other in (["--seed", "2"], ["--window", "5"]):
         with pytest.raises(ValueError, match="checkpoint-.*--output_dir"):
             fine_tune(tmp_path / "out", encoder, "--calibrate", *other)
@@ -288,11 +290,11 @@ def test_epochs_take_the_place_of_the_steps_of_an_earlier_recipe(tmp_path):
     both.write_text("min_epochs: 2\nmin_steps: 30\n")
 
     def training(*arguments) -> float:
-        (found,) = parse([StreamTrainingArguments], list(map(str, arguments)))
-        found.extend_epochs(num_rows=2 * found.train_batch_size)
-        return found.num_train_epochs
+        (arguments_read,) = parse([StreamTrainingArguments], list(map(str, arguments)))
+        arguments_read.extend_epochs(num_rows=2 * arguments_read.train_batch_size)
+        return arguments_read.num_train_epochs
 
-    # Two steps an epoch.
+    # An epoch has two steps.
     assert training(steps) == 200
     assert training(steps, epochs) == training(steps, "--num_train_epochs", "2") == 2
     assert training(epochs, steps) == 200

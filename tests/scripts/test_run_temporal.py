@@ -61,7 +61,7 @@ def test_a_streamed_training_finds_its_times_and_mixes_them(folder, tmp_path):
     before = train(folder, tmp_path / "streamed", *stream)
     assert before["bert.time_embeddings.weight"].shape == (5, 16)
     plain = load_file(folder / "bert" / "model.safetensors")
-    # Words of both times have learned, `air` in both.
+    # Words of each time have new embeddings, and so does `air`, a word of both times.
     for word in ("tree", "plane", "air"):
         name, row = "bert.embeddings.word_embeddings.weight", VOCABULARY[word]
         assert not torch.allclose(before[name][row], plain[name][row])
@@ -113,7 +113,7 @@ def test_a_checkpoint_in_16_bits_is_trained_in_32(folder, tmp_path):
 
 
 def test_a_trained_model_goes_on_with_more_times(folder, tmp_path):
-    """The embeddings of its own times stay, and the counts of documents are summed."""
+    """The embeddings of known times stay, and counts of documents are added."""
     scaled = ["--temporal_attention", "scaled", "--time_scaling", "documents"]
     first = train(folder, tmp_path / "first", *scaled)
     (tmp_path / "1861-1959.txt").write_text("the plane flew\n" * 20, encoding="utf-8")
@@ -159,7 +159,10 @@ def test_undated_letters_are_dated(folder, tmp_path):
 
 
 def test_new_time_tokens_are_as_far_apart_as_words(folder, tmp_path):
-    """If all started from one vector, they would need thousands of steps to part, and all texts would get one time."""
+    """
+    If all times started from one vector, they would need thousands of steps to differ, and all texts would get one
+    time.
+    """
     weights = train(folder, tmp_path / "out", "--prepend_time", "true", "--learning_rate", "1e-9")
     vectors = weights["bert.embeddings.word_embeddings.weight"]
     words, times = vectors[: len(VOCABULARY)], vectors[len(VOCABULARY) :]
@@ -184,7 +187,7 @@ def rank(model: Path, output: Path, *more: str | Path) -> list[dict[str, str]]:
 
 
 def test_words_are_ranked_by_change(folder, tmp_path, capsys):
-    """`air` occurs with old words at one time and with new words at the other; so do `the` and `flew`."""
+    """`air` occurs with old words at one time and with new words at the other, as do `the` and `flew`."""
     train(folder, tmp_path / "model", "--max_steps", "20")
     (tmp_path / "truth.txt").write_text("the\t0.1\nflew\t0.2\nair\t0.9\ntree\t0.8\n", encoding="utf-8")
     (tmp_path / "targets.txt").write_text("the\nflew\nair\ntree\n", encoding="utf-8")
@@ -200,7 +203,7 @@ def test_words_are_ranked_by_change(folder, tmp_path, capsys):
     results = read_json(tmp_path / "change" / "results.json")
     assert results["left_out"] == {"tree": {OLD: 20, NEW: 0}}
     assert results["agreement"]["prt"]["num_words"] == 3
-    # The scores are of the vectors in the file, which are of the usages beside them.
+    # The scores are computed from the vectors in the file, which belong to the usages beside them.
     usages = pd.read_parquet(tmp_path / "change" / "_usages.parquet")
     for row in rows:
         before, after = (
@@ -213,11 +216,11 @@ def test_words_are_ranked_by_change(folder, tmp_path, capsys):
     tokenizer = AutoTokenizer.from_pretrained(tmp_path / "model")
     for usage in usages.iloc[:: len(usages) // 5].itertuples():
         assert usage.text[usage.start : usage.end] == usage.word
-        # Each word is one token, after that for the start.
-        place = 1 + len(usage.text[: usage.start].split())
+        # Each word is one token. The first token marks the start.
+        token_index = 1 + len(usage.text[: usage.start].split())
         with torch.no_grad():
             states = model(**tokenizer(usage.text, time=usage.time, return_tensors="pt")).last_hidden_state
-        np.testing.assert_allclose(usage.vector, states[0, place], atol=1e-5)
+        np.testing.assert_allclose(usage.vector, states[0, token_index], atol=1e-5)
     assert (tmp_path / "change" / "_changes.html").stat().st_size > 0
 
 
@@ -232,7 +235,7 @@ def test_three_times_have_a_trajectory(folder, tmp_path):
 
 
 def test_one_dated_table(folder, tmp_path):
-    """Words are found in all their forms, counted in the whole corpora, and cited with date and source."""
+    """Words are matched in all their forms, counted in the whole corpora, and cited with date and source."""
     texts = [
         {"year": year, "by": f"{time} {number}", "text": line}
         for time, year in ((OLD, 1815), (NEW, 1999), ("outside", 1900))
@@ -246,7 +249,7 @@ def test_one_dated_table(folder, tmp_path):
     )
     rows = {row["word"]: row for row in ranked}
     assert rows.keys() == {"tree", "flew", "air"}
-    # Each of the lines of four words has each word once.
+    # Each line of four words contains each word once.
     for row in rows.values():
         assert (row[f"usages_{OLD}"], row[f"usages_{NEW}"]) == ("20", "20")
         assert float(row[f"per_million_{OLD}"]) == float(row[f"per_million_{NEW}"]) == 250_000

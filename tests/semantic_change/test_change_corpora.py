@@ -1,4 +1,4 @@
-"""Dated sentences of text files, tables and DWUG data sets, lists of words, and gold scores."""
+"""Checks readers of dated sentences (text files, tables and DWUG data sets), of lists of words, and of gold scores."""
 
 import gzip
 import re
@@ -21,7 +21,7 @@ from modeling_tempoformer.semantic_change.corpora import (
 
 
 def marked(sentence: DatedSentence) -> list[tuple[str, str]]:
-    """The targets of a sentence, and the text at their positions."""
+    """Returns the targets of a sentence, each with the text at its position."""
     return [(name, sentence.text[start:end]) for name, start, end in sentence.targets]
 
 
@@ -31,7 +31,9 @@ def read_text(path, lines: str, targets, ignore_case: bool = False) -> list[Date
 
 
 def test_tagged_corpus(tmp_path):
-    """Only the tagged form is the target, each time; the text has no tags, and the tokens are as in the file."""
+    """
+    Only the tagged form is the target, each time it occurs. The text has no tags, and the tokens are as in the file.
+    """
     lines = "they  tip_vb. the plane_nn and (plane_nn)\n\nplane the wood\n"
     first, second = read_text(tmp_path / "c.txt", lines, ["plane_nn"])
     assert first.time == "t" and first.text == "they tip. the plane and (plane)"
@@ -41,7 +43,7 @@ def test_tagged_corpus(tmp_path):
 
 
 def test_each_corpus_has_tags_or_not(tmp_path, caplog):
-    """In a corpus without any tag the plain form is the target, in another one it is another word."""
+    """In a corpus without tags the plain form is the target. In a tagged corpus it is another word."""
     (tmp_path / "tagged.txt").write_text("a tip_vb\nplane and tip\n")
     (tmp_path / "plain.txt").write_text("a tipped\nplane it\n")
     paths = {"old": tmp_path / "tagged.txt", "new": str(tmp_path / "plain.txt")}
@@ -56,7 +58,7 @@ SECURITY = ["security", "social security"]
 
 
 @pytest.mark.parametrize(
-    ("line", "targets", "found"),
+    ("line", "targets", "expected"),
     [
         # Capitals and the numbers of homonyms tell words apart.
         ("Das Abbauen und abbauen der Sensation", ["abbauen", "Sensation"], ["abbauen", "Sensation"]),
@@ -65,18 +67,18 @@ SECURITY = ["security", "social security"]
         # Punctuation around a word is not part of it, in any script.
         ('the plane. "Plane," (plane) aeroplane plane-like \u201cplane\u201d', ["plane"], ["plane"] * 3),
         ("Das \u203aHaus\u2039 \u00a7Haus\u2020 \u00abHaus\u200b\u00bb \u00bfHaus Haus\u2032", ["Haus"], ["Haus"] * 5),
-        # Accents may be written apart, in the text or in the list.
+        # Accents may be separate characters, in the text or in the list.
         ("das Ma\u0308dchen geht", ["M\u00e4dchen"], ["M\u00e4dchen"]),
         ("das M\u00e4dchen geht", ["Ma\u0308dchen"], ["M\u00e4dchen"]),
-        # The words of a phrase are no usages of their own.
+        # A word inside a phrase is not a usage of the word.
         ('("social security", no) social, security', SECURITY, ["social security", "security"]),
         ("Social Security, the SECURITY", SECURITY, []),
     ],
 )
-def test_what_counts_as_a_target(tmp_path, line, targets, found):
+def test_what_counts_as_a_target(tmp_path, line, targets, expected):
     (sentence,) = read_text(tmp_path / "c.txt", line, targets)
     assert sentence.text == unicodedata.normalize("NFC", line)
-    assert [shown for _, shown in marked(sentence)] == found
+    assert [shown for _, shown in marked(sentence)] == expected
     assert [token for token in sentence.tokens if token in targets] == [name for name, _ in marked(sentence)]
 
 
@@ -92,10 +94,10 @@ def test_files_and_folders(tmp_path):
     (folder / "part" / "b.txt").write_text("b\n")
     (folder / "a.txt.gz").write_bytes(gzip.compress(b"a\n"))
     sentences = read_semeval({"0": folder, "1": folder / "a.txt.gz", "2": tmp_path / "none.txt"}, ["a"])
-    found = [next(sentences) for _ in range(3)]
+    sentences_read = [next(sentences) for _ in range(3)]
     # A citation says where in the folder it comes from.
     expected = [("a", "a.txt.gz, line 1"), ("b", "part/b.txt, line 1"), ("a", "a.txt.gz, line 1")]
-    assert [(sentence.text, sentence.source) for sentence in found] == expected
+    assert [(sentence.text, sentence.source) for sentence in sentences_read] == expected
     # A corpus is not read before it is needed.
     with pytest.raises(FileNotFoundError):
         next(sentences)
@@ -112,17 +114,17 @@ def test_corpora_that_are_refused(tmp_path, name):
 
 
 @pytest.mark.parametrize(
-    ("read", "text", "found"),
+    ("read", "text", "expected"),
     [
         (read_targets, "\ufeffa_nn\r\n\r\nb  c \r\n", {"a_nn": ["a_nn"], "b c": ["b c"]}),
         (read_truth, "a_nn\t0.88\r\ntip_vb\t1e-1\n\nman_nn\t0", {"a_nn": 0.88, "tip_vb": 0.1, "man_nn": 0.0}),
-        # As published: a column of several, accents apart, and words without a score.
+        # Published files have several columns, separate accents, and words without a score.
         (read_truth, "lemma\tgrouping\tchange_graded\no\u0301\t1_2\t0.5\nw\t1_2\tnan", {"\u00f3": 0.5}),
     ],
 )
-def test_lists_of_words_and_of_scores(tmp_path, read, text, found):
+def test_lists_of_words_and_of_scores(tmp_path, read, text, expected):
     (tmp_path / "list.txt").write_text(text, encoding="utf-8", newline="")
-    assert read(tmp_path / "list.txt") == found
+    assert read(tmp_path / "list.txt") == expected
 
 
 LISTED = ("a: b,,c", "a: b,", ": b", "a: b\tc", "a\t1", "x", "a:", "a:b,")
@@ -137,7 +139,7 @@ LISTED = ("a: b,,c", "a: b,", ": b", "a: b\tc", "a\t1", "x", "a:", "a:b,")
     ],
 )
 def test_lists_that_are_refused(tmp_path, read, text):
-    """At their line, also a word that is there twice."""
+    """The error names the line, even for a word that occurs twice."""
     (tmp_path / "list.txt").write_text(text, encoding="utf-8")
     with pytest.raises(ValueError, match="list.txt, line 2"):
         read(tmp_path / "list.txt")
@@ -182,7 +184,9 @@ ROWS = {
 
 
 def test_a_dated_table(tmp_path, caplog):
-    """Rows go to the time that holds their date; those of no time are counted by reason, blank texts are not."""
+    """
+    A row goes to the time that contains its date. Rows outside all times are counted by reason, blank texts are not.
+    """
     path = tmp_path / "texts.csv.gz"
     pd.DataFrame(ROWS).to_csv(path, index=False)
     first, second = read_dated_table(path, TIMES, {"plane": ["plane", "planes"]}, ignore_case=True)
@@ -195,25 +199,25 @@ def test_a_dated_table(tmp_path, caplog):
 
 
 def test_seconds_since_1970_are_dates_of_a_table_and_years_stay_years(tmp_path, caplog):
-    """From 1973 and before 1967 on; spreadsheets' days and milliseconds are not read."""
+    """Seconds are read from 1973 on and before 1967. Days of spreadsheets and milliseconds are not read."""
     dates = [1850, 1108425600, -4_000_000_000, 38398, 1108425600000]
     pd.DataFrame({"date": dates, "text": "a plane"}).to_parquet(tmp_path / "t.parquet")
-    found = list(read_dated_table(tmp_path / "t.parquet", TIMES, ["plane"]))
-    assert [sentence.time for sentence in found] == [TIMES[0], TIMES[1], TIMES[0]]
+    dated = list(read_dated_table(tmp_path / "t.parquet", TIMES, ["plane"]))
+    assert [sentence.time for sentence in dated] == [TIMES[0], TIMES[1], TIMES[0]]
     assert "2 with a date" in caplog.text and "outside" not in caplog.text
 
 
 def test_a_table_for_each_time_beside_a_text_file(tmp_path):
-    """Its dates need not be in the time; columns may have other names, and years the type of numbers."""
+    """Dates may lie outside the table's time. Columns may have other names, and years may be numbers."""
     table = pd.DataFrame({"year": [1815.0, None], "said": ["a plane", "planes"], "by": ["Ann", None]})
     table.to_parquet(tmp_path / "old.parquet")
     pd.DataFrame({"year": [date(2001, 2, 3)], "said": ["it"], "by": ["Bo"]}).to_parquet(tmp_path / "new.parquet")
     (tmp_path / "text.txt").write_text("a plane", encoding="utf-8")
     paths = {"1": tmp_path / "old.parquet", "2": tmp_path / "new.parquet", "3": tmp_path / "text.txt"}
     sentences = list(read_semeval(paths, ["plane"], columns=Columns("said", "year", "by")))
-    found = [(s.time, s.text, s.date, s.source) for s in sentences]
-    assert found[:2] == [("1", "a plane", "1815", "Ann"), ("1", "planes", "", "old.parquet, row 1")]
-    assert found[2:] == [("2", "it", "2001-02-03", "Bo"), ("3", "a plane", "", "text.txt, line 1")]
+    rows = [(s.time, s.text, s.date, s.source) for s in sentences]
+    assert rows[:2] == [("1", "a plane", "1815", "Ann"), ("1", "planes", "", "old.parquet, row 1")]
+    assert rows[2:] == [("2", "it", "2001-02-03", "Bo"), ("3", "a plane", "", "text.txt, line 1")]
     (bare,) = read_text(tmp_path / "bare.csv", "text\na plane\n", ["plane"])
     assert (bare.date, bare.source) == ("", "bare.csv, row 0")
 
@@ -233,8 +237,8 @@ def test_dated_tables_that_are_refused(tmp_path, columns, times, named):
 
 
 USE_COLUMNS = "lemma pos date grouping identifier description context indexes_target_token indexes_target_sentence"
-# As in the German, Spanish and Latin releases: quotes are characters, the end of a text may be missing, accents may be
-# apart from their letters, and dates may be spans.
+# Lines of the German, Spanish and Latin releases. Quotes are characters, the end of a text may be missing, accents may
+# be separate from their letters, and dates may be spans.
 PUBLISHED = {
     "Fu\u00df": [
         'Fu\u00df\tNN\t1850\t1\tFu\u00df-c1-i0\t \t"Zu Fu\u00df" ging er.\t4:7\t0:16',

@@ -1,4 +1,4 @@
-"""Measures of change against hand-worked examples and plain loops."""
+"""Checks measures of change against hand-worked examples and plain loops."""
 
 import math
 
@@ -19,12 +19,12 @@ from modeling_tempoformer.semantic_change.measures import (
 
 
 def test_prototypes():
-    """Means (2, 0) and (1, 1) are at 45 degrees."""
+    """The means (2, 0) and (1, 1) are at 45 degrees."""
     before, after = np.array([[1.0, 0.0], [3.0, 0.0]]), np.array([[0.0, 2.0], [2.0, 0.0]])
     assert prototype_distance(before, after) == pytest.approx(1 - math.sqrt(0.5))
     assert prototype_distance(before, -after) == pytest.approx(1 + math.sqrt(0.5))
     assert prototype_distance(before, 7 * before) == pytest.approx(0)
-    # In float16 the sums of many usages would overflow.
+    # Sums of many usages overflow in float16.
     assert prototype_distance(np.full((9, 2), 6e4, dtype=np.float16), before) == pytest.approx(1 - math.sqrt(0.5))
 
 
@@ -41,7 +41,7 @@ def test_change_is_the_geometric_mean_of_both_distances():
 
 
 def test_the_interval_of_a_prototype_distance_holds_the_true_one():
-    """Less chance, it holds the distance of the means that the usages are drawn around; as it is, it lies too high."""
+    """Without chance it contains the distance between the true means. The uncorrected interval lies too high."""
     generator = np.random.default_rng(8)
     mean, step = normalize(generator.normal(size=(2, 20)))
     means = np.stack([mean, mean + 0.3 * step])
@@ -59,7 +59,7 @@ def test_the_interval_of_a_prototype_distance_holds_the_true_one():
 
 
 def test_agreement():
-    """Ranks 1 2 3 4 5 against 1 3 2 5 4: four differences of 1, so rho = 1 - 6 * 4 / (5 * 24)."""
+    """The ranks 1 2 3 4 5 and 1 3 2 5 4 have four differences of 1, so rho = 1 - 6 * 4 / (5 * 24)."""
     truth = {"a": 0.1, "gap": 0.5, "b": 0.3, "c": 0.2, "absent": 0.0, "d": 0.9, "e": 0.8}
     scores = {"e": 5.0, "other": 1.0, "d": 4.0, "c": 3.0, "b": 2.0, "a": 1.0, "gap": math.nan, "lost": math.nan}
     result = agreement(scores, truth, resamples=9)
@@ -68,7 +68,7 @@ def test_agreement():
 
 
 def test_intervals_agree_with_a_plain_loop():
-    """Another random stream, so that the ends agree within noise."""
+    """The loop draws other random numbers, so the ends agree within noise."""
     generator = np.random.default_rng(0)
     values = generator.normal(size=(2, 30)) + generator.normal(size=30)
     result = agreement(*(dict(enumerate(row.tolist())) for row in values), resamples=2000)

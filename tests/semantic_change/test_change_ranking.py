@@ -1,4 +1,4 @@
-"""A ranking of words follows their change and not their rarity."""
+"""Checks that a ranking of words follows their change and not their rarity."""
 
 import random
 from pathlib import Path
@@ -21,19 +21,19 @@ from modeling_tempoformer.semantic_change.measures import (
 
 
 def usages(generator: np.random.Generator, before: int, after: int) -> tuple[np.ndarray, np.ndarray]:
-    """Vectors of a word that did not change: they are about the same mean at both times."""
+    """Returns the vectors of an unchanged word, which have about the same mean at both times."""
     mean = 2 * generator.normal(size=12)
     return mean + generator.normal(size=(before, 12)), mean + generator.normal(size=(after, 12))
 
 
 def test_a_ranking_does_not_follow_rarity():
-    """40 words that did not change, with 3 to 200 usages at a time: rare ones are first by `prt` alone."""
+    """The 40 words did not change and have 3 to 200 usages at a time. Rare words come first by `prt` alone."""
     generator = np.random.default_rng(0)
     counts = np.geomspace(3, 200, 40).round().astype(int)
-    found = [usages(generator, count, generator.integers(count, 201)) for count in counts]
-    plain = np.array([prototype_distance(*pair) for pair in found])
-    by_chance = [shuffled_prototypes(*[np.concatenate(pair)] * 2, len(pair[0]), resamples=500)[0] for pair in found]
-    pairwise = [average_pairwise_distance(*pair) for pair in found]
+    samples = [usages(generator, count, generator.integers(count, 201)) for count in counts]
+    plain = np.array([prototype_distance(*pair) for pair in samples])
+    by_chance = [shuffled_prototypes(*[np.concatenate(pair)] * 2, len(pair[0]), resamples=500)[0] for pair in samples]
+    pairwise = [average_pairwise_distance(*pair) for pair in samples]
     assert spearmanr(plain, counts).statistic < -0.8
     for scores in (plain - by_chance, pairwise):
         assert abs(spearmanr(scores, counts).statistic) < 0.3
@@ -46,7 +46,7 @@ def test_the_test_is_that_of_scipy():
     def distance(first: np.ndarray, second: np.ndarray) -> float:
         return cosine(vectors[first.astype(int)].mean(axis=0), vectors[second.astype(int)].mean(axis=0))
 
-    # All of the 5005 ways to choose nine of fifteen.
+    # The test counts all 5005 ways to choose nine of fifteen.
     exact = permutation_test(
         (np.arange(9), np.arange(9, 15)), distance, vectorized=False, n_resamples=np.inf, alternative="greater"
     )
@@ -56,7 +56,7 @@ def test_the_test_is_that_of_scipy():
 
 
 def test_p_values_are_of_change_alone():
-    """Words that did not change have all p-values alike, also where a model moves all vectors with time."""
+    """The p-values of unchanged words are uniform, even if a model moves all vectors with time."""
     generator = np.random.default_rng(2)
     p_values = []
     for _ in range(60):
@@ -70,7 +70,9 @@ def test_p_values_are_of_change_alone():
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory) -> Path:
-    """Two encoders, and texts in which `flew` changes its contexts, `the` and `air` do not, and `trees` is rare."""
+    """
+    Returns two encoders, and texts in which `flew` changes its contexts, `the` and `air` do not, and `trees` is rare.
+    """
     path = tmp_path_factory.mktemp("change")
     torch.manual_seed(0)
     plain = BertModel(BertConfig(**SIZES, initializer_range=0.5)), BertTokenizer(vocab=VOCABULARY)
@@ -102,20 +104,20 @@ def test_a_table_of_words_says_how_sure_it_is(folder, tmp_path, capsys, model):
     scores = ["change", "apd", "prt", "prt_corrected"]
     assert list(rows["flew"])[:10] == ["rank", "word", *scores, "p", "p_fdr", "change_low", "change_high"]
     assert rows.keys() == {"flew", "the", "air"}
-    # The tokenizer lower-cases, so that `AIR` is `air`.
+    # The tokenizer lower-cases, so `AIR` is `air`.
     assert int(rows["air"][f"usages_{TIMES[0]}"]) > 40
     assert float(rows["flew"]["p_fdr"]) < 0.01 and float(rows["flew"]["prt_corrected"]) > 0
     for word in ("the", "air"):
         assert float(rows[word]["p_fdr"]) >= float(rows[word]["p"]) > 0.05
         assert abs(float(rows[word]["prt_corrected"])) < 0.2 * float(rows["flew"]["prt_corrected"])
-    # `trees` is in the longer phrase only.
+    # `trees` occurs only in the longer phrase.
     out = capsys.readouterr().out
     for word, first, last in (("The Trees", 4, 30), ("trees", 0, 0)):
         assert f"{word} ({TIMES[0]}: {first}, {TIMES[1]}: {last})" in out
 
 
 def test_weights_that_an_encoder_lacks_are_named(folder, tmp_path, caplog):
-    """A model of one layer, read as one of two; a pooler is not read and not missed."""
+    """The saved model has one of two layers. It has no pooler, either, but none is read."""
     short = tmp_path / "short"
     BertModel(BertConfig(**{**SIZES, "num_hidden_layers": 1}), add_pooling_layer=False).save_pretrained(short)
     BertConfig(**SIZES).save_pretrained(short)

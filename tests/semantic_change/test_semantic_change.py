@@ -1,4 +1,4 @@
-"""Usages of words, their vectors, and scores from predicted times."""
+"""Checks usages of words, their vectors, and scores from predicted times."""
 
 import math
 from dataclasses import replace
@@ -28,7 +28,9 @@ from modeling_tempoformer.semantic_change.usages import (
 
 
 def sentence(time: str, text: str, *words: str) -> DatedSentence:
-    """The first occurrence of each word, and the next ones of a word that is named again."""
+    """
+    Returns a sentence whose targets are occurrences of words. A word that is named again has its next occurrence.
+    """
     targets, start = [], {}
     for word in words:
         begin = text.index(word, start.get(word, 0))
@@ -89,31 +91,31 @@ def test_frequencies_are_of_the_whole_corpus_not_of_the_sample():
 
 
 def test_the_earliest_usages_are_those_of_the_whole_corpus():
-    """By date, however it is written, and by the order of the corpus; a text that is there again counts once."""
+    """Usages are sorted by date in any spelling, then by the order of the corpus. A repeated text counts once."""
     years = [1830, 1820, 1840, 1815, 1820, 1850, 1860]
     dates = [*map(str, years), "", "June 1805", "17.06.1815", "1814", "1830"]
-    texts = [f"the plane {place} plane" for place in range(11)] + ["the plane 0 plane"]
+    texts = [f"the plane {number} plane" for number in range(11)] + ["the plane 0 plane"]
     dated = [
-        DatedSentence(TIMES[0], text, (("plane", 4, 9), ("plane", len(text) - 5, len(text))), (), date, str(place))
-        for place, (text, date) in enumerate(zip(texts, dates, strict=True))
+        DatedSentence(TIMES[0], text, (("plane", 4, 9), ("plane", len(text) - 5, len(text))), (), date, str(number))
+        for number, (text, date) in enumerate(zip(texts, dates, strict=True))
     ]
     earliest = {}
     passed = list(keep_earliest([*dated, replace(dated[2], date="1816"), *SENTENCES], earliest))
     assert len(passed) == 13 + len(SENTENCES) and earliest.keys() == {"plane"}
-    found = earliest["plane"]
-    assert [(usage.date, usage.source) for usage in found] == [
+    kept = earliest["plane"]
+    assert [(usage.date, usage.source) for usage in kept] == [
         *(("1814", "10"), ("1815", "3"), ("17.06.1815", "9"), ("1816", "2"), ("1820", "1"))
     ]
-    assert {(usage.start, usage.end) for usage in found} == {(4, 9)}
+    assert {(usage.start, usage.end) for usage in kept} == {(4, 9)}
 
 
 @pytest.mark.parametrize(
-    ("place", "kept"), [(0, "tree ##s the the"), (4, "the tree ##s the"), (8, "the the tree ##s")]
+    ("num_before", "kept"), [(0, "tree ##s the the"), (4, "the tree ##s the"), (8, "the the tree ##s")]
 )
-def test_long_texts_are_cut_around_the_word(place, kept):
-    """Four tokens of ten are kept, the word in the middle of them where that is possible."""
-    text = " ".join(["the"] * place + ["trees"] + ["the"] * (8 - place))
-    usage = Usage(TIMES[1], text, 4 * place, 4 * place + 5)
+def test_long_texts_are_cut_around_the_word(num_before, kept):
+    """Four of ten tokens are kept, with the word in the middle if possible."""
+    text = " ".join(["the"] * num_before + ["trees"] + ["the"] * (8 - num_before))
+    usage = Usage(TIMES[1], text, 4 * num_before, 4 * num_before + 5)
     for tokenizer, num_special in ((dated_bert(), 1), (dated_bert(prepend_time=True), 2)):
         row, first, last = encode_usage(tokenizer, usage, max_length=5 + num_special)
         tokens = tokenizer.convert_ids_to_tokens(row["input_ids"])
@@ -148,14 +150,14 @@ def test_a_vector_is_the_mean_of_a_word_s_pieces_in_the_last_layers(layers, buil
                 with torch.no_grad():
                     states = torch.stack(model(**batch, output_hidden_states=True).hidden_states[-layers:]).mean(0)[0]
                 tokens = tokenizer.convert_ids_to_tokens(batch["input_ids"][0])
-                # The second of two occurrences is the one further to the right.
-                places = [place for place, token in enumerate(tokens) if token == pieces[0]]
-                first = places[0 if usage.start < 10 else -1]
+                # The second of two occurrences is further to the right.
+                positions = [position for position, token in enumerate(tokens) if token == pieces[0]]
+                first = positions[0 if usage.start < 10 else -1]
                 expected = states[first : first + len(pieces)].mean(0)
                 np.testing.assert_allclose(vector, expected.numpy(), atol=1e-5)
     with pytest.raises(ValueError, match="`num_last_layers` .* 4"):
         embed_usages(model, tokenizer, usages, num_last_layers=4)
-    # Not finite.
+    # The vectors become NaN.
     for weight in model.parameters():
         torch.nn.init.constant_(weight, math.nan)
     with pytest.raises(ValueError, match="not finite"):
@@ -163,7 +165,7 @@ def test_a_vector_is_the_mean_of_a_word_s_pieces_in_the_last_layers(layers, buil
 
 
 def test_words_that_are_all_unknown_to_the_tokenizer_are_left_out_and_counted(caplog):
-    """They would all have the vector of the unknown word."""
+    """All of them would have the vector of the unknown word."""
     model, tokenizer = plain_model()
     sentences = [sentence(TIMES[0], "the \u01bfeorc flew", "the", "\u01bfeorc"), sentence(TIMES[1], "the air", "the")]
     vectors = embed_usages(model, tokenizer, sample_usages(sentences, ["the", "\u01bfeorc"], TIMES, 10))
@@ -173,7 +175,7 @@ def test_words_that_are_all_unknown_to_the_tokenizer_are_left_out_and_counted(ca
 
 
 def test_a_tokenizer_of_other_times_is_refused():
-    """Its ids would mean other times."""
+    """The ids of its tokens mean other times."""
     model, tokenizer = temporal_model(prepend_time=True)
     usages = sample_usages(SENTENCES, ["plane"], TIMES, num_samples=10)
     model.resize_time_embeddings([TIMES[0], "between", TIMES[1]])
@@ -208,7 +210,7 @@ COUNTS = {"a": {"1": 2, "2": 3}, "b": {"1": 1, "2": 1}, "c": {"1": 0, "2": 4}, "
 
 
 def test_a_report_of_scores_and_gold_scores(tmp_path):
-    """Words with the same score share a rank, missing ones come last."""
+    """Words with the same score share a rank. Words without a score come last."""
     truth, rare = {"a": 0.1, "b": 0.6, "c": 0.3, "d": 0.9, "f": 0.5}, {"e": {"1": 3, "2": 0}}
     scores = {"prt": (0.1, 0.5, math.nan, 0.5), "apd": (1, 2, math.nan, 3), "sgns": [math.nan] * 4}
     columns = {name: dict(zip(COUNTS, values, strict=True)) for name, values in scores.items()}
@@ -229,7 +231,7 @@ def test_a_report_of_scores_and_gold_scores(tmp_path):
 
 
 def test_a_table_on_the_screen():
-    """A small p is not written as zero, and control characters cannot break it or reach a terminal."""
+    """A small p is not written as zero. Control characters neither break the table nor reach a terminal."""
     rows = format_table([{"p": 0.0002, "prt": 0.0002}, {"p": 0.001, "prt": 0.5}, {"p": math.nan, "prt": 0.1}])
     assert [line.split() for line in rows.split("\n")[1:]] == [["<0.001", "0.000"], ["0.001", "0.500"], ["0.100"]]
     header, line = format_table([{"a\tb": "a\nb\x1b[31m"}]).split("\n")
@@ -243,7 +245,7 @@ def change_table(*p: float) -> pd.DataFrame:
 
 
 def test_p_values_are_adjusted_for_the_number_of_words():
-    """The words' p-values 0.01, 0.02, 0.03 and 0.5 are adjusted to 4/1, 4/2, 4/3 and 4/4 of them, or less."""
+    """The p-values 0.01, 0.02, 0.03 and 0.5 are multiplied by at most 4/1, 4/2, 4/3 and 4/4."""
     table = change_table(0.5, 0.02, 0.03, 0.01)
     assert list(table) == "rank word change p p_fdr change_low change_high usages_1 usages_2".split()
     assert dict(zip(table["word"], table["p_fdr"], strict=True)) == pytest.approx(
@@ -252,7 +254,7 @@ def test_p_values_are_adjusted_for_the_number_of_words():
 
 
 def test_the_last_sentence_counts_the_words_that_changed():
-    # Adjusted: 0.004, 0.04, 0.04, 0.9. 'c' ends below a quarter of 8, 'd' does not.
+    # The adjusted values are 0.004, 0.04, 0.04 and 0.9. 'c' ends below a quarter of 8, 'd' does not.
     sentence = conclude(change_table(0.001, 0.02, 0.03, 0.9))
     assert "3 of 4" in sentence and "quarter" in sentence and "'a': c." in sentence
     sentence = conclude(change_table(0.9, 0.9, 0.9, 0.9))
@@ -273,7 +275,7 @@ def test_the_figure_has_the_words_from_the_most_changed_to_the_least():
 
 
 def test_a_marked_word_gives_the_vector_of_the_whole_text():
-    """As a reader of marked words is used: the text with its marks, the mean of the last layer over all tokens."""
+    """The model reads the text with its marks. The vector is the mean of the last layer over all tokens."""
     model, tokenizer = plain_model()
     usages = {"plane": {"1": [Usage("1", "the plane flew", 4, 9), Usage("1", "the sad plane", 8, 13)], "2": []}}
     vectors = embed_usages(model, tokenizer, usages, target_marks=("the ", " air"))["plane"]["1"]
@@ -285,7 +287,7 @@ def test_a_marked_word_gives_the_vector_of_the_whole_text():
 
 @pytest.mark.parametrize(("word", "read"), [("plane_nn", "the plane flew"), ("the air", "the the air flew")])
 def test_an_encoder_reads_the_name_of_a_word_in_the_place_of_its_forms(word, read):
-    """So that forms are no senses, also where it does not know a form or reads capitals."""
+    """Forms do not become senses, even if the encoder does not know a form or reads capitals."""
     vocabulary = {**VOCABULARY, "Trees": len(VOCABULARY)}
     torch.manual_seed(0)
     model = BertModel(BertConfig(**SIZES)).eval()
@@ -303,7 +305,7 @@ def test_an_encoder_reads_the_name_of_a_word_in_the_place_of_its_forms(word, rea
 
 
 def test_an_encoder_may_read_the_forms_as_they_are():
-    """Those of a DWUG data set."""
+    """A DWUG data set gives the forms."""
     model, tokenizer = plain_model()
     usages = {"plane": {"1": [Usage("1", "the trees flew", 4, 9)]}}
     (as_form,) = embed_usages(model, tokenizer, usages, read_names=False)["plane"]["1"]

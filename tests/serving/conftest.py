@@ -1,4 +1,4 @@
-"""A tiny pipeline, and a Redis server for each test."""
+"""Provides a tiny pipeline, and a Redis server for each test."""
 
 import shutil
 import subprocess

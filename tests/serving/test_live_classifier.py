@@ -68,20 +68,21 @@ def test_posts_of_two_processes_at_the_same_time_are_all_read(pipe, store):
 
 
 def test_a_post_sent_again_gets_its_answer_and_is_read_once(pipe, store, classifier):
-    # Twice in one batch, and again later, beside a new one.
+    # A post arrives twice in one batch, and again later beside a new one.
     first, copy, other = send(classifier, TIMELINES, [("ann", 0), ("ann", 0), ("bob", 0)])
     assert first == copy != other
     again, new = send(classifier, TIMELINES, [("ann", 0), ("ann", 1)])
     assert again == first
     assert_same([first, new], pipe(TIMELINES["ann"])[:2])
-    # While another process reads the same post: so it is too if the connection breaks after Redis has written.
+    # Another process reads the same post at the same time. The result is the same if the connection breaks after Redis
+    # has written.
     store.meanwhile.append(lambda: send(LiveClassifier(pipe, store), TIMELINES, [("ann", 2)]))
     answers = [answer for number in (2, 3) for answer in send(classifier, TIMELINES, [("ann", number)])]
     assert_same(answers, pipe(TIMELINES["ann"])[2:4])
 
 
 def test_only_the_last_answers_are_kept(store, classifier):
-    # Equal times, so that none is late.
+    # Times are equal, so no post is late.
     texts = {"ann": {"text": ["word"] * 25, "timestamp": [1e9] * 25}}
     for number in range(25):
         send(classifier, texts, [("ann", number)])
@@ -96,7 +97,7 @@ def test_a_late_post_gets_no_answer_and_changes_nothing(pipe, store, classifier)
     before = dict(store.memories)
     assert send(classifier, TIMELINES, [("ann", 1)]) == [None]
     assert store.memories == before
-    # Those of a batch are read in order of time.
+    # The posts of a batch are read in order of time.
     late, newest, other, newer = send(classifier, TIMELINES, [("ann", 1), ("ann", 4), ("bob", 0), ("ann", 3)])
     assert late is None
     assert_same([*answers, newer, newest], pipe(cut("ann", 0, 2, 3, 4)))
@@ -113,7 +114,7 @@ def test_a_forgotten_timeline_starts_from_its_texts_or_anew_and_says_so(pipe, cl
     assert_same([answer], expected[4:5])
     assert told(answer) == ("memory", 4)
     assert classifier.forget("ann") and not classifier.forget("ann")
-    # More texts than the window has posts.
+    # The history has more texts than the window has posts.
     (answer,) = send(classifier, TIMELINES, [("ann", 4)], 4)
     assert_same([answer], expected[4:5])
     assert told(answer) == ("texts", 4)
@@ -191,7 +192,7 @@ def test_a_memory_that_cannot_be_read_begins_anew_and_costs_no_other_timeline_it
 
 @pytest.mark.parametrize("kind", MODELS, ids=str)
 def test_one_bit_that_is_another_one_never_changes_an_answer_in_silence(kind):
-    """With any bit flipped, the answer is the right one, or that of a timeline which begins anew."""
+    """With any bit flipped, the answer is correct, or is that of a timeline which begins anew."""
     pipe, store = make_pipe(**kind), DictStore()
     classifier = LiveClassifier(pipe, store)
     send(classifier, TIMELINES, [("ann", 0), ("ann", 1)])
@@ -204,7 +205,7 @@ def test_one_bit_that_is_another_one_never_changes_an_answer_in_silence(kind):
         store.memories["ann"] = version, bytes(damaged)
         (answer,) = send(classifier, TIMELINES, [("ann", 2)])
         assert_same([answer], [right if answer["context"] == "memory" else anew])
-    # A space in the header of safetensors may become one that means nothing, either.
+    # A flipped space in the header of safetensors may have no effect.
     assert classifier.num_begun_anew > 0.9 * len(chosen)
 
 
@@ -214,7 +215,7 @@ def test_answers_are_calibrated_and_probabilities_of_all_classes(pipe):
     assert_same([answer], pipe(TIMELINES["ann"])[:1])
     assert sum(answer["probabilities"].values()) == pytest.approx(1)
     assert answer["probabilities"][answer["label"]] == answer["score"]
-    # The answer says by what its label was chosen, as `explain` does.
+    # The answer names the thresholds by which its label was chosen, as `explain` does.
     (explained,) = pipe.explain(cut("ann", 0))
     for one in (answer, explained):
         assert list(one["thresholds"].values()) == [0.05, 0.05, 0.9]
@@ -243,5 +244,5 @@ def test_answers_are_calibrated_and_probabilities_of_all_classes(pipe):
 def test_a_post_that_cannot_be_read_is_refused(settings, post, problem):
     with pytest.raises(ValueError, match=problem) as refused:
         LiveClassifier(make_pipe(**settings), DictStore()).read("ann", "1", *post)
-    # A text may stand in the wrong field, and a time is another post's.
+    # The text is in the wrong field, or the time belongs to another post.
     assert "so sad" not in str(refused.value) and "98765" not in str(refused.value)

@@ -23,9 +23,10 @@ def test_only_who_read_the_last_version_writes(client):
     (version, memory), (_, unprintable) = other.load(names).values()
     assert (memory, unprintable) == (b"one", b"\x00\xff")
     assert other.save({"ann": (version, b"two"), "cy": (b"", b"new")}) == {"ann", "cy"}
-    # Each timeline by itself.
+    # Each timeline is written separately.
     assert store.save({"ann": (version, b"three"), "dee": (b"", b"new")}) == {"dee"}
-    # Who read nothing must not write over something, nor bring back what was forgotten meanwhile, which is as written.
+    # A writer that has read nothing must not overwrite anything or restore a forgotten timeline. The latter counts as
+    # written.
     assert store.save({"ann": (b"", b"four")}) == set()
     version, memory = store.load(["ann"])["ann"]
     assert memory == b"two" and other.forget("ann") and not other.forget("ann")

@@ -51,7 +51,7 @@ def model(tmp_path_factory) -> str:
     with torch.no_grad():
         for weight in model.classifier.parameters():
             weight.mul_(3)
-    # No post of these tests is within 1e-4 of the threshold, which rounding moves no label over.
+    # No post of these tests is within 1e-4 of the threshold, so rounding changes no label.
     model.config.calibration = {"temperature": 1.5, "thresholds": [0.5574, 0.4426]}
     folder = tmp_path_factory.mktemp("model")
     for part in (model, tokenizer):
@@ -122,7 +122,7 @@ def test_the_predictions_are_those_of_the_pipeline(ray, model, tmp_path, caplog)
     assert (done["posts"], done["truncated_posts"]) == (600, truncated)
     assert any(f"{truncated} posts were longer" in message for message in said)
     assert not (output / "_work").exists()
-    # Another command is refused; the same one writes again what is gone, was cut short or altered, and nothing else.
+    # Another command is refused. The same command writes only files that are missing, cut short or altered.
     before = {path: path.stat().st_mtime_ns for path in output.glob("part-*")}
     with pytest.raises(ValueError, match="another --id_column"):
         start(model, corpus, output, *COLUMNS)
@@ -181,5 +181,5 @@ def test_a_run_goes_on_after_a_worker_was_killed_and_the_script_stopped():
     assert figures["posts of the longest timeline"] > 150
     assert figures["of these written again"] == figures["other labels than the pipeline's"] == 0
     assert figures["largest difference of a score"] <= 1e-5
-    # In bytes.
+    # The sizes are in bytes.
     assert 0 < max(peak["rss"] for peak in result["peaks"].values()) < 2e9

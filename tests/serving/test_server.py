@@ -152,7 +152,7 @@ def test_the_service_scores_explains_and_forgets(pipe, client):
     assert {answer.status_code for answer in answers} == {200}
     assert_same([answer.json() for answer in answers], expected[:4])
 
-    # Again, late, forgotten, and with its texts.
+    # The post is sent again, sent late, sent after its timeline was forgotten, and sent with earlier texts.
     assert client.post("/score", json=post_of("ann", 3)).json() == answers[3].json()
     assert client.post("/score", json=post_of("ann", 1, post_id="late")).status_code == 409
     for was_there in (True, False):
@@ -165,7 +165,7 @@ def test_the_service_scores_explains_and_forgets(pipe, client):
     explained = client.post("/explain", json=TIMELINES["bob"]).json()
     assert explained[-1]["stream"] == [2, 3, 4, 5]
     assert_same(explained, pipe.explain(TIMELINES["bob"]))
-    # Explaining leaves nothing.
+    # An explanation stores nothing.
     assert client.post("/forget", json={"timeline_id": "bob"}).json() == {"forgotten": False}
 
     assert client.get("/").headers["content-type"].startswith("text/html")
@@ -218,7 +218,7 @@ for time in (True, "secret", 1e12, None, float("nan"), {"secret": 1}):
 
 
 def test_what_cannot_be_read_is_refused_and_no_answer_repeats_a_text(client):
-    """Texts are too long, unknown or missing, or a time is not a time."""
+    """Texts are too long, unknown or missing, or times are invalid."""
     for path, body in REFUSED:
         whole = json.dumps(post_of("ann", 5, **body) if path == "/score" else body)
         answer = client.post(path, content=whole, headers=JSON)
@@ -232,7 +232,7 @@ def test_what_cannot_be_read_is_refused_and_no_answer_repeats_a_text(client):
 def test_where_redis_refuses_or_is_gone(server, pipe, redis_url, tmp_path):
     pipe.save_pretrained(tmp_path / "model")
     database = redis.Redis.from_url(redis_url)
-    # A value that is none of ours is an error of that timeline alone, and no answer names another one.
+    # A foreign value is an error of its timeline alone, and no answer names another timeline.
     database.lpush(f"{KEY}bob", "no memory")
     with TestClient(server.create_app(str(tmp_path / "model"), redis_url)) as client, ThreadPoolExecutor() as pool:
         health = client.get("/health").json()
@@ -243,7 +243,7 @@ def test_where_redis_refuses_or_is_gone(server, pipe, redis_url, tmp_path):
         assert not any("bob" in answer.text or "EVALSHA" in answer.text for answer in answers)
         assert client.post("/forget", json={"timeline_id": "ann"}).json() == {"forgotten": True}
         assert database.keys() == [f"{KEY}bob".encode()]
-        # Without Redis nothing is answered, and nothing breaks.
+        # Without Redis there are no answers, and the service continues.
         database.shutdown(nosave=True)
         assert client.get("/health").status_code == 503
         answer = client.post("/score", json=post_of("ann", 5))

@@ -31,7 +31,7 @@ ann,2001-05-03T07:00:00Z,"tired, again",
 
 
 class Answer(HTMLParser):
-    """The page, the table and the problem in an answer of the app."""
+    """Returns the page, the table and the problem in an answer of the app."""
 
     def __init__(self, html: str):
         super().__init__()
@@ -62,7 +62,7 @@ def folder(tmp_path_factory) -> str:
 def test_predictions_and_page(folder):
     shown = answer(POSTS, folder)
     assert shown.tags == ["p", "span", "a", "iframe"]
-    # Two timelines by themselves, as anyone loads the model.
+    # Each of two timelines gives the answers of the model that anyone loads.
     pipe = pipeline("stream-classification", model=folder, trust_remote_code=True)
     times = ["2001-05-01T09:00:00Z", "2001-05-02T22:10:00Z", "2001-05-03T07:00:00Z"]
     ann = pipe({"text": ["so glad today", SECRET, "tired, again"], "timestamp": times}, top_k=3)
@@ -75,7 +75,7 @@ def test_predictions_and_page(folder):
         for entry in expected:
             assert row[f"probability_{entry['label']}"] == pytest.approx(entry["score"], abs=1e-5)
     assert table["label"].tolist() == ["IS", "", "O", ""]
-    # No post is markup.
+    # Posts are not interpreted as markup.
     assert SECRET not in shown.page and "so glad today" in shown.page
 
 
@@ -101,7 +101,7 @@ def test_code_beside_the_weights_is_not_run(tmp_path):
     for name in names:
         (folder / name).write_text(code)
     assert len(answer(POSTS, folder).table) == 4
-    # Nor that of a model of no known kind.
+    # The code of a model of an unknown type is not run, either.
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps({**config, "model_type": "evil"}))
     with pytest.raises(ValueError, match="'evil'"):

@@ -29,7 +29,7 @@ def test_a_table(mark, end):
         ("2024-05-01 09:00+02:00", ", ", "3 times"),
         ("2024-05-01 09:00", ";", ""),
         ("1.5.2024 09:00", " ", "so happy"),
-        # For the reader of times, which refuses them, and not the beginning of a text.
+        # The reader of times refuses these. They are not the beginning of a text.
         ("2024-05-01 9:00", " ", "so happy"),
         ("2024-5-1", " ", "so happy"),
     ],

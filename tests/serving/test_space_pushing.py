@@ -29,7 +29,7 @@ def names_in(requirements: str) -> set[str]:
 def test_a_space_names_its_model(hub, tmp_path):
     push_folder(save_model(tmp_path / "model"), "me/mine")
     before = hub.commits("me/mine")
-    # Once more renews it.
+    # The second push updates the Space.
     for _ in range(2):
         main(["--model_name_or_path", "me/mine", "--push_space", "me/look"])
     card = SpaceCard(hub.files("spaces/me/look")["README.md"].decode())

@@ -1,4 +1,4 @@
-"""What a script says on the console."""
+"""Checks the output of a script on the console."""
 
 import subprocess
 import sys
@@ -8,7 +8,7 @@ from helpers import ROOT, tiny_encoder
 from transformers import AutoConfig, AutoModelForMaskedLM
 
 
-# Loads an encoder that has the weights of a head besides, after a line of this package and one of another library.
+# Loads an encoder whose checkpoint also has a head, after a line of this package and one of another library.
 SCRIPT = """
 import logging
 from transformers import BertModel

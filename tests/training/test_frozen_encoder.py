@@ -1,4 +1,4 @@
-"""Rows with the vectors of posts in the place of their tokens."""
+"""Checks rows that hold vectors of posts instead of tokens."""
 
 import torch
 from datasets import Dataset
@@ -25,7 +25,7 @@ PARTS = {
 
 
 def make_rows(tokenizer) -> dict[str, Dataset]:
-    """Rows of one target each, so that posts are in several rows."""
+    """Returns rows of one target each, so each post is in several rows."""
     return {
         part: to_rows(to_timelines(Dataset.from_list(posts), NAMES), tokenizer, window=4, targets_per_row=1)
         for part, posts in PARTS.items()
@@ -39,7 +39,7 @@ def make_model():
 
 def test_logits_are_those_of_the_tokens():
     tokenizer = BertTokenizer(vocab=VOCABULARY)
-    # Its dropout does not reach the vectors.
+    # The vectors are computed without dropout, although the model is in training mode.
     model, rows = make_model().train(), make_rows(tokenizer)
     embedded = embed_rows(rows, model, tokenizer)
     collator = StreamCollator(tokenizer, window=4)
@@ -59,7 +59,7 @@ def test_equal_posts_of_all_parts_are_read_once_and_have_one_vector():
     )
     embedded = embed_rows(make_rows(tokenizer), model, tokenizer)
     assert sum(read) == 4, "of six posts, three of which say the same"
-    # Another split of the same posts reads none, and other weights read all again.
+    # Another split of the same posts reads no post again. Other weights read all of them.
     rows = make_rows(tokenizer)
     again = embed_rows({"train": rows["test"], "test": rows["train"]}, model, tokenizer)
     assert sum(read) == 4
@@ -70,7 +70,7 @@ def test_equal_posts_of_all_parts_are_read_once_and_have_one_vector():
 
 
 def test_vectors_of_all_posts_of_timelines():
-    """In their order; 0 for a post that no row classifies."""
+    """The vectors are in the order of the posts, and 0 for a post that no row classifies."""
     posts = [post("a", second, text, None if second == 2 else "x") for second, text in enumerate(["sad", "trees"] * 2)]
     timelines = to_timelines(Dataset.from_list([*posts, post("b", 0, "the plane")]), NAMES)
     tokenizer, model = BertTokenizer(vocab=VOCABULARY), make_model()

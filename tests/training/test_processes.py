@@ -1,4 +1,4 @@
-"""Training, evaluation and prediction in two processes against one, with both models, by DDP and by FSDP."""
+"""Checks training, evaluation and prediction in two processes against one, with both models, by DDP and by FSDP."""
 
 import json
 import os
@@ -15,10 +15,10 @@ from helpers import (
     MODELS,
     ROOT,
     assert_same,
-    of_others,
     read_json,
     read_table,
     tiny_encoder,
+    with_other_ids,
     write_posts,
     write_table,
 )
@@ -29,15 +29,15 @@ from modeling_tempoformer.data.synthetic import synthetic_posts
 
 
 pytestmark = pytest.mark.slow
-# Without dropout, whose random numbers no two processes share.
+# No dropout, because processes draw different random numbers.
 ENCODER = {**tiny_encoder(), "vocab_size": 128, "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
 
 
 def run(arguments: list, processes: int = 1, script: str = "run_glue_style.py", ends_well: bool = True) -> str:
-    """What a script says that runs in its own process, or in several."""
+    """Returns the output of a script that runs in its own process, or in several."""
     command = [sys.executable]
     if processes > 1:
-        # Several processes without a GPU: the scripts say `--use_cpu`. At any free port.
+        # Several processes without a GPU, at any free port. The scripts get `--use_cpu`.
         command += ["-m", "accelerate.commands.launch", "--multi_gpu", "--num_processes", str(processes)]
         command += ["--num_machines", "1", "--mixed_precision", "no", "--dynamo_backend", "no"]
         command += ["--main_process_port", "0"]
@@ -52,22 +52,22 @@ def run(arguments: list, processes: int = 1, script: str = "run_glue_style.py", 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory) -> dict[str, str]:
     """
-    The encoder, and posts whose last batch has one row; as arguments. Some posts are long, so that processes that read
-    others have other groups of similar length.
+    Returns arguments with the encoder and posts, whose last batch has one row. Some posts are long, so processes with
+    different posts have different groups of similar length.
     """
     folder = tmp_path_factory.mktemp("posts")
     (folder / "config.json").write_text(json.dumps(ENCODER))
     posts = [post for number, post in enumerate(synthetic_posts(13, seed=0, posts_per_timeline=6)) if number % 7]
     posts = [
-        {**post, "text": " ".join([post["text"]] * (1 + 4 * (place % 9 < 3)))} for place, post in enumerate(posts)
+        {**post, "text": " ".join([post["text"]] * (1 + 4 * (number % 9 < 3)))} for number, post in enumerate(posts)
     ]
     parts = ("train", "validation", "test")
-    files = {f"{name}_file": write_posts(folder / f"{name}.csv", of_others(posts, name)) for name in parts}
+    files = {f"{name}_file": write_posts(folder / f"{name}.csv", with_other_ids(posts, name)) for name in parts}
     return {"config_name": str(folder / "config.json"), **files}
 
 
 def training(files: dict[str, str], output: Path, **settings) -> list[str]:
-    """The arguments of a short training whose loss is logged in every step."""
+    """Returns the arguments of a short training that logs the loss of every step."""
     settings = {
         **files,
         "output_dir": output,
@@ -88,7 +88,9 @@ def training(files: dict[str, str], output: Path, **settings) -> list[str]:
 
 
 def assert_same_weights(folder: Path, other: Path):
-    """Fails where two trainings ended in other weights. Rounding moves one by less than 2e-6, a step by up to 1e-3."""
+    """
+    Checks that two trainings end in the same weights. Rounding moves a weight by less than 2e-6, a step by up to 1e-3.
+    """
     weights, others = (load_file(output / "model.safetensors") for output in (folder, other))
     assert weights.keys() == others.keys()
     for name, weight in weights.items():
@@ -96,44 +98,44 @@ def assert_same_weights(folder: Path, other: Path):
 
 
 def assert_same_predictions(folder: Path, other: Path):
-    found, expected = (read_table(output / "_predictions.csv") for output in (folder, other))
+    actual, expected = (read_table(output / "_predictions.csv") for output in (folder, other))
     scores, others = (read_json(output / "all_results.json") for output in (folder, other))
-    assert len(expected) == sum(of_class["posts"] for of_class in others["test"]["classes"].values())
+    assert len(expected) == sum(class_scores["posts"] for class_scores in others["test"]["classes"].values())
     for name in ("post_id", "timeline_id", "label", "prediction"):
-        assert [row[name] for row in found] == [row[name] for row in expected], name
+        assert [row[name] for row in actual] == [row[name] for row in expected], name
     for name in ("probability_No-Switch", "probability_Switch"):
-        values = torch.tensor([[float(row[name]) for row in rows] for rows in (found, expected)])
+        values = torch.tensor([[float(row[name]) for row in rows] for rows in (actual, expected)])
         torch.testing.assert_close(values[0], values[1], atol=1e-5, rtol=0)
     for part in ("validation", "test"):
         assert scores[part]["macro_f1"] == pytest.approx(others[part]["macro_f1"], abs=1e-12)
         assert_same(scores[part]["classes"], others[part]["classes"])
 
 
-# Less than an epoch, whose last batch is filled up where there are several processes.
+# The training is shorter than an epoch. Several processes fill up its last batch.
 OFTEN = {"max_steps": 3, "save_strategy": "steps", "save_steps": 2, "save_total_limit": 2}
 
 
 OVERRIDES = {
     "tempoformer": {"head_dropout": 0.0},
-    # The other fields are those of the default, five members among them.
+    # Other fields have their defaults, such as five members.
     "post_tempoformer": {"head_dropout": 0.0, "stream_dropout": 0.0, "stream_hidden_size": 8},
 }
 
 
 @pytest.fixture(scope="module", params=MODELS, ids=str)
 def often(request) -> dict[str, str]:
-    """The settings of a short training of each model, with two checkpoints."""
+    """Returns the settings of a short training of each model, with two checkpoints."""
     return {**OFTEN, **request.param, "config_overrides": json.dumps(OVERRIDES[request.param["model_type"]])}
 
 
 def halves(files: dict[str, str], output: Path, often: dict[str, str]) -> list[str]:
-    """The arguments for each of two processes, which has half of the rows of each step."""
+    """Returns the arguments for each of two processes, which reads half of the rows of each step."""
     return training(files, output, **often, per_device_train_batch_size=4, per_device_eval_batch_size=4)
 
 
 @pytest.fixture(scope="module")
 def one(tmp_path_factory, files, often) -> Path:
-    """The folder of a training in one process, with a page of timelines."""
+    """Returns the folder of a training in one process, with a page of timelines."""
     folder = tmp_path_factory.mktemp("one")
     run([*training(files, folder, **often, per_device_train_batch_size=8), "--view"])
     return folder
@@ -165,20 +167,20 @@ def test_two_processes_grow_the_trees_of_one(tmp_path, files):
         torch.testing.assert_close(two[name], one[name], atol=1e-5, rtol=0, msg=name)
 
 
-# Runs the script that is its first argument.
+# Runs the script that its first argument names.
 ON_CPU = "tests/sharded_on_cpu.py"
 FSDP = ["--fsdp", "--fsdp_config", '{"transformer_layer_cls_to_wrap": "BertLayer"}']
 
 
 def shown_in(folder: Path) -> list[list[list[float]]]:
-    """The probabilities of the posts of each timeline on the page that the script writes, to four places."""
+    """Returns the probabilities of the posts of each timeline on the script's page, rounded to four decimals."""
     page = (folder / "_timelines.html").read_text(encoding="utf-8")
     (data,) = re.findall(r'id="page-data">(.*?)</script>', page, flags=re.DOTALL)
     return [timeline["probabilities"] for timeline in json.loads(data)["data"]["timelines"]]
 
 
 def test_sharded_training_ends_as_one(tmp_path, files, often, one):
-    """The whole model is saved, with its own code; a checkpoint goes on with FSDP, and only with it."""
+    """The whole model is saved with its own code. Only a run with FSDP can resume its checkpoint."""
     run(["run_glue_style.py", *halves(files, tmp_path / "two", often), *FSDP, "--view"], 2, ON_CPU)
     assert_same_weights(one, tmp_path / "two")
     assert_same_predictions(tmp_path / "two", one)
@@ -194,20 +196,20 @@ def test_sharded_training_ends_as_one(tmp_path, files, often, one):
     assert_same_weights(one, tmp_path / "resumed")
     without = training(files, tmp_path / "without", **often, per_device_train_batch_size=8)
     assert "FSDP" in run([*without, *checkpoint], ends_well=False)
-    # The training in `two` has ended.
+    # The training in `two` is complete.
     again = ["run_glue_style.py", *halves(files, tmp_path / "two", often), *FSDP]
     assert "has ended, and --fsdp shards a training: leave it out" in run(again, 2, ON_CPU, ends_well=False)
 
 
 def test_weights_in_parts_are_refused(tmp_path, files):
-    """What FSDP would do by `accelerate launch --use_fsdp` alone: no model would be there at the end."""
+    """`accelerate launch --use_fsdp` without `--fsdp` would save no model at the end."""
     parts = '{"transformer_layer_cls_to_wrap": "BertLayer", "state_dict_type": "SHARDED_STATE_DICT"}'
     arguments = ["run_glue_style.py", *training(files, tmp_path / "parts"), *FSDP[:-1], parts]
     assert "FULL_STATE_DICT" in run(arguments, 2, ON_CPU, ends_well=False)
 
 
 def test_two_processes_predict_as_one(tmp_path, files, one):
-    """Every post once and in order, whatever remains for the last batch of each process."""
+    """Each post is predicted once and in order, for any size of the last batch in each process."""
     parts = ["--test_file", files["test_file"], "--validation_file", files["validation_file"], "--do_eval"]
     sizes = ["--targets_per_row", 3, "--per_device_eval_batch_size", 5]
     run(["--model_name_or_path", one, *parts, *sizes, "--do_predict", "--use_cpu", "--output_dir", tmp_path], 2)
@@ -246,9 +248,9 @@ with open(f"{output}/seen_{os.environ['RANK']}.json", "w") as file:
 
 
 def test_a_stream_is_shared_out_by_file_and_nothing_is_lost(tmp_path, files):
-    """Two files of eight rows are two steps of four rows in each process: every post once."""
+    """Two files of eight rows give two steps of four rows in each process, with every post once."""
     for number in range(2):
-        posts = of_others(list(synthetic_posts(4, seed=number, posts_per_timeline=6)), f"file {number}")
+        posts = with_other_ids(list(synthetic_posts(4, seed=number, posts_per_timeline=6)), f"file {number}")
         write_table(tmp_path / f"{number}.jsonl", posts)
     script = tmp_path / "stream.py"
     script.write_text(f"import sys\nsys.path.insert(0, {str(ROOT)!r})\n{STREAM}")
@@ -259,7 +261,9 @@ def test_a_stream_is_shared_out_by_file_and_nothing_is_lost(tmp_path, files):
 
 
 def test_a_streamed_training_in_two_processes_is_that_of_one(tmp_path, files):
-    """A file for all: each process reads it and takes its batches; and one that resumes ends in the same weights."""
+    """
+    Both processes read the one file, and each takes its own batches. A resumed training ends in the same weights.
+    """
     stream = {"max_steps": 4, "save_strategy": "steps", "save_steps": 2, "save_total_limit": 3}
     stream["streaming"] = "true"
     run([*training(files, tmp_path / "one", **stream, per_device_train_batch_size=4), "--do_predict"])

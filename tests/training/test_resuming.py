@@ -1,4 +1,4 @@
-"""A training that goes on from its checkpoint, one that has ended, and one of other posts or settings."""
+"""Checks resuming: a stopped training, a finished one, and one of other posts or settings."""
 
 import json
 import shutil
@@ -22,7 +22,7 @@ POSTS = Dataset.from_list([{"timeline_id": "ann", "texts": ["so sad", "so glad"]
 
 @dataclass
 class Arguments:
-    """As a script's own."""
+    """Some arguments of a script."""
 
     train_file: str = "posts.csv"
     max_predict_samples: int | None = None
@@ -41,7 +41,7 @@ class Stop(TrainerCallback):
 
 
 def begin(folder: Path, tokenization, posts=POSTS, own: Arguments | None = None, callbacks=(), **settings):
-    """The trainer of a training of six steps, after it."""
+    """Returns the trainer after a training of six steps."""
     set_seed(0)
     settings = {"max_steps": 6, "save_steps": 2, "logging_steps": 1, **settings}
     trainer = make_trainer(folder, tokenization, callbacks=callbacks, **settings)
@@ -50,12 +50,12 @@ def begin(folder: Path, tokenization, posts=POSTS, own: Arguments | None = None,
 
 
 def assert_same_weights(model, other):
-    for (name, weight), found in zip(model.state_dict().items(), other.state_dict().values(), strict=True):
-        torch.testing.assert_close(found, weight, atol=1e-5, rtol=0, msg=name)
+    for (name, weight), other_weight in zip(model.state_dict().items(), other.state_dict().values(), strict=True):
+        torch.testing.assert_close(other_weight, weight, atol=1e-5, rtol=0, msg=name)
 
 
 def test_a_stopped_training_ends_in_the_weights_of_one_that_was_not(tmp_path, tokenization):
-    """The newest checkpoint was not written to its end; a copy of one does not count."""
+    """The newest checkpoint is incomplete, and a copy of a checkpoint is ignored."""
     whole = begin(tmp_path / "whole", tokenization)
     with pytest.raises(KeyboardInterrupt):
         begin(tmp_path / "stopped", tokenization, callbacks=[Stop(5)])
@@ -72,7 +72,7 @@ def test_a_stopped_training_ends_in_the_weights_of_one_that_was_not(tmp_path, to
 
 
 def test_a_training_that_has_ended_is_loaded_and_not_trained_again(tmp_path, tokenization):
-    """A learning rate that ruins the model: it stops early, and the first evaluation is the best."""
+    """The learning rate ruins the model, so training stops early and the first evaluation is the best."""
     settings = {"learning_rate": 10.0, "max_steps": -1, "num_train_epochs": 20}
     settings |= {"load_best_model_at_end": True, "metric_for_best_model": "macro_f1"}
     settings |= {"eval_strategy": "epoch", "save_strategy": "epoch"}
@@ -101,7 +101,7 @@ def test_a_checkpoint_of_another_training_is_refused(tmp_path, tokenization):
     ):
         with pytest.raises(ValueError, match=f"checkpoint-2.* {name}.*--output_dir"):
             begin(tmp_path, tokenization, **{"max_steps": 2, **other})
-    # What is only logged, or evaluated otherwise, or read by more workers, is the same training.
+    # Settings of logging, evaluation and workers may change in a resumed training.
     others_may = {
         "logging_steps": 2,
         "per_device_eval_batch_size": 3,
@@ -109,15 +109,15 @@ def test_a_checkpoint_of_another_training_is_refused(tmp_path, tokenization):
         "run_name": "again",
     }
     begin(tmp_path, tokenization, max_steps=2, **others_may)
-    # A training in another folder may go on from a named checkpoint of the same posts, with other settings.
+    # A training in another folder may start from a named checkpoint of the same posts, with other settings.
     named = str(tmp_path / "checkpoint-2")
     with pytest.raises(ValueError, match="checkpoint-2.* posts"):
         begin(tmp_path / "new", tokenization, posts=others, max_steps=3, resume_from_checkpoint=named)
     assert begin(tmp_path / "new", tokenization, max_steps=3, resume_from_checkpoint=named).state.global_step == 3
-    # Of a training that has ended the weights are there, and no optimizer.
+    # A finished training has left weights, but no optimizer.
     with pytest.raises(ValueError, match="not a complete checkpoint"):
         begin(tmp_path / "other", tokenization, resume_from_checkpoint=str(tmp_path))
-    # A version that had one setting less cannot tell that the training was the same.
+    # A record that lacks a setting, as of an earlier version, cannot show that the training is the same.
     record = tmp_path / "_trained_on.json"
     settings = json.loads(record.read_text())
     assert not {"train_file", "output_dir", "hub_token", "max_predict_samples"} & set(settings)
@@ -145,7 +145,7 @@ def test_a_training_that_lacks_weights_or_has_nothing_else_is_refused(tmp_path, 
 
 
 def test_without_checkpoints_a_training_begins_anew(tmp_path, tokenization):
-    """Scores and predictions of the model before are not those of the new one."""
+    """Scores and predictions of the previous model are removed."""
     begin(tmp_path, tokenization, max_steps=1, save_strategy="no")
     (tmp_path / "all_results.json").write_text('{"predict_macro_f1": 1.0}')
     (tmp_path / "_predictions.csv").touch()

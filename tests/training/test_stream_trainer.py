@@ -1,4 +1,4 @@
-"""The Trainer of streams: the best evaluation, the card that a training writes, and logits by post."""
+"""Checks the Trainer of streams: the best evaluation, the card that a training writes, and logits by post."""
 
 import pytest
 import torch
@@ -22,7 +22,9 @@ TEXTS = ["sad today", "so glad", "tired again", "home"]
 
 
 def make(folder, tokenization, kind=MODELS[0], **settings) -> StreamTrainer:
-    """A training on four rows of four posts, evaluated after each of four steps; at a rate of 0 it learns nothing."""
+    """
+    Returns a trainer on four rows of four posts, with an evaluation after each of four steps. The learning rate is 0.
+    """
     tokenizer = AutoTokenizer.from_pretrained(tokenization)
     tokenizer.model_max_length = 16
     torch.manual_seed(0)
@@ -39,7 +41,7 @@ def make(folder, tokenization, kind=MODELS[0], **settings) -> StreamTrainer:
 
 
 def train_with_scores(trainer: StreamTrainer, *scores: float) -> list[dict]:
-    """The evaluations of a training whose macro F1 is given."""
+    """Returns the evaluations of a training with these values of macro F1."""
     left = iter(scores)
     trainer.compute_metrics = lambda prediction: {"macro_f1": next(left)}
     trainer.train()
@@ -48,7 +50,7 @@ def train_with_scores(trainer: StreamTrainer, *scores: float) -> list[dict]:
 
 @pytest.mark.parametrize("precision", ["fp16_full_eval", "bf16_full_eval"])
 def test_an_evaluation_in_16_bits_leaves_the_weights_in_32_until_they_are_saved(tmp_path, tokenization, precision):
-    """Also the evaluation of trees, which are grown after the last step."""
+    """The same holds for the evaluation of trees, which are grown after the last step."""
     kind = {"model_type": "post_tempoformer", "num_trees": 2}
     trainer = make(tmp_path, tokenization, kind, **{precision: True})
     trainer.train_dataset = trainer.train_dataset.add_column("held_out", [0, 1, 0, 1])
@@ -60,7 +62,7 @@ def test_an_evaluation_in_16_bits_leaves_the_weights_in_32_until_they_are_saved(
 
 
 def test_of_equal_evaluations_that_with_the_lowest_loss_is_kept(tmp_path, tokenization):
-    """Three evaluations tie, and the first of them has not the lowest loss."""
+    """Three evaluations tie. The first of them does not have the lowest loss."""
     trainer = make(tmp_path, tokenization, learning_rate=1e-3, max_steps=5, metric_for_best_model="eval_macro_f1")
     tied = train_with_scores(trainer, 0.4, 0.5, 0.5, 0.5, 0.4)[1:4]
     best = min(tied, key=lambda entry: entry["eval_loss"])
@@ -86,7 +88,7 @@ def test_a_model_of_one_class_is_called_so_at_the_end(tmp_path, tokenization, ca
 
 @pytest.mark.parametrize("level", ["passive", "info"])
 def test_raw_numbers_are_shown_on_demand(tmp_path, tokenization, capsys, level):
-    # What "passive" means, whatever a test before has asked for.
+    # "passive" keeps the library's level, which an earlier test may have changed.
     transformers_logging.set_verbosity_warning()
     make(tmp_path, tokenization, disable_tqdm=False, log_level=level).train()
     shown = "".join(capsys.readouterr())
@@ -106,7 +108,7 @@ def test_the_card_tells_of_the_training(tmp_path, tokenization):
     trainer.save_model()
     card = ModelCard.load(tmp_path / "mine" / "README.md")
     assert (card.data.base_model, card.data.language) == (None, ["en"])
-    # The scores describe the best weights, which were loaded, and not the last evaluation.
+    # The scores belong to the best weights, which were loaded, and not to the last evaluation.
     scores, shown = trainer.evaluate(), shown_scores(tmp_path / "mine")
     assert shown["validation", "Macro F1"] == pytest.approx(scores["eval_macro_f1"])
     assert shown["validation", "Loss"] == pytest.approx(scores["eval_loss"], abs=1e-5)
@@ -122,7 +124,7 @@ def test_scores_are_those_that_were_saved_since_the_last_training(tmp_path, toke
     trainer.create_model_card()
     test_scores = {("test", "Macro F1"): 0.25, ("test", "F1 (Switch)"): 0.75}
     assert shown_scores(tmp_path) == {**test_scores, ("validation", "Macro F1"): 0.5}
-    # Only the test part is scored with the calibration, which is fitted after the validation part was scored.
+    # Only the test part is scored with the calibration. The calibration is fitted after the validation scores.
     trainer.model.config.calibration = {"temperature": 2.0, "thresholds": None}
     trainer.create_model_card()
     assert shown_scores(tmp_path) == test_scores
@@ -134,7 +136,7 @@ def test_scores_are_those_that_were_saved_since_the_last_training(tmp_path, toke
 
 @pytest.mark.parametrize("strategy", ["random", "group_by_length"])
 def test_logits_are_those_of_their_posts(tmp_path, strategy):
-    """Whatever order the Trainer samples in."""
+    """The Trainer's sampling order does not matter."""
     torch.manual_seed(0)
     sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 24}
     model = BertForSequenceClassification(BertConfig(vocab_size=len(VOCABULARY), initializer_range=1.0, **sizes))

@@ -1,4 +1,4 @@
-"""Training on streams in the stock Trainer and by the script: with workers, resumed, evaluated."""
+"""Checks training on streams, in the stock Trainer and by the script: with workers, resumed, evaluated."""
 
 import pytest
 from datasets import Dataset
@@ -15,7 +15,7 @@ BOTH = pytest.mark.parametrize("kind", MODELS, ids=lambda kind: kind["model_type
 
 
 def streamed(folder, tokenization, repeats: bool = False, **settings):
-    """A trainer whose rows, of two shards, come from a stream."""
+    """Returns a trainer whose rows come from a stream of two shards."""
     set_seed(0)
     trainer = make_trainer(folder, tokenization, **{"max_steps": 6, "logging_steps": 1, **settings})
     posts = Dataset.from_list(list(synthetic_posts(8, seed=0, posts_per_timeline=6))).to_iterable_dataset(num_shards=2)
@@ -32,14 +32,14 @@ def test_the_stock_trainer_learns_from_a_stream_and_is_evaluated_on_one(tmp_path
     losses = [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
     assert len(losses) == 20 and sum(losses[-4:]) < sum(losses[:4])
     whole = trainer.evaluate()
-    of_stream = trainer.evaluate(rows)
+    streamed_metrics = trainer.evaluate(rows)
     for name in ("eval_loss", "eval_macro_f1", "eval_support_Switch"):
-        assert of_stream[name] == pytest.approx(whole[name], abs=1e-5)
+        assert streamed_metrics[name] == pytest.approx(whole[name], abs=1e-5)
 
 
 @BOTH
 def test_a_stopped_training_on_a_stream_ends_in_the_weights_of_one_that_was_not(tmp_path, tokenization, kind):
-    """In the second pass: 16 rows are four batches."""
+    """The training stops in the second pass, as 16 rows are four batches."""
     settings = {"kind": kind, "repeats": True, "max_steps": 8, "save_steps": 3}
     whole, _ = streamed(tmp_path / "whole", tokenization, **settings)
     whole.train()

@@ -1,4 +1,4 @@
-"""Settings of the Trainer that change how a model is trained but not what it learns."""
+"""Checks settings of the Trainer that change how a model is trained, but not what it learns."""
 
 import pytest
 import torch
@@ -6,14 +6,14 @@ from helpers import MODELS, make_trainer
 from transformers import TrainingArguments, set_seed
 
 
-# Its name in old and new versions of Transformers.
+# The option's name in old and new versions of Transformers.
 CHECKPOINTING = next(
     name for name in ("activation_checkpointing", "gradient_checkpointing") if hasattr(TrainingArguments, name)
 )
 
 
 def train_a_little(folder, tokenization, **settings) -> tuple[list[float], dict[str, torch.Tensor]]:
-    """The loss of each of three steps, and the weights after them."""
+    """Returns the loss of each of three steps, and the weights after them."""
     set_seed(0)
     trainer = make_trainer(
         folder, tokenization, dropout=0.0, max_steps=3, logging_steps=1, save_strategy="no", **settings
@@ -34,15 +34,15 @@ def train_a_little(folder, tokenization, **settings) -> tuple[list[float], dict[
 @pytest.mark.parametrize("kind", MODELS, ids=str)
 def test_the_same_is_learned(tmp_path, tokenization, settings, tolerance, kind):
     losses, weights = train_a_little(tmp_path, tokenization, kind=kind)
-    others, found = train_a_little(tmp_path, tokenization, kind=kind, **settings)
+    others, other_weights = train_a_little(tmp_path, tokenization, kind=kind, **settings)
     assert len(losses) == 3 and abs(losses[2] - losses[0]) > 1e-3
     assert others == pytest.approx(losses, abs=tolerance)
-    for (name, weight), other in zip(weights.items(), found.values(), strict=True):
+    for (name, weight), other in zip(weights.items(), other_weights.values(), strict=True):
         torch.testing.assert_close(other, weight, atol=tolerance, rtol=0, msg=name)
 
 
 def test_accumulated_small_batches_are_one_large_batch(tmp_path, tokenization):
-    """Rows hold different numbers of labelled streams, so a mean of means would differ."""
+    """Rows have different numbers of labelled streams, so a mean of means would differ."""
     weights, norms = [], []
     for size, steps in ((8, 1), (2, 4)):
         set_seed(0)

@@ -1,4 +1,4 @@
-"""Explanations as the pipeline's `explain` returns them, made at random; and what a page holds."""
+"""Makes random explanations in the form of the pipeline's `explain`, and reads the data of a page."""
 
 import json
 import random
@@ -25,7 +25,7 @@ def explained_post(chance: random.Random, stream: list[int], names: list[str], t
         "probabilities": dict(zip(names, scores, strict=True)),
         "stream": stream,
         "attention": [[weight / sum(layer) for weight in layer] for layer in attention],
-        # Of each post of the stream, of the gap before the newest, and of its position.
+        # The effects of each post of the stream, of the gap before the newest, and of its position.
         "effects": {name: [chance.gauss(0, 0.1) for _ in range(len(stream) + 2)] for name in names},
         "log_odds_effects": {name: [chance.gauss(0, 1) for _ in range(len(stream) + 2)] for name in names},
     }
@@ -41,32 +41,35 @@ def explained_timelines(
     timed: bool = True,
     seed: int = 0,
 ) -> list[dict]:
-    """Timelines for the page: about `words` words in a post; every tenth post has no label, and follows a silence."""
+    """
+    Returns timelines for the page. A post has about `words` words. Every tenth post has no label and follows a
+    silence.
+    """
     chance = random.Random(seed)
     timelines = []
     for timeline in range(number):
         posts, time = [], 1.7e9 + 1000 * timeline
-        # Of different lengths, so that they can be sorted by it.
-        for place in range(length + timeline % 5 - 2):
-            stream = list(range(max(0, place - window + 1), place + 1))
+        # Timelines have different lengths, so they can be sorted by length.
+        for index in range(length + timeline % 5 - 2):
+            stream = list(range(max(0, index - window + 1), index + 1))
             text = " ".join(chance.choices(WORDS, k=chance.randint(1, 2 * words)))
             post = explained_post(chance, stream, names, text)
-            time += chance.uniform(1, 7200) * (1000 if place % 10 == 9 else 1)
+            time += chance.uniform(1, 7200) * (1000 if index % 10 == 9 else 1)
             post["timestamp"] = time if timed else None
             if labelled:
-                post["actual"] = None if place % 10 == 9 else chance.choices(names, range(len(names), 0, -1))[0]
+                post["actual"] = None if index % 10 == 9 else chance.choices(names, range(len(names), 0, -1))[0]
             posts.append(post)
         timelines.append({"id": f"person {timeline}", "posts": posts})
     return timelines
 
 
 def page_of(timelines: list[dict], names: list[str], **settings) -> str:
-    """The page of timelines."""
+    """Returns the page of timelines."""
     read = [to_timeline(timeline["id"], timeline["posts"], names) for timeline in timelines]
     return timeline_page(read, names, **settings)
 
 
 def data_of(page: str) -> dict:
-    """What the page's script reads, as a browser would: up to the first end of the element."""
+    """Returns the data that the page's script reads. It ends at the first end of the element, as in a browser."""
     (text,) = re.findall(r'<script type="application/json" id="page-data">(.*?)</script>', page, flags=re.DOTALL)
     return json.loads(text)["data"]

@@ -1,4 +1,4 @@
-"""The page of timelines in a browser: what a person does there, and that the numbers are right."""
+"""Checks the page of timelines in a browser: a person's actions, and the numbers that the page shows."""
 
 import math
 import re
@@ -21,7 +21,7 @@ MARKS = "#timeline_chart .mark-symbol [aria-label^='Post']"
 
 @pytest.fixture(scope="module")
 def timelines() -> list[dict]:
-    """More timelines than the list shows at once."""
+    """Returns more timelines than the list shows at once."""
     timelines = explained_timelines(60, 30)
     timelines[7]["posts"][3]["text"] = f"A heron. {ATTACK}"
     timelines[9]["posts"][5]["text"] = "The Heron and the heron"
@@ -37,7 +37,7 @@ def page(timelines, tmp_path_factory):
 
 @pytest.fixture
 def opened(browser, page):
-    """The page, in which nothing goes wrong and which asks for nothing until the end of the test."""
+    """Opens the page. Checks at the end of the test that it reported no problem and requested nothing."""
     browser.open(page, READY)
     yield browser
     assert browser.problems() == []
@@ -45,7 +45,7 @@ def opened(browser, page):
 
 @pytest.fixture
 def open_page(browser, tmp_path):
-    """Opens a page of other timelines, in which nothing goes wrong either."""
+    """Yields a function that opens a page of other timelines. Checks at the end that there was no problem."""
 
     def write_and_open(*arguments, **settings):
         write_page(tmp_path / "page.html", page_of(*arguments, **settings))
@@ -57,18 +57,18 @@ def open_page(browser, tmp_path):
 
 
 def counts_of(timelines: list[dict], threshold: float) -> dict:
-    """What the page counts, by the project's own delays."""
+    """Computes the counts of the page, with the project's own delays."""
     counts = {**dict.fromkeys(("posts", "alarms", "judged", "ofClass", "hits"), 0), "delays": []}
     for timeline in timelines:
         posts = timeline["posts"]
         raised = np.array([is_alarm(post, threshold) for post in posts])
         labelled = np.array([post["actual"] is not None for post in posts])
-        of_class = np.array([post["actual"] == "Switch" for post in posts])
+        is_class = np.array([post["actual"] == "Switch" for post in posts])
         times = np.array([post["timestamp"] for post in posts])
-        sums = len(posts), raised.sum(), (raised & labelled).sum(), of_class.sum(), (raised & of_class).sum()
+        sums = len(posts), raised.sum(), (raised & labelled).sum(), is_class.sum(), (raised & is_class).sum()
         for name, number in zip(list(counts)[:5], sums, strict=True):
             counts[name] += int(number)
-        judged = change_detection().Posts(of_class[labelled], raised[labelled], times[labelled])
+        judged = change_detection().Posts(is_class[labelled], raised[labelled], times[labelled])
         for late, seconds in change_detection().detection_delays(judged):
             delay = {"posts": late, "seconds": pytest.approx(seconds, abs=0.002)}
             counts["delays"].append(None if math.isnan(late) else delay)
@@ -76,7 +76,7 @@ def counts_of(timelines: list[dict], threshold: float) -> dict:
 
 
 def table_rows(browser, selector: str) -> list[list[str]]:
-    """The texts of the cells of each row."""
+    """Returns the texts of the cells of each row."""
     cells = "(row) => [...row.cells].map((cell) => cell.textContent)"
     return browser.driver.execute_script(
         f"return [...document.querySelector(arguments[0]).rows].map({cells})", selector
@@ -92,7 +92,7 @@ def shown_timeline(browser, timelines: list[dict]) -> dict:
 
 
 def chosen(browser) -> int:
-    """The post that is explained."""
+    """Returns the number of the explained post."""
     return browser.driver.execute_script("return state.chosen")
 
 
@@ -101,8 +101,8 @@ def test_counts_follow_the_threshold(opened, timelines):
     shown = shown_timeline(opened, timelines)
     for control, threshold in (("#threshold", 0.5), ("#threshold", 0.731), ("#threshold-number", 0.25)):
         opened.set_value(control, threshold)
-        here, of_all = opened.driver.execute_script("return [counts[state.timeline], addCounts(counts)]")
-        assert here == counts_of([shown], threshold) and of_all == counts_of(timelines, threshold)
+        here, overall = opened.driver.execute_script("return [counts[state.timeline], addCounts(counts)]")
+        assert here == counts_of([shown], threshold) and overall == counts_of(timelines, threshold)
 
 
 def test_outcomes_of_posts_follow_the_threshold(opened, timelines):
@@ -126,7 +126,7 @@ def test_sort_and_search(opened, timelines):
     lengths = {timeline["id"]: len(timeline["posts"]) for timeline in timelines}
     assert [lengths[name] for name in listed()] == sorted(lengths.values(), reverse=True)[: len(listed())]
     opened.set_value("#sort", "id")
-    assert listed() == [f"person {place}" for place in range(60)]
+    assert listed() == [f"person {number}" for number in range(60)]
     opened.set_value("#search", "HERON")
     assert listed() == ["person 7", "person 9"]
     opened.find_all("#timelines button")[1].click()
@@ -136,23 +136,23 @@ def test_sort_and_search(opened, timelines):
 
 
 def test_why(opened, timelines):
-    """The earlier posts of a post that is clicked, the strongest first, with what they did to it."""
+    """A click on a post lists its earlier posts with their effects, the strongest first."""
     shown = shown_timeline(opened, timelines)
     opened.driver.execute_script("document.querySelectorAll('#posts .post')[20].click()")
     post = shown["posts"][20]
     assert opened.text("#why-text") == post["text"]
-    names = [*(f"post {place + 1}" for place in post["stream"][:-1]), "what", "the", "being"]
+    names = [*(f"post {number + 1}" for number in post["stream"][:-1]), "what", "the", "being"]
     effects, log_odds = (post[measure]["Switch"] for measure in ("effects", "log_odds_effects"))
-    strongest = sorted(range(len(names)), key=lambda place: -abs(round(log_odds[place], 2)))
+    strongest = sorted(range(len(names)), key=lambda number: -abs(round(log_odds[number], 2)))
     for most in (6, len(names)):
         rows = table_rows(opened, "#why-table tbody")[:most]
-        for row, place in zip(rows, strongest[:most], strict=True):
-            assert re.split(r"[ ,]", row[0])[: len(names[place].split())] == names[place].split()
+        for row, number in zip(rows, strongest[:most], strict=True):
+            assert re.split(r"[ ,]", row[0])[: len(names[number].split())] == names[number].split()
             moved = [float(cell.replace("−", "-")) for cell in row[1:3]]
-            assert moved[0] == pytest.approx(log_odds[place], abs=0.0051)
-            assert moved[1] == pytest.approx(effects[place], abs=0.0006)
+            assert moved[0] == pytest.approx(log_odds[number], abs=0.0051)
+            assert moved[1] == pytest.approx(effects[number], abs=0.0006)
             looked = [float(cell.split()[0]) / 100 for cell in row[3:] if cell]
-            weights = [layer[place] for layer in post["attention"]] if place < len(post["stream"]) else []
+            weights = [layer[number] for layer in post["attention"]] if number < len(post["stream"]) else []
             assert looked == pytest.approx(weights, abs=0.0006)
         if most == 6:
             opened.find("#why-table button").click()
@@ -161,16 +161,16 @@ def test_why(opened, timelines):
 def test_it_opens_at_the_alarm_that_earlier_posts_moved_most(opened, timelines):
     posts = shown_timeline(opened, timelines)["posts"]
 
-    def moved(place: int) -> float:
-        effects = posts[place]["log_odds_effects"]["Switch"][:-3]
+    def moved(number: int) -> float:
+        effects = posts[number]["log_odds_effects"]["Switch"][:-3]
         return max((round(abs(effect), 2) for effect in effects), default=0.0)
 
-    most = max((place for place, post in enumerate(posts) if is_alarm(post)), key=moved)
+    most = max((number for number, post in enumerate(posts) if is_alarm(post)), key=moved)
     assert chosen(opened) == most
 
 
 def test_silences_are_short_and_the_rest_is_to_scale(opened, timelines):
-    """All silences, of weeks between hours, take a quarter of the axis at most."""
+    """Silences of weeks between hours take at most a quarter of the axis."""
     times = [post["timestamp"] for post in shown_timeline(opened, timelines)["posts"]]
     gaps, shown = np.diff(times), np.diff(opened.driver.execute_script("return positions"))
     is_silent = np.arange(len(gaps)) % 10 == 8
@@ -180,14 +180,14 @@ def test_silences_are_short_and_the_rest_is_to_scale(opened, timelines):
 
 def test_seconds_since_a_start_are_no_dates(open_page):
     timelines = explained_timelines(1, 9)
-    for place, post in enumerate(timelines[0]["posts"]):
-        post["timestamp"] = 3599.0 + 61 * place
+    for number, post in enumerate(timelines[0]["posts"]):
+        post["timestamp"] = 3599.0 + 61 * number
     opened = open_page(timelines, NAMES)
     assert "1970" not in opened.text("main")
 
 
 def test_a_chart_is_saved_as_svg(opened, tmp_path):
-    """A file has no variables of the page."""
+    """The file contains no CSS variables of the page."""
     opened.save_into(tmp_path)
     for number, button in enumerate(("save-timeline", "save-why"), 1):
         opened.find(f"#{button}").click()
@@ -198,7 +198,7 @@ def test_a_chart_is_saved_as_svg(opened, tmp_path):
 
 
 def test_click_in_the_chart(opened, timelines):
-    """By position the posts stand at the same distance from each other: a click on the middle of a mark means it."""
+    """Posts are at equal distances if they are shown by position. A click on the middle of a mark selects it."""
     opened.find('#axis [value="position"]').click()
     posts = shown_timeline(opened, timelines)["posts"]
     opened.wait_for(lambda: len(opened.find_all(MARKS)) == len(posts))
@@ -210,14 +210,14 @@ def test_click_in_the_chart(opened, timelines):
         }
         return document.getElementById("tip").textContent;
     """
-    for place in (0, 17):
-        assert posts[place]["text"] in opened.driver.execute_script(script, MARKS, place)
-        assert chosen(opened) == place
+    for number in (0, 17):
+        assert posts[number]["text"] in opened.driver.execute_script(script, MARKS, number)
+        assert chosen(opened) == number
 
 
 def test_keys(opened, timelines):
     def keys(*names: str, at: str | None = None) -> dict:
-        """Presses keys where the focus is, or at an element; what is then in focus."""
+        """Presses keys at the focus or at an element, and returns the attributes of the focused element."""
         if at:
             opened.driver.execute_script("document.querySelector(arguments[0]).focus()", at)
         for name in names:
@@ -229,7 +229,7 @@ def test_keys(opened, timelines):
     assert chosen(opened) == 1
     keys("END", "RIGHT", at="#chart")
     assert posts[-1]["text"] in opened.text("#tip")
-    # One post of the list is reached by Tab, and the others from it.
+    # Tab reaches one post of the list, and arrow keys reach the others.
     (reached,) = opened.find_all('#posts .post[tabindex="0"]')
     assert reached.get_attribute("data-post") == "1"
     assert keys("DOWN", at='#posts .post[tabindex="0"]')["post"] == "2"
@@ -251,7 +251,7 @@ def test_a_post_that_is_a_script_is_a_text(opened, timelines):
 
 @pytest.mark.parametrize("settings", [{"timed": False}, {"labelled": False}, {"names": ["A", "B", "C"]}])
 def test_other_posts(open_page, settings):
-    """Without times, without labels, of three classes."""
+    """The timelines have no times, no labels, or three classes."""
     names = settings.get("names", NAMES)
     timelines = explained_timelines(3, 12, **settings)
     opened = open_page(timelines, names)
@@ -268,8 +268,8 @@ def test_other_posts(open_page, settings):
 def test_posts_of_other_speakers_give_no_alarm(open_page):
     timelines = explained_timelines(5, 30)
     posts = [post for timeline in timelines for post in timeline["posts"]]
-    for place, post in enumerate(posts):
-        post["speaker"] = "client" if place % 3 else "therapist"
+    for number, post in enumerate(posts):
+        post["speaker"] = "client" if number % 3 else "therapist"
     opened = open_page(timelines, NAMES, watched_speakers=["client"])
     alarms = sum(post["speaker"] == "client" and is_alarm(post) for post in posts)
     assert opened.driver.execute_script("return addCounts(counts)")["alarms"] == alarms > 0

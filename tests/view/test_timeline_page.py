@@ -1,4 +1,4 @@
-"""The page of timelines without a browser: what it holds, and who writes it."""
+"""Checks the content of the page of timelines without a browser, and the scripts that write it."""
 
 import random
 import re
@@ -32,7 +32,7 @@ ATTACK = "</script><script>document.title='x'</script><img src=x onerror=\"docum
 
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory) -> str:
-    """The folder of a tiny model of four posts in a stream."""
+    """Returns the folder of a tiny model whose window is four posts."""
     labels = {"id2label": dict(enumerate(NAMES)), "label2id": {name: label for label, name in enumerate(NAMES)}}
     folder = tmp_path_factory.mktemp("saved")
     tiny_reader(folder, num_labels=2, timed=True, **labels)
@@ -40,14 +40,14 @@ def saved(tmp_path_factory) -> str:
 
 
 def test_2000_posts_take_less_than_5_megabytes():
-    """Posts have 150 words, and streams 20 posts; the charts' library takes less than 1 megabyte."""
+    """Posts have 150 words, and streams 20 posts. The library of charts takes less than 1 megabyte."""
     timelines = explained_timelines(8, 50, words=150)
     num_posts = sum(len(timeline["posts"]) for timeline in timelines)
     assert len(page_of(timelines, NAMES).encode()) < 1_000_000 + 2000 * num_posts
 
 
 def test_posts_and_names_are_data():
-    """No text can end the element that it is in, each is there as it was, and a browser loads nothing."""
+    """No text can end its element. Each text is unchanged, and a browser loads nothing."""
     timelines = explained_timelines(1, 3, names=[ATTACK, "B"])
     timelines[0]["id"] = timelines[0]["posts"][0]["text"] = ATTACK
     page, harmless = page_of(timelines, [ATTACK, "B"], title=ATTACK), page_of([], NAMES)
@@ -59,7 +59,7 @@ def test_posts_and_names_are_data():
 
 
 def test_posts_come_in_order_of_time():
-    """What names a post by its place in the input names it by its place on the page."""
+    """Indices of posts in the input become indices of posts on the page."""
     posts = explained_timelines(1, 6, window=2)[0]["posts"][:4]
     times = [30, 10, 20, 10]
     for post, time, stream in zip(posts, times, ([2, 0], [1], [3, 2], [1, 3]), strict=True):
@@ -67,14 +67,14 @@ def test_posts_come_in_order_of_time():
         post.update(timestamp=float(time), stream=stream, effects=effects, log_odds_effects=effects)
     packed = pack_timeline(to_timeline("a", posts, NAMES), NAMES)
     assert packed["times"] == [10, 10, 20, 30]
-    assert packed["texts"] == [posts[place]["text"] for place in (1, 3, 2, 0)]
+    assert packed["texts"] == [posts[number]["text"] for number in (1, 3, 2, 0)]
     assert packed["stream"] == [[0], [0, 1], [1, 2], [2, 3]]
     assert packed["effects"][1] == [[5000] * 3, [5000] * 4, [5000] * 4, [5000] * 4]
     assert packed["log_odds_effects"][0] == [[25] * 3, [25] * 4, [25] * 4, [25] * 4]
 
 
 def test_a_silence_is_ten_times_the_usual_time():
-    """Gaps of 0, 5, 5, 50 and 51: the median of those that are not 0 is 27.5; without the last it is 5."""
+    """The gaps are 0, 5, 5, 50 and 51. The median without 0 is 27.5, and without the last gap it is 5."""
     assert find_silences([0, 0, 5, 10, 60]) == (50, [])
     assert find_silences([0, 0, 5, 10, 15, 66]) == (50, [5])
     assert find_silences([3, 3]) == (None, [])
@@ -92,21 +92,21 @@ def test_the_watched_class_is_the_rarest():
     packed = [pack_timeline(to_timeline("a", explained_timelines(1, 9, names=names)[0]["posts"], names), names)]
     packed[0]["actual"] = [0, 0, 0, 2, 2, 1, 1, 1, -1]
     assert rarest_class(packed, 3) == 2
-    # Labels of one class say nothing about the others.
+    # With labels of a single class, the other classes cannot be compared.
     packed[0]["actual"] = [0] * 9
     packed[0]["probabilities"] = [[5000] * 9, [2000] * 9, [3000] * 9]
     assert rarest_class(packed, 3) == 1
 
 
 def test_the_first_threshold_is_the_calibrated_one():
-    """With two classes p / t is largest for the second where p is above its share of both."""
+    """With two classes the second has the largest p / t if p is above its share of the sum of both thresholds."""
     assert first_thresholds(None, 3) == [5000] * 3
     assert first_thresholds([0.6, 0.2], 2) == [7500, 2500]
     assert first_thresholds([0.2, 0.3, 0.5], 3) == [5000] * 3
 
 
 def test_show_in_a_notebook(saved):
-    """The page of what `explain` returns, for one timeline and for a list, in a frame of its own."""
+    """A timeline and a list of timelines from `explain` are shown in a frame."""
     pipe = pipeline("stream-classification", model=saved, trust_remote_code=True)
     timelines = [{"text": [f"post {post}" for post in range(6)], "timestamp": list(range(6))} for _ in range(2)]
     for given, number in ((timelines[0], 1), (timelines, 2)):
@@ -118,7 +118,7 @@ def test_show_in_a_notebook(saved):
 
 
 def write_view(saved: str, folder: Path, posts: list[dict], *more: str) -> str:
-    """The page that the script writes."""
+    """Returns the page that the script writes."""
     file, output = write_posts(folder / "posts.csv", posts), folder / "timelines.html"
     given = ["--model_name_or_path", saved, "--test_file", file, "--output", str(output)]
     run_timeline_view.main([*given, *more])
@@ -138,8 +138,8 @@ def test_the_script_writes_every_post(saved, tmp_path):
 
 def test_alarms_of_some_speakers_only(saved, tmp_path):
     posts = list(synthetic_posts(2, seed=0, posts_per_timeline=4))
-    for place, post in enumerate(posts):
-        post["speaker"] = ("client", "therapist")[place % 2]
+    for number, post in enumerate(posts):
+        post["speaker"] = ("client", "therapist")[number % 2]
     page = write_view(saved, tmp_path, posts, "--watched_speakers", "client")
     for timeline in data_of(page)["timelines"]:
         assert timeline["heeded"] == [speaker == "client" for speaker in timeline["speakers"]]
@@ -149,7 +149,7 @@ def test_alarms_of_some_speakers_only(saved, tmp_path):
 
 
 def test_the_page_says_how_good_the_model_was_in_its_own_test(saved, tmp_path):
-    """And not on the posts that it shows, which may be without labels."""
+    """The scores are not those of the shown posts, which may have no labels."""
     posts = [{**post, "label": ""} for post in synthetic_posts(3, seed=0, posts_per_timeline=5)]
     model = shutil.copytree(saved, tmp_path / "model")
     assert "0.829" not in write_view(str(model), tmp_path, posts).partition("<main")[0]
@@ -157,7 +157,7 @@ def test_the_page_says_how_good_the_model_was_in_its_own_test(saved, tmp_path):
     rival = {"macro_f1": 0.8, "difference": 0.029, "difference_interval": [-0.2, 0.3], "features": ["position"]}
     write_json(model / "all_results.json", {"test": {**test, "compared_with": {"position_and_time": rival}}})
     assert "0.829" in write_view(str(model), tmp_path, posts).partition("<main")[0]
-    # Beside predictions; without --view, no page of other predictions stays.
+    # With --view there is a page beside the predictions. Without it the page of earlier predictions is removed.
     given = ["--model_name_or_path", str(model), "--test_file", str(tmp_path / "posts.csv"), "--do_predict"]
     given += ["--output_dir", str(tmp_path / "out")]
     run_glue_style.main([*given, "--view"])
@@ -169,7 +169,7 @@ def test_the_page_says_how_good_the_model_was_in_its_own_test(saved, tmp_path):
 
 
 def test_refused(saved, tmp_path, monkeypatch):
-    """One sentence, before any work."""
+    """The error is one sentence, and comes before any work."""
     file = write_posts(tmp_path / "posts.csv", list(synthetic_posts(2, seed=0, posts_per_timeline=5)))
     given = ["--model_name_or_path", saved, "--test_file", file]
     in_training = [*given, "--output_dir", str(tmp_path / "out"), "--view"]
@@ -179,7 +179,7 @@ def test_refused(saved, tmp_path, monkeypatch):
         run_glue_style.main([*in_training, "--do_eval"])
     with pytest.raises(ValueError, match="no post"):
         show([])
-    # As where the extra is not installed
+    # Stands in for a missing extra
     monkeypatch.setitem(sys.modules, "altair", None)
     for call in (
         lambda: run_timeline_view.main(given),

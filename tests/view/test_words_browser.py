@@ -1,4 +1,4 @@
-"""The page of words after a run, in a browser: what a person does there, and that the numbers are right."""
+"""Checks the page of words after a run, in a browser: a person's actions, and the numbers that the page shows."""
 
 import random
 from collections import Counter
@@ -28,7 +28,7 @@ READY = "#chosen-word"
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """A run over three times, in which `flew` changes its company."""
+    """Returns the folder of a run over three times. `flew` changes its contexts."""
     path = tmp_path_factory.mktemp("words")
     torch.manual_seed(0)
     BertModel(BertConfig(**SIZES, initializer_range=0.5)).save_pretrained(path / "model")
@@ -49,7 +49,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture
 def opened(browser, folder):
-    """The page, in which nothing goes wrong until the end of the test."""
+    """Opens the page. Checks at the end of the test that it reported no problem."""
     browser.open(folder / "_changes.html", READY)
     yield browser
     assert browser.problems() == []
@@ -96,11 +96,13 @@ def test_shares_and_sentences_are_those_of_the_page_s_data(opened, folder):
         article = f"#senses article:nth-child({sense + 1})"
         assert opened.text(f"{article} h4") == f"Sense {sense + 1}: {', '.join(keywords)}"
         headings = opened.texts(f"{article} .times h5")
-        for place, (time, count) in enumerate(zip(TIMES, counts, strict=True)):
-            assert headings[place].startswith(f"{time}: {np.floor(100 * count / 30 + 0.5):.0f} % ")
-            assert headings[place].endswith(f", {count} of 30")
-            where = f"{article} .times > :nth-child({place + 1}) .text"
-            assert opened.texts(where) == ["".join(usages["text"][usage]) for usage in usages["nearest"][sense][place]]
+        for column, (time, count) in enumerate(zip(TIMES, counts, strict=True)):
+            assert headings[column].startswith(f"{time}: {np.floor(100 * count / 30 + 0.5):.0f} % ")
+            assert headings[column].endswith(f", {count} of 30")
+            where = f"{article} .times > :nth-child({column + 1}) .text"
+            assert opened.texts(where) == [
+                "".join(usages["text"][usage]) for usage in usages["nearest"][sense][column]
+            ]
             assert set(opened.texts(f"{where} mark")) <= {"flew"}
     assert len(opened.find_all("#map .mark-symbol path")) > 90
 
@@ -117,13 +119,13 @@ def test_the_usages_on_the_map_are_read_by_keyboard_and_in_a_list(opened, folder
     assert rest.split(": ")[1] in set(table.loc[table["time"] == time, "text"])
     opened.find("#all summary").click()
     opened.wait_for(lambda: len(opened.texts("#usages li")) == 90)
-    # A sentence that is markup is text.
+    # Markup in a sentence is shown as text.
     assert any(ATTACK in text for text in opened.texts("#usages li"))
     assert opened.driver.title.startswith("Words") and not opened.find_all("main img")
     opened.set_value("#of-time", "3")
     shown = [text.split(": ", 1) for text in opened.texts("#usages li")]
     assert Counter(text for _, text in shown) == Counter(table.loc[table["time"] == "2000", "text"])
-    # A sense that is chosen for the map is chosen for the list.
+    # A sense that is selected on the map is selected in the list.
     opened.find("#senses article:nth-child(2) .title button").click()
     expected = opened.texts("#senses article:nth-child(2) .times h5")[2].split(", ")[1].split(" of ")[0]
     opened.wait_for(lambda: len(opened.texts("#usages li")) == int(expected))
@@ -142,7 +144,7 @@ def test_citations_are_saved_as_a_table(opened, folder, tmp_path):
     assert texts
     for box in opened.find_all(f"{where} .cite"):
         box.send_keys(opened.keys.SPACE)
-    # Chosen in one list, and in the other.
+    # A choice in one list is also checked in the other.
     opened.find("#all summary").click()
     opened.wait_for(lambda: len(opened.find_all("#usages .cite:checked")) == len(texts))
     choose(opened, "the")
@@ -162,7 +164,7 @@ def test_the_earliest_usages_are_cited_without_a_sense(browser, tmp_path):
     usages = {word: {time: [Usage(time, f"the {word} flew", 4, 4 + len(word))] * 3 for time in TIMES} for word in "ab"}
     vectors = {word: {time: np.eye(3) for time in TIMES} for word in usages}
     table = ranked_table({"apd": {"a": 0.2, "b": 0.1}}, {word: dict.fromkeys(TIMES, 3) for word in usages})
-    earliest = {"a": [Usage(TIMES[1], f"{place} as", 2, 4, f"190{place}", "letter") for place in range(2)]}
+    earliest = {"a": [Usage(TIMES[1], f"{number} as", 2, 4, f"190{number}", "letter") for number in range(2)]}
     write_page(tmp_path / "page.html", words_page(table, TIMES, usages, vectors, earliest=earliest))
     browser.open(tmp_path / "page.html", READY)
     browser.save_into(tmp_path)
@@ -186,6 +188,6 @@ def test_charts_are_saved_without_variables_of_the_page(opened, tmp_path):
     for name in ("map", "shares"):
         opened.find(f"#{name} + .save").click()
         path = tmp_path / f"flew_{name}.svg"
-        # The file is there before its text is.
+        # The file exists before its text is written.
         opened.wait_for(lambda path=path: path.exists() and path.stat().st_size)
         assert "<svg" in path.read_text() and "var(" not in path.read_text()

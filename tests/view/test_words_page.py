@@ -1,4 +1,4 @@
-"""What the page of words holds, against the words' usages and vectors."""
+"""Checks the content of the page of words against the words' usages and vectors."""
 
 import math
 from dataclasses import replace
@@ -22,19 +22,19 @@ def usage(time: str, before: str, word: str, after: str) -> Usage:
 
 
 def some_usages(words: list[str], times: list[str], count: int) -> tuple[Usages, dict[str, dict[str, np.ndarray]]]:
-    """Usages of three senses, in turn."""
+    """Returns usages of three senses in turn."""
     generator = np.random.default_rng(0)
     usages = {
-        word: {time: [usage(time, f"{time} {place} ", word, " flew") for place in range(count)] for time in times}
+        word: {time: [usage(time, f"{time} {number} ", word, " flew") for number in range(count)] for time in times}
         for word in words
     }
-    places = 20 * np.eye(5)[np.arange(count) % 3]
-    vectors = {word: {time: places + generator.normal(size=(count, 5)) for time in times} for word in words}
+    centres = 20 * np.eye(5)[np.arange(count) % 3]
+    vectors = {word: {time: centres + generator.normal(size=(count, 5)) for time in times} for word in words}
     return usages, vectors
 
 
 def table_of(words: list[str], times: list[str], truth=None, frequencies=None, **more) -> pd.DataFrame:
-    columns = {"apd": {word: 0.1 * place for place, word in enumerate(words, 1)}, **more}
+    columns = {"apd": {word: 0.1 * number for number, word in enumerate(words, 1)}, **more}
     return ranked_table(columns, {word: dict.fromkeys(times, 3) for word in words}, truth, frequencies)
 
 
@@ -73,12 +73,12 @@ def test_frequencies_are_those_of_the_whole_corpus():
     times = ["a", "b", "c"]
     frequencies = {"plane": {time: Frequency(count, 2000) for time, count in zip(times, (1, 0, 10), strict=True)}}
     data = page_of(*some_usages(["plane"], times, 12), frequencies)
-    found = data["words"][0]["frequency"]
-    assert [value for value, _, _ in found] == [500, 0, 5000]
-    # Wilson's interval of none is from 0 to z² / (n + z²).
-    assert found[1] == pytest.approx([0, 0, 1e6 * 1.96**2 / (2000 + 1.96**2)], abs=0.2)
-    assert all(low <= value <= high for value, low, high in found)
-    # At first a reader sees the first time and the last.
+    frequencies_shown = data["words"][0]["frequency"]
+    assert [value for value, _, _ in frequencies_shown] == [500, 0, 5000]
+    # Wilson's interval for a count of 0 is from 0 to z² / (n + z²).
+    assert frequencies_shown[1] == pytest.approx([0, 0, 1e6 * 1.96**2 / (2000 + 1.96**2)], abs=0.2)
+    assert all(low <= value <= high for value, low, high in frequencies_shown)
+    # By default the page shows the first and the last time.
     shown = [column["cells"] for column in data["columns"] if column["kind"] == "frequency" and column["main"]]
     assert shown == [[500], [5000]]
     assert not any(column["main"] for column in data["columns"] if column["kind"] == "count")
@@ -91,14 +91,14 @@ def test_the_numbers_of_a_word():
     assert data["words"][0]["frequency"] is None
     shown, senses = data["words"][0]["usages"], find_senses(usages["plane"], vectors["plane"])
     assert shown["counts"] == senses.counts.tolist() == [[4, 4, 4]] * 3
-    for share, low, high in (share for of_sense in shown["shares"] for share in of_sense):
+    for share, low, high in (share for sense_shares in shown["shares"] for share in sense_shares):
         assert share == pytest.approx(1 / 3, abs=1e-4) and low <= share <= high
     assert shown["sense"] == senses.labels.tolist() and shown["time"] == np.repeat([0, 1, 2], 12).tolist()
     for sense, by_time in enumerate(shown["nearest"]):
         for time, nearest in enumerate(by_time):
-            of_both = [one for one in senses.nearest if senses.labels[one] == sense and one // 12 == time]
-            assert nearest == of_both[:3]
-    # Distances on the map are those of the projection in another unit, and the longer side is of length 2.
+            expected = [one for one in senses.nearest if senses.labels[one] == sense and one // 12 == time]
+            assert nearest == expected[:3]
+    # Distances on the map are proportional to those of the projection, and the longer side has length 2.
     original, variance = principal_components(np.concatenate(list(vectors["plane"].values())), 2)
     points, unit = np.array([shown["x"], shown["y"]]).T, np.ptp(original, axis=0).max() / 2
     assert pdist(points) == pytest.approx(pdist(original) / unit, abs=0.003)
@@ -108,12 +108,12 @@ def test_the_numbers_of_a_word():
 
 def test_quotations_have_date_and_source():
     usages, vectors = some_usages(["plane"], TIMES, 30)
-    for time, found in usages["plane"].items():
-        dates = (f"{time[:2]}{40 - place}-05-01" for place in range(30))
-        usages["plane"][time] = [replace(one, date=date, source=f"of {date}") for one, date in zip(found, dates)]
+    for time, undated in usages["plane"].items():
+        dates = (f"{time[:2]}{40 - number}-05-01" for number in range(30))
+        usages["plane"][time] = [replace(one, date=date, source=f"of {date}") for one, date in zip(undated, dates)]
     shown = page_of(usages, vectors)["words"][0]["usages"]
-    found = [one for of_time in usages["plane"].values() for one in of_time]
-    assert shown["date"] == [one.date for one in found] and shown["source"] == [one.source for one in found]
+    dated = [one for time_usages in usages["plane"].values() for one in time_usages]
+    assert shown["date"] == [one.date for one in dated] and shown["source"] == [one.source for one in dated]
 
 
 def test_the_earliest_usages_need_not_be_in_the_sample():
@@ -121,9 +121,14 @@ def test_the_earliest_usages_need_not_be_in_the_sample():
     first = [replace(usage(TIMES[1], "a ", "Planes", " left"), date="1961", source="letter")]
     table = table_of(list(usages), TIMES)
     words = data_of(words_page(table, TIMES, usages, vectors, earliest={"plane": first}))["words"]
-    found = {row["word"]: row["earliest"] for row in words}
-    assert found["plane"] == {"time": [1], "text": [["a ", "Planes", " left"]], "date": ["1961"], "source": ["letter"]}
-    assert found["tree"]["text"] == []
+    earliest_of = {row["word"]: row["earliest"] for row in words}
+    assert earliest_of["plane"] == {
+        "time": [1],
+        "text": [["a ", "Planes", " left"]],
+        "date": ["1961"],
+        "source": ["letter"],
+    }
+    assert earliest_of["tree"]["text"] == []
 
 
 def test_long_texts_are_cut_around_the_word_between_words():
@@ -132,16 +137,16 @@ def test_long_texts_are_cut_around_the_word_between_words():
         usage(TIMES[0], "before " * 300, "planes", " behind" * 300),
         # Some scripts have no spaces.
         usage(TIMES[0], "字" * 300, "飞机", "字" * 300),
-        # What is invisible is written out.
+        # Invisible characters are written out.
         usage(TIMES[0], "\u2028", "plane", "\x1b[31m\u202e end"),
     ]
-    found = page_of(usages, vectors)["words"][0]["usages"]["text"]
-    before, word, after = found[0]
+    shown = page_of(usages, vectors)["words"][0]["usages"]["text"]
+    before, word, after = shown[0]
     assert word == "planes" and set(before.split()[1:]) == {"before"} and set(after.split()[:-1]) == {"behind"}
     assert before.startswith("…before") and after.endswith("behind…")
     assert 100 < len(before) <= 121 and 100 < len(after) <= 121
-    assert found[1] == ["…" + "字" * 120, "飞机", "字" * 120 + "…"]
-    assert found[2] == ["\\u2028", "plane", "\\x1b[31m\\u202e end"]
+    assert shown[1] == ["…" + "字" * 120, "飞机", "字" * 120 + "…"]
+    assert shown[2] == ["\\u2028", "plane", "\\x1b[31m\\u202e end"]
 
 
 def test_a_sentence_that_has_the_word_twice_is_among_the_nearest_once():
