@@ -74,6 +74,20 @@ def test_what_is_not_known_is_not_made_up(tmp_path):
     assert str(tmp_path) not in card.content and "older" not in card.content
 
 
+def test_the_card_has_the_calibration_that_its_scores_were_measured_with(tmp_path):
+    calibration = {"temperature": 1.5, "thresholds": [0.2, 0.5, 0.3]}
+    lines = {}
+    for name, given in (("calibrated", calibration), ("plain", None)):
+        model = tiny_model(**CHANGES, model_type="post_tempoformer", num_stream_layers=1, calibration=given)
+        card = card_of(model, tmp_path / name, scores={"test": SCORES})
+        lines[name] = [line for line in card.text.splitlines() if "alibration" in line]
+    shown = "\n".join(line for line in lines["calibrated"] if line not in lines["plain"])
+    for value in ("1.5", "IS 0.2", "O 0.5", "IE 0.3"):
+        assert value in shown
+    # The scores say that they were measured with it.
+    assert len(lines["calibrated"]) == len(lines["plain"]) + 2
+
+
 @pytest.mark.parametrize(
     "label",
     [
