@@ -162,7 +162,7 @@ def tiny_model(
     for module in model.modules():
         if getattr(module, "start", None) == "zero":
             torch.nn.init.normal_(module.weight, std=0.3)
-    if getattr(config, "tree_weights", None):
+    if getattr(config, "expert_weights", None):
         plant(model.trees)
     return model
 

@@ -39,7 +39,7 @@ DEFAULT = {
     "model_type": "post_tempoformer",
     "num_members": 5,
     "num_trees": 20,
-    "tree_weights": [0.7, 0.5],
+    "expert_weights": [0.7, 0.5],
     "stream_dropout": 0.0,
 }
 STREAM_MODELS = {"default": DEFAULT, "paper": {"model_type": "tempoformer"}}

@@ -24,7 +24,7 @@ VARIANTS = [
     {"stream_attention": "rotary"},
     {"model_type": "post_tempoformer"},
     {"model_type": "post_tempoformer", "num_stream_layers": 2, "post_pooling": "cls"},
-    {"model_type": "post_tempoformer", "num_trees": 20, "tree_weights": [0.5, 0.8]},
+    {"model_type": "post_tempoformer", "num_trees": 20, "expert_weights": [0.5, 0.8]},
 ]
 PEOPLE = {"ann": 7, "bob": 3, "cy": 1}
 

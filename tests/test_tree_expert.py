@@ -16,7 +16,7 @@ from modeling_tempoformer.training.tree_growing import copy_tree, grow_trees, we
 from modeling_tempoformer.trees_tempoformer import DEPTH
 
 
-GROWN = {"model_type": "post_tempoformer", "num_trees": 20, "tree_weights": [0.5, 0.8]}
+GROWN = {"model_type": "post_tempoformer", "num_trees": 20, "expert_weights": [0.5, 0.8]}
 
 
 def test_a_tree_of_scikit_learn_is_copied():
@@ -116,7 +116,7 @@ def test_rounding_errors_of_few_texts_are_no_reason(count, has_levels):
         return dict(StreamCollator(tokenizer, 4)(rows))
 
     grow_trees(model, [batch(3e-7)], 0, levels)
-    model.config.tree_weights = [1.0, 1.0]
+    model.config.expert_weights = [1.0, 1.0]
     first, second = (model(**inputs_only(batch(error))).logits.softmax(-1) for error in (0.0, 3e-7))
     torch.testing.assert_close(first, second, atol=1e-5, rtol=0)
 

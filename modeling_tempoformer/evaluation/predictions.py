@@ -5,7 +5,7 @@ import logging
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, product
 from pathlib import Path
 from typing import Any
 
@@ -75,7 +75,9 @@ def all_labels(timelines: Iterable[Timeline]) -> np.ndarray:
     return np.array(list(chain.from_iterable(timeline.labels for timeline in timelines)))
 
 
-def attach_logits(timelines: Sequence[Timeline], items: Dataset, logits: np.ndarray):
+def attach_logits(
+    timelines: Sequence[Timeline], items: Dataset, logits: np.ndarray, state_logits: np.ndarray | None = None
+):
     """
     Attaches logits to timelines, in float32, NaN for posts that no item asks about.
 
@@ -84,20 +86,22 @@ def attach_logits(timelines: Sequence[Timeline], items: Dataset, logits: np.ndar
         items (`Dataset`): Rows from [`to_rows`], or items of one post with the same columns, whose label is a number.
         logits (`np.ndarray` of shape `(items, posts, classes)`): The logits of each item's targets, in order;
             padding may follow.
+        state_logits (`np.ndarray` of shape `(items, posts, states)`, *optional*): Those of their states.
 
     Raises a `ValueError` that names the first post with a logit that is NaN or infinite.
     """
-    for timeline in timelines:
-        timeline.logits = torch.full((len(timeline), logits.shape[-1]), math.nan)
+    answers = {"logits": logits} | ({} if state_logits is None else {"state_logits": state_logits})
+    for timeline, (name, values) in product(timelines, answers.items()):
+        setattr(timeline, name, torch.full((len(timeline), values.shape[-1]), math.nan))
     items = items.with_format(None).select_columns(["timeline", "num_before", "num_context", "labels"])
-    for item, values in zip(items, logits, strict=True):
+    for number, item in enumerate(items):
         timeline, first = timelines[item["timeline"]], item["num_before"] + item["num_context"]
         labels = item["labels"] if isinstance(item["labels"], list) else [item["labels"]]
         posts = [first + offset for offset, label in enumerate(labels) if label is not None]
-        values = torch.from_numpy(values[: len(posts)]).float()
+        for name, values in answers.items():
+            getattr(timeline, name)[posts] = torch.from_numpy(values[number, : len(posts)]).float()
         names = [f"Post {timeline.post_ids[post]!r}" for post in posts]
-        check_finite(values, names.__getitem__)
-        timeline.logits[posts] = values
+        check_finite(timeline.logits[posts], names.__getitem__)
 
 
 def decide_posts(timelines: Sequence[Timeline], calibration: dict[str, Any] | None) -> tuple[np.ndarray, np.ndarray]:

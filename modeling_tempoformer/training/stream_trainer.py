@@ -35,7 +35,7 @@ from ..evaluation.report import (
 from ..timeline_tempoformer import Timeline
 from .frozen_encoder import post_vectors
 from .hub_trainer import SPLIT_NAMES, HubTrainer, HubTrainingArguments, kept_evaluation
-from .tree_growing import grow_trees
+from .tree_growing import grow_experts
 
 
 logger = logging.getLogger(__name__)
@@ -116,14 +116,14 @@ class StreamTrainer(HubTrainer):
     Args:
         args, kwargs: The arguments of [`Trainer`]. `compute_metrics` defaults to [`compute_metrics`].
         base_model, dataset, dataset_config: Arguments of [`HubTrainer`].
-        levels (`np.ndarray` of shape `(posts,)`, *optional*): The levels of the labelled training posts, from which
-            the trees of a model over a frozen encoder learn.
+        train_timelines (`Sequence[Timeline]`, *optional*): The timelines of the training rows, for the experts of a
+            model over a frozen encoder.
     """
 
-    def __init__(self, *args, levels: np.ndarray | None = None, **kwargs):
+    def __init__(self, *args, train_timelines: Sequence[Timeline] | None = None, **kwargs):
         super().__init__(*args, **kwargs)
         config = self.model.config
-        self.levels = levels
+        self.train_timelines = train_timelines
         self.class_names = [config.id2label[label] for label in range(config.num_labels)]
         if self.compute_metrics is None:
             self.compute_metrics = compute_metrics(self.class_names)
@@ -134,23 +134,22 @@ class StreamTrainer(HubTrainer):
             self.add_callback(EarlyStoppingCallback(self.args.early_stopping_patience))
 
     def train(self, *args, **kwargs):
-        """Trains as the library does. Then grows trees ([`grow_trees`]), and warns of a model that learned nothing."""
+        """Trains as the library does, grows experts ([`grow_experts`]), and warns if the model has learned nothing."""
         result = super().train(*args, **kwargs)
         kept = kept_evaluation(self.state, self.args.load_best_model_at_end)
         model, rows = self.accelerator.unwrap_model(self.model), self.train_dataset
-        if getattr(model, "trees", None) is not None and "held_out" in (getattr(rows, "column_names", None) or ()):
-            # Each process grows the same trees on all posts, which the Trainer's own loader would share out.
+        has_experts = len(getattr(model.config, "experts", ())) > 1
+        if has_experts and "held_out" in (getattr(rows, "column_names", None) or ()):
+            # Each process grows the same experts on all posts, which the Trainer's own loader would share out.
             batches = DataLoader(rows, self.args.eval_batch_size, collate_fn=self.data_collator)
-            if self.levels is not None:
-                logger.info("The trees learn from the levels of %d labelled posts.", np.isfinite(self.levels).sum())
-            grow_trees(model, batches, self.args.seed, self.levels)
+            grow_experts(
+                model, batches, self.args.seed, self.train_timelines, post_vectors(rows, self.train_timelines)
+            )
             if kept:
                 # Evaluated inside the training, since after it `--bf16_full_eval` would leave the weights in 16 bits.
                 self.is_in_train = True
                 kept = self.predict(self.eval_dataset, metric_key_prefix="eval").metrics
                 self.is_in_train = False
-        elif self.levels is not None:
-            logger.warning("The levels of posts are not read: only trees over a frozen encoder learn from them.")
         if self.is_world_process_zero():
             warn_of_worthless(kept, self.class_names)
         return result
@@ -212,9 +211,9 @@ class StreamTrainer(HubTrainer):
             output = self.predict(items, metric_key_prefix=metric_key_prefix)
         finally:
             self.args.train_sampling_strategy = strategy
+        logits, states = output.predictions if isinstance(output.predictions, tuple) else (output.predictions, None)
         # An item may be one post, without a dimension for posts.
-        logits = output.predictions if output.predictions.ndim == 3 else output.predictions[:, None]
-        attach_logits(timelines, items, logits)
+        attach_logits(timelines, items, logits if logits.ndim == 3 else logits[:, None], states)
         return output.metrics
 
     def predict_timelines(

@@ -169,7 +169,7 @@ def test_calibration_is_fitted_on_labelled_dev_posts_saved_and_applied(tmp_path,
     assert "calibration is left out" not in caplog.text
     run(tmp_path / "kept", *further, "--calibrate", "--freeze_encoder")
     kept = read_json(tmp_path / "kept" / "config.json")
-    assert kept["calibration"] not in (None, calibration) and kept["tree_weights"]
+    assert kept["calibration"] not in (None, calibration) and kept["expert_weights"]
     assert "left out" not in caplog.text
     run(tmp_path / "further", *further)
     assert read_json(tmp_path / "further" / "config.json").get("calibration") is None
