@@ -32,8 +32,9 @@ class StreamFields(CheckedFields):
     timed: bool | None = None
     first_posts: Literal["timeline", "speaker"] | None = None
     no_change: int | None = None
-    # Models that read who speaks, or learn states, have fields of their own.
+    # Models that read who speaks, learn states, or have several experts, have fields of their own.
     reads_speakers: ClassVar[bool] = False
+    expert_weights: ClassVar[list[float] | None] = None
     states: ClassVar[list[str] | None] = None
 
     def __post_init__(self, **kwargs):

@@ -170,7 +170,10 @@ NO_SENSE = {
         *(({"num_stream_layers": 0}, "num_stream_layers"), ({"post_pooling": "max"}, "post_pooling")),
         *(({"stream_hidden_size": 9}, "width.*2 heads.*9"), ({"stream_hidden_size": 6}, "head dimension.*3")),
         # Fields of a network and its trees.
-        *(({"expert_weights": [1.0]}, "expert_weights"), ({"num_trees": 0, "expert_weights": [1.0, 1.0]}, "expert_weights")),
+        *(
+            ({"expert_weights": [1.0]}, "expert_weights"),
+            ({"num_trees": 0, "expert_weights": [1.0, 1.0]}, "expert_weights"),
+        ),
     ],
     "temporal_bert": [
         *(({"hidden_size": "many"}, "hidden_size"), ({"time_initializer_range": NAN}, "time_initializer_range")),

@@ -116,8 +116,8 @@ class StreamTrainer(HubTrainer):
     Args:
         args, kwargs: The arguments of [`Trainer`]. `compute_metrics` defaults to [`compute_metrics`].
         base_model, dataset, dataset_config: Arguments of [`HubTrainer`].
-        train_timelines (`Sequence[Timeline]`, *optional*): The timelines of the training rows, for the experts of a
-            model over a frozen encoder.
+        train_timelines (`Sequence[Timeline]`, *optional*): The timelines of the training rows, for a model that
+            learns states.
     """
 
     def __init__(self, *args, train_timelines: Sequence[Timeline] | None = None, **kwargs):
@@ -142,9 +142,8 @@ class StreamTrainer(HubTrainer):
         if has_experts and "held_out" in (getattr(rows, "column_names", None) or ()):
             # Each process grows the same experts on all posts, which the Trainer's own loader would share out.
             batches = DataLoader(rows, self.args.eval_batch_size, collate_fn=self.data_collator)
-            grow_experts(
-                model, batches, self.args.seed, self.train_timelines, post_vectors(rows, self.train_timelines)
-            )
+            posts = self.train_timelines if model.config.states else None
+            grow_experts(model, batches, self.args.seed, posts, None if posts is None else post_vectors(rows, posts))
             if kept:
                 # Evaluated inside the training, since after it `--bf16_full_eval` would leave the weights in 16 bits.
                 self.is_in_train = True

@@ -43,8 +43,8 @@ def grow_experts(
     model: PostTempoFormerForStreamClassification,
     batches: Iterable[Mapping[str, torch.Tensor]],
     seed: int,
-    timelines: Sequence[Timeline],
-    vectors: np.ndarray,
+    timelines: Sequence[Timeline] | None = None,
+    vectors: np.ndarray | None = None,
 ):
     """
     Fits the states and grows the trees of each member on the posts from which it learns, and weighs the experts on
@@ -55,8 +55,8 @@ def grow_experts(
             experts and `expert_weights`.
         batches (`Iterable[Mapping[str, torch.Tensor]]`): All training posts, with their `labels` and `held_out`.
         seed (`int`): Seed of the trees.
-        timelines (`Sequence[Timeline]`): The training timelines.
-        vectors (`np.ndarray` of shape `(posts, hidden)`): The vectors of their posts.
+        timelines (`Sequence[Timeline]`, *optional*): The training timelines, for a model with states.
+        vectors (`np.ndarray` of shape `(posts, hidden)`, *optional*): The vectors of their posts.
     """
     config = model.config
     config.expert_weights = None
