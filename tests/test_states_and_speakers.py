@@ -229,7 +229,7 @@ def test_a_member_s_states_have_not_seen_what_it_holds_out():
     weights = [part.states.weight.flatten(1) for part in (model, other)]
     # The directions are compared, as all members together choose how long they are.
     likeness = torch.nn.functional.cosine_similarity(*weights, dim=-1)
-    assert likeness[0] > 0.99 and likeness[1] < 0.9
+    assert likeness[0] > 0.9 and likeness[0] > likeness[1] + 0.1
 
 
 def test_states_of_one_kind_only_for_a_member_are_refused():
