@@ -86,8 +86,9 @@ def advise_to_train_encoder(trainer: StreamTrainer, timelines: Sequence[Timeline
     seconds *= 3 * trainer.args.min_epochs * sum(end - begin for begin, _, end in bounds)
     print(
         f"{labelled:,} labelled posts are enough for the encoder to learn, too, which may find more (on Ubuntu IRC, "
-        "with 8,891, macro F1 was 4.7 points higher): give configuration/default.yaml configuration/trained_encoder.yaml "
-        f"before the options of this command. It takes about {max(1, round(seconds / 60))} minutes here."
+        "with 8,891, macro F1 was 4.7 points higher): give configuration/default.yaml and "
+        "configuration/trained_encoder.yaml before the options of this command. "
+        f"It takes about {max(1, round(seconds / 60))} minutes here."
     )
 
 
