@@ -68,6 +68,8 @@ class StreamFields(CheckedFields):
             raise ValueError(
                 "`first_posts` needs `no_change`, the class that these posts get, and the other way round."
             )
+        if self.first_posts == "speaker" and not self.reads_speakers:
+            raise ValueError("`first_posts` can be 'speaker' only in a model that `reads_speakers`.")
         if self.no_change is not None and not 0 <= self.no_change < self.num_labels:
             raise ValueError(f"`no_change` must be one of {self.num_labels} class ids, got {self.no_change}.")
         calibration = self.calibration or {}

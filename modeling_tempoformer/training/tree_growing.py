@@ -31,9 +31,9 @@ LEAST_SPREAD = 1e-2
 DECIMALS = 3
 # Largest weight of an expert. If the experts separate all posts, the likelihood has no maximum.
 LARGEST_WEIGHT = 5.0
-# The inverse of the L2 penalty of the states' regression, for vectors whose numbers have about the size of 1
-REGULARISATION = 0.01
-MOST_ITERATIONS = 500
+# Inverse L2 penalties of the states' regression, for vectors whose numbers have about the size of 1
+STRENGTHS = (0.001, 0.01, 0.1, 1.0)
+MOST_ITERATIONS = 200
 # The logit of a state that a member has not seen
 NEVER = -30.0
 
@@ -77,34 +77,47 @@ def grow_experts(
 
 def fit_states(states: States, config: PostTempoFormerConfig, timelines: Sequence[Timeline], vectors: np.ndarray):
     """
-    Fits the states of each member to the posts from which it learns, and counts which classes follow which states. The
-    arguments are those of [`grow_experts`].
+    Fits the states of each member to the posts from which it learns, with the penalty that is best on the posts from
+    which it does not, and counts which classes follow which states. The arguments are those of [`grow_experts`].
     """
     ids = state_ids(all_states(timelines), config.states, config.state_values)
     # A post in no stream has no vector.
     ids[~vectors.any(-1)] = -1
-    held_out, has_state = held_out_posts(timelines), ids >= 0
-    center = vectors[has_state].mean(0)
-    scale = (vectors[has_state] - center).std(0).mean()
+    held_out, posts = held_out_posts(timelines), np.flatnonzero(ids >= 0)
+    center = vectors[posts].mean(0)
+    scale = (vectors[posts] - center).std(0).mean()
     inputs = (vectors - center) / scale
+    learned = [posts[held_out[posts] != member] for member in range(config.num_members)]
+    if any(len(np.unique(ids[part])) < 2 for part in learned):
+        raise ValueError("A member learns from posts of one state alone: give more timelines, or leave states out.")
+    best = np.inf
+    for strength in STRENGTHS:
+        fits = [
+            LogisticRegression(C=strength, max_iter=MOST_ITERATIONS).fit(inputs[part], ids[part]) for part in learned
+        ]
+        slopes, intercepts = (np.stack(parts) for parts in zip(*(by_state(fit, len(config.states)) for fit in fits)))
+        own = np.empty((len(posts), len(config.states)))
+        for member in range(config.num_members):
+            unseen = held_out[posts] == member
+            own[unseen] = inputs[posts[unseen]] @ slopes[member] + intercepts[member]
+        loss = -log_softmax(own, axis=-1)[np.arange(len(posts)), ids[posts]].mean()
+        if loss < best:
+            best = loss
+            states.weight.copy_(torch.from_numpy(slopes / scale))
+            states.bias.copy_(torch.from_numpy(intercepts))
     states.center.copy_(torch.from_numpy(center))
-    states.weight.zero_()
-    states.bias.fill_(NEVER)
-    for member in range(config.num_members):
-        learned = has_state & (held_out != member)
-        if len(np.unique(ids[learned])) < 2:
-            raise ValueError(
-                "A member learns from posts of one state alone: give more timelines, or leave states out."
-            )
-        regression = LogisticRegression(C=REGULARISATION, max_iter=MOST_ITERATIONS).fit(inputs[learned], ids[learned])
-        slopes, intercepts = regression.coef_, regression.intercept_
-        if len(regression.classes_) == 2:
-            slopes, intercepts = np.stack((-slopes[0], slopes[0])) / 2, np.array([-1, 1]) * intercepts / 2
-        states.weight[member][:, regression.classes_] = torch.from_numpy(slopes.T / scale).float()
-        states.bias[member][regression.classes_] = torch.from_numpy(intercepts).float()
     states.change.copy_(torch.from_numpy(count_changes(ids, timelines, len(config.states), config.num_labels)))
-    weights = config.class_weights or [1.0] * config.num_labels
-    states.class_weights.copy_(torch.tensor(weights))
+    states.class_weights.copy_(torch.tensor(config.class_weights or [1.0] * config.num_labels))
+
+
+def by_state(fit: LogisticRegression, num_states: int) -> tuple[np.ndarray, np.ndarray]:
+    """The slopes (hidden, states) and intercepts (states,) of a regression, also for states that it has not seen."""
+    slopes, intercepts = fit.coef_, fit.intercept_
+    if len(fit.classes_) == 2:
+        slopes, intercepts = np.outer([-0.5, 0.5], slopes), np.outer([-0.5, 0.5], intercepts)[:, 0]
+    every_slope, every_intercept = np.zeros((slopes.shape[1], num_states)), np.full(num_states, NEVER)
+    every_slope[:, fit.classes_], every_intercept[fit.classes_] = slopes.T, intercepts
+    return every_slope, every_intercept
 
 
 def count_changes(ids: np.ndarray, timelines: Sequence[Timeline], num_states: int, num_labels: int) -> np.ndarray:
