@@ -163,10 +163,15 @@ def describe_states(timelines: Sequence[Timeline], packed: Sequence[dict]) -> di
     names = list(first["state"]["probabilities"])
     coloured = names
     if len(names) > len(COLOURS):
-        counts = Counter(state for timeline in packed for state in timeline["states"]["likeliest"])
+        counts = Counter(state for states in answered(packed) for state in states["likeliest"])
         most = sorted(range(len(names)), key=lambda state: -counts[state])[: len(COLOURS) - 1]
         coloured = [names[state] for state in sorted(most)]
     return {"names": names, "coloured": coloured, "other": OTHER_STATES}
+
+
+def answered(timelines: Sequence[dict]) -> list[dict[str, list]]:
+    """Returns the states of packed timelines, but of those without posts."""
+    return [timeline["states"] for timeline in timelines if timeline["states"]]
 
 
 def floor_units(probability: float) -> int:
@@ -298,8 +303,9 @@ def post_layers(x: alt.X, outcomes: Sequence[str]) -> list[alt.Chart]:
 
 def state_charts(timelines: Sequence[dict], states: dict[str, Any]) -> ChartMaker:
     """Returns what charts the states of packed timelines: numbers as a line, classes as a strip of colours."""
-    given = [state for timeline in timelines for state in timeline["states"]["given"] if state]
-    if "mean" in timelines[0]["states"]:
+    packed = answered(timelines)
+    given = [state for timeline in packed for state in timeline["given"] if state]
+    if "mean" in packed[0]:
         values = [float(name) for name in states["names"]]
         return partial(number_chart, values=values + (to_numbers(given) or []))
     colours = states["coloured"] + [OTHER_STATES] * (len(states["coloured"]) < len(states["names"]))
