@@ -161,7 +161,7 @@ def state_lines(results: Mapping[str, Any]) -> list[str]:
     always = f"always {rival.get('state')}"
     titles = {"accuracy": "accuracy", "macro_f1": "macro F1", "mean_absolute_error": "mean absolute error"}
     words = [
-        f"{title} {states[name]:.3f}" + (f" ({always} {rival[name]:.3f})" if name in rival else "")
+        f"{title} {states[name]:.3f}" + (f" ({always}: {rival[name]:.3f})" if name in rival else "")
         for name, title in titles.items()
         if name in states
     ]
