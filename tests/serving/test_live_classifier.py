@@ -157,7 +157,7 @@ def unreadable(memory: bytes) -> list[bytes]:
     tensors, store = load(memory), DictStore()
     send(LiveClassifier(make_pipe(seed=1), store), TIMELINES, [("ann", 0)])
     about = json.loads(tensors["about"].numpy().tobytes())
-    (_, _, _, (time,), _, _) = about["timelines"][0]
+    (_, _, _, (time,), *_) = about["timelines"][0]
     others = []
     for field, value in ((3, ["yesterday"]), (3, [float("nan")]), (3, [time - 1]), (4, "one"), (2, 0)):
         changed = json.loads(json.dumps(about))
