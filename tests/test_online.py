@@ -6,14 +6,15 @@ import accelerate
 import numpy as np
 import pytest
 import torch
-from helpers import MODELS, tiny_batch, tiny_model
+from helpers import MODELS, WITH_STATES, tiny_batch, tiny_model, tiny_reader
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from peft import LoraConfig, get_peft_model
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load, load_file, save, save_file
 
-from modeling_tempoformer import LatePostError, StreamMemory
+from modeling_tempoformer import LatePostError, StreamClassificationPipeline, StreamMemory
 from modeling_tempoformer.data_collator_tempoformer import elapsed_seconds, stream_windows
+from modeling_tempoformer.timeline_tempoformer import Timeline
 
 
 VARIANTS = [
@@ -94,6 +95,48 @@ def test_any_order_of_arrival_gives_the_logits_of_the_whole_timelines(data, vari
             logits[name].append(row)
     for name, rows in logits.items():
         torch.testing.assert_close(torch.stack(rows), at_once(model, people[name]), atol=1e-5, rtol=1e-5)
+
+
+@settings(max_examples=8, deadline=None)
+@given(
+    data=st.data(),
+    variant=st.sampled_from([{}, {"window": 1}, {"first_posts": "speaker", "no_change": 1}, {"state_values": None}]),
+    timed=st.booleans(),
+)
+def test_speakers_and_states_are_those_of_the_pipeline_however_posts_arrive(data, variant, timed):
+    """A speaker's own previous post may be older than the window, and some speakers are not known."""
+    model, tokenizer = tiny_reader(**{**WITH_STATES, **variant})
+    draw, names = random.Random(data.draw(st.integers(0, 99))), ["ann", "bob"]
+    posts = []
+    for number in range(20):
+        text = " ".join(draw.choices(["so", "happy", "rain", "alone", "why"], k=draw.randint(1, 3)))
+        # Cy speaks first and last.
+        speaker = "cy" if number % 19 < 2 else draw.choice(["dan", "eve", None, ""])
+        posts.append((draw.choice(names), text, 1e9 + 60.0 * number**2 if timed else None, speaker))
+    timelines = []
+    for name in names:
+        _, texts, times, speakers = zip(*(post for post in posts if post[0] == name), strict=True)
+        timelines.append(Timeline.read(name, texts, times if timed else None, speakers=speakers))
+    StreamClassificationPipeline(model=model, tokenizer=tokenizer)(timelines, targets_per_row=3)
+    memory, found = None, {name: [] for name in names}
+    while posts:
+        size = data.draw(st.integers(1, len(posts)))
+        now, posts = posts[:size], posts[size:]
+        ids, texts, times, speakers = zip(*now, strict=True)
+        output = model.step(
+            **tokenizer(list(texts), padding=True, return_tensors="pt"),
+            timeline_ids=ids,
+            timestamps=times if timed else None,
+            speakers=speakers,
+            memory=memory,
+        )
+        memory = StreamMemory.from_state_dict(load(save(output.memory.state_dict())))
+        for name, logits, states in zip(ids, output.logits, output.state_logits, strict=True):
+            found[name].append((logits, states))
+    for timeline in timelines:
+        logits, states = map(torch.stack, zip(*found[timeline.timeline_id], strict=True))
+        torch.testing.assert_close(logits, timeline.logits, atol=1e-5, rtol=1e-5)
+        torch.testing.assert_close(states.exp(), timeline.state_logits.exp(), atol=1e-5, rtol=0)
 
 
 def test_memory_holds_the_last_posts_only():
