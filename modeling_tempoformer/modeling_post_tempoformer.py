@@ -32,7 +32,7 @@ from .modeling_streams_tempoformer import (
     has_equal_calls,
     starting,
 )
-from .online_tempoformer import StreamState
+from .online_tempoformer import StreamMemory
 from .states_tempoformer import States
 from .trees_tempoformer import Grown, Trees
 
@@ -468,5 +468,5 @@ __all__ = [
     "PostTempoFormerForStreamClassification",
     "PostTempoFormerModel",
     "PostTempoFormerPreTrainedModel",
-    "StreamState",
+    "StreamMemory",
 ]

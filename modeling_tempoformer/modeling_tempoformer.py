@@ -23,7 +23,7 @@ from .modeling_streams_tempoformer import (
     starting,
 )
 from .modeling_tempoformer_encoders import Pooler, get_encoder_adapter
-from .online_tempoformer import StreamState
+from .online_tempoformer import StreamMemory
 from .packing_tempoformer import PostGroups, read, scatter, to_device
 
 
@@ -441,4 +441,4 @@ class TempoFormerForStreamClassification(StreamClassificationMixin, TempoFormerP
         ), None
 
 
-__all__ = ["StreamState", "TempoFormerForStreamClassification", "TempoFormerModel", "TempoFormerPreTrainedModel"]
+__all__ = ["StreamMemory", "TempoFormerForStreamClassification", "TempoFormerModel", "TempoFormerPreTrainedModel"]

@@ -60,10 +60,10 @@ class RememberedTimeline:
             self.by_speaker[speaker] = post
 
     def cut(self, window: int):
-        """Drops the posts that no later stream reads."""
-        self.posts = self.posts[max(0, len(self.posts) - window + 1) :]
-        # The newest time is needed even if no post is.
-        self.times = None if self.times is None else self.times[-max(1, window - 1) :]
+        """Drops the posts that no later post is read with. The newest is, even where the window is one post."""
+        count = max(1, window - 1)
+        self.posts = self.posts[-count:]
+        self.times = None if self.times is None else self.times[-count:]
 
 
 def sha256_of(tensors: Iterable[tuple[str, torch.Tensor]]) -> str:
@@ -76,12 +76,12 @@ def sha256_of(tensors: Iterable[tuple[str, torch.Tensor]]) -> str:
 
 
 def with_checksum(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """Adds to tensors their `checksum`, by which [`StreamState.from_state_dict`] detects damage."""
+    """Adds to tensors their `checksum`, by which [`StreamMemory.from_state_dict`] detects damage."""
     tensors = {name: values for name, values in sorted(tensors.items()) if name != "checksum"}
     return {**tensors, "checksum": torch.tensor(list(bytes.fromhex(sha256_of(tensors.items()))), dtype=torch.uint8)}
 
 
-class StreamState:
+class StreamMemory:
     """
     The memory of `step`, on the CPU: for each timeline the number of its posts, the time when it began, and the inputs
     of `forward` for its last `window - 1` posts. The post model remembers a vector of each post, in float32
@@ -89,7 +89,7 @@ class StreamState:
     speaker. The paper's model remembers the tokenizer's output, with the three columns of a BERT `(window - 1) * (24 *
     tokens + 8)` bytes.
 
-    The state grows with the number of timelines, until some are forgotten ([`StreamState.evict`]). It keeps the
+    The memory grows with the number of timelines, until some are forgotten ([`StreamMemory.evict`]). It keeps the
     [`~StreamStepMixin.fingerprint`] of its model, and no other model takes it.
 
     Attributes: `timelines`, a dict by timeline id, in the order of their last steps.
@@ -117,9 +117,9 @@ class StreamState:
             del self.timelines[timeline_id]
 
     def check_model(self, fingerprint: str):
-        """Raises a `ValueError` if the state belongs to a model with another [`~StreamStepMixin.fingerprint`]."""
+        """Raises a `ValueError` if the memory belongs to a model with another [`~StreamStepMixin.fingerprint`]."""
         if self.model not in ("", fingerprint):
-            raise ValueError("The state belongs to a model with other weights, another precision or another window.")
+            raise ValueError("The memory belongs to a model with other weights, another precision or another window.")
 
     def state_dict(self, timeline_ids: Iterable[str] | None = None) -> dict[str, torch.Tensor]:
         """
@@ -145,18 +145,18 @@ class StreamState:
         return with_checksum({"about": torch.tensor(list(about), dtype=torch.uint8), **posts})
 
     @classmethod
-    def from_state_dict(cls, tensors: dict[str, torch.Tensor]) -> "StreamState":
+    def from_state_dict(cls, tensors: dict[str, torch.Tensor]) -> "StreamMemory":
         """
-        Restores a state. Raises a `ValueError` if it was damaged: if anything differs from what was saved.
+        Restores a memory. Raises a `ValueError` if it was damaged: if anything differs from what was saved.
 
         Args:
-            tensors (`dict[str, torch.Tensor]`): The result of [`StreamState.state_dict`].
+            tensors (`dict[str, torch.Tensor]`): The result of [`StreamMemory.state_dict`].
         """
         if not torch.equal(tensors.get("checksum", torch.zeros(0)).cpu(), with_checksum(tensors)["checksum"]):
-            raise ValueError("The state is damaged, or of another version of this code: begin without a state.")
+            raise ValueError("The memory is damaged, or of another version of this code: begin without a memory.")
         about = json.loads(tensors["about"].cpu().numpy().tobytes())
-        state = cls()
-        state.model = about["model"]
+        memory = cls()
+        memory.model = about["model"]
         posts = {name: values.cpu() for name, values in tensors.items() if name.startswith("posts.")}
         columns = {name: iter(posts[f"posts.{name}"].split(lengths)) for name, lengths in about["lengths"].items()}
         for timeline_id, names, num_posts, times, num_seen, start_time, speakers in about["timelines"]:
@@ -165,8 +165,8 @@ class StreamState:
                 for count in (num_posts, len(speakers))
             )
             by_speaker = dict(zip(speakers, own, strict=True))
-            state.timelines[timeline_id] = RememberedTimeline(remembered, times, num_seen, start_time, by_speaker)
-        return state
+            memory.timelines[timeline_id] = RememberedTimeline(remembered, times, num_seen, start_time, by_speaker)
+        return memory
 
 
 @dataclass
@@ -182,13 +182,13 @@ class StreamStepOutput(ModelOutput):
             timeline was remembered, 0 for a late post that was left out.
         state_logits (`torch.FloatTensor` of shape `(num_posts, num_states)`, *optional*):
             The log-probability of each state of each new post, if the model has learned states.
-        state (`StreamState`): The memory for the next step.
+        memory (`StreamMemory`): The memory for the next step.
     """
 
     logits: torch.FloatTensor | None = None
     stream_lengths: torch.LongTensor | None = None
     state_logits: torch.FloatTensor | None = None
-    state: StreamState | None = None
+    memory: StreamMemory | None = None
 
 
 class StreamStepMixin:
@@ -207,7 +207,7 @@ class StreamStepMixin:
         timestamps: Sequence[Any] | None = None,
         is_context: Sequence[bool] | None = None,
         speakers: Sequence[str | None] | None = None,
-        state: StreamState | None = None,
+        memory: StreamMemory | None = None,
         drop_late: bool = False,
     ) -> StreamStepOutput:
         r"""
@@ -232,14 +232,14 @@ class StreamStepMixin:
             speakers (`Sequence[str]`, *optional*):
                 The writer of each post, None or empty where it is not known, for a model that `reads_speakers`; others
                 do not read it.
-            state (`StreamState`, *optional*):
-                The `state` of the last step of this model. It is changed in place, unless an error is raised.
+            memory (`StreamMemory`, *optional*):
+                The `memory` of the last step of this model. It is changed in place, unless an error is raised.
             drop_late (`bool`, *optional*, defaults to `False`):
                 If True, a post older than the newest seen of its timeline is left out instead of an error.
 
         Returns:
             [`StreamStepOutput`]. Raises a [`LatePostError`] for a late post. Raises a `ValueError` in training mode,
-            for a state of another model and for missing speakers, and one that names the post for timeline ids and
+            for a memory of another model and for missing speakers, and one that names the post for timeline ids and
             speakers that are not strings, token ids that the encoder does not have, a post without tokens or with
             padding on the left, a timestamp that is not a time or missing, and logits that are not finite.
         """
@@ -270,8 +270,8 @@ class StreamStepMixin:
         else:
             speakers = [checked_speaker(speaker, name) for speaker, name in zip(speakers, names, strict=True)]
         window, fingerprint = self.config.window, self.fingerprint()
-        state = StreamState() if state is None else state
-        state.check_model(fingerprint)
+        memory = StreamMemory() if memory is None else memory
+        memory.check_model(fingerprint)
 
         timelines: dict[str, RememberedTimeline] = {}  # with their new posts
         positions: dict[str, list[int]] = {}  # the positions of their posts in `row`
@@ -281,7 +281,7 @@ class StreamStepMixin:
         stream_lengths, times = torch.zeros(len(input_ids), dtype=torch.long), TimeColumn()
         for post, (timeline_id, new) in enumerate(zip(timeline_ids, self.read_posts(inputs), strict=True)):
             if timeline_id not in timelines:
-                timelines[timeline_id] = state.timelines.get(timeline_id, RememberedTimeline()).copy()
+                timelines[timeline_id] = memory.timelines.get(timeline_id, RememberedTimeline()).copy()
                 positions[timeline_id] = list(range(len(row), len(row) + len(timelines[timeline_id].posts)))
                 row += timelines[timeline_id].posts
                 own = timelines[timeline_id].by_speaker
@@ -324,13 +324,13 @@ class StreamStepMixin:
             if answered_states is not None:
                 state_logits = answered_states.new_zeros(len(input_ids), answered_states.shape[-1])
                 state_logits = state_logits.index_copy(0, asked, answered_states)
-        state.model = fingerprint
+        memory.model = fingerprint
         for timeline_id, timeline in timelines.items():
             timeline.cut(window)
             # Behind all others: the first timelines are those whose last step is longest ago.
-            state.timelines.pop(timeline_id, None)
-            state.timelines[timeline_id] = timeline
-        return StreamStepOutput(logits=logits, stream_lengths=stream_lengths, state_logits=state_logits, state=state)
+            memory.timelines.pop(timeline_id, None)
+            memory.timelines[timeline_id] = timeline
+        return StreamStepOutput(logits=logits, stream_lengths=stream_lengths, state_logits=state_logits, memory=memory)
 
     def decide(self, logits: torch.Tensor) -> tuple[torch.Tensor, torch.LongTensor]:
         """
@@ -342,18 +342,18 @@ class StreamStepMixin:
         return decide(logits, self.config.calibration)
 
     @classmethod
-    def restore_state(cls, tensors: dict[str, torch.Tensor]) -> StreamState:
+    def restore_memory(cls, tensors: dict[str, torch.Tensor]) -> StreamMemory:
         """
-        Restores a state ([`StreamState.from_state_dict`]), also for a model whose code comes from the Hub.
+        Restores a memory ([`StreamMemory.from_state_dict`]), also for a model whose code comes from the Hub.
 
         Args:
             tensors (`dict[str, torch.Tensor]`): The result of `state_dict`.
         """
-        return StreamState.from_state_dict(tensors)
+        return StreamMemory.from_state_dict(tensors)
 
     def fingerprint(self) -> str:
         """
-        Returns the window, the precision and the SHA-256 of up to 64 numbers of each weight, by which a state knows
+        Returns the window, the precision and the SHA-256 of up to 64 numbers of each weight, by which a memory knows
         its model. The weights are read at the first call, wherever they are, and again after `train`, `eval` or
         `load_state_dict`: call `eval` after changing weights in another way. Quantised weights do not count.
         """

@@ -188,6 +188,17 @@ def plant(part: Trees | States):
             values.copy_(values.softmax(-1))
 
 
+# A post model that reads who speaks and has learned three grades of a state.
+WITH_STATES = {
+    "model_type": "post_tempoformer",
+    "num_trees": 20,
+    "reads_speakers": True,
+    "states": ["-1", "0", "2"],
+    "state_values": [-1.0, 0.0, 2.0],
+    "expert_weights": [0.5, 0.8, 0.6],
+}
+
+
 def make_timeline(labels: list[int], name: str = "a", texts: list[str] | None = None, **fields) -> Timeline:
     """Returns a timeline of posts with these labels. Their ids are their rows, and by default they have no times."""
     rows = list(range(len(labels)))

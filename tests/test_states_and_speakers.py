@@ -88,9 +88,9 @@ def test_one_answer_by_batch_pipeline_explanation_and_step(first_posts):
         tokens.pop("token_type_ids", None)
         times, speakers = conversation()["timestamp"][start:end], SPEAKERS[start:end]
         arrived = {"timeline_ids": ["a"] * (end - start), "timestamps": times, "speakers": speakers}
-        output = model.step(**tokens, **arrived, state=memory)
+        output = model.step(**tokens, **arrived, memory=memory)
         # The memory survives that it is saved.
-        memory = model.restore_state(output.state.state_dict())
+        memory = model.restore_memory(output.memory.state_dict())
         stepped.append(output.logits)
         states.append(output.state_logits)
     torch.testing.assert_close(torch.cat(stepped), logits, atol=1e-5, rtol=0)

@@ -42,7 +42,8 @@ EXAMPLE = """2024-05-01 20:45  dinner with Sam, we laughed a lot
 """
 FORMS = (
     "One post on each line after its time, or a table copied from a spreadsheet: its first line names the columns "
-    f"text, timestamp, timeline_id (whose post) and label; only text must be there. At most {MOST_POSTS:,} posts."
+    "text, timestamp, timeline_id (whose timeline), speaker (who wrote the post) and label; only text must be there, "
+    f"and speaker for a model that reads who speaks. At most {MOST_POSTS:,} posts."
 )
 RESULT = Markup(
     """<p class="done"><span>Posts: {posts:,}. Timelines: {timelines:,}.</span>

@@ -32,8 +32,8 @@ DECIMALS = 3
 # Largest weight of an expert. If the experts separate all posts, the likelihood has no maximum.
 LARGEST_WEIGHT = 5.0
 # Inverse L2 penalties of the states' regression, for vectors whose numbers have about the size of 1
-STRENGTHS = (0.001, 0.01, 0.1, 1.0)
-MOST_ITERATIONS = 200
+STRENGTHS = (0.001, 0.01, 0.1)
+MOST_ITERATIONS = 1000
 # The logit of a state that a member has not seen
 NEVER = -30.0
 
