@@ -13,9 +13,11 @@ import numpy as np
 import pandas as pd
 import torch
 from datasets import Dataset
+from transformers import PreTrainedConfig
 
 from ..data.files import written_whole
-from ..decisions_tempoformer import check_finite, decide
+from ..data.states import all_states
+from ..decisions_tempoformer import check_finite, decide, read_states
 from ..timeline_tempoformer import Timeline
 from ..times_tempoformer import to_date
 
@@ -123,11 +125,13 @@ def prediction_rows(
     probabilities: np.ndarray,
     names: list[str],
     with_texts: bool = True,
+    config: PreTrainedConfig | None = None,
 ) -> pd.DataFrame:
     """
     Returns a table of the posts in the order of the input: `timeline_id`, `post_id`, `time` (UTC, in microseconds),
     `text` and `speaker` if the timelines have them, `label`, `prediction` and the probability of each class. The
-    arrays are those of [`decide_posts`].
+    arrays are those of [`decide_posts`]. `state` follows if the timelines have it, and what [`read_states`] makes of
+    their `state_logits`, if they have these, with the model's `config`.
     """
     columns = {
         "timeline_id": [[timeline.timeline_id] * len(timeline) for timeline in timelines],
@@ -149,7 +153,30 @@ def prediction_rows(
     table["prediction"] = pd.Series(predictions).map(class_names).astype("string")
     for label, name in class_names.items():
         table[f"probability_{name}"] = np.float64(probabilities[:, label])
+    if any(timeline.states is not None for timeline in timelines):
+        given = pd.Series(all_states(timelines), dtype="string")
+        table["state"] = given.mask(given == "")
+    table = pd.concat([table, state_columns(timelines, config)], axis="columns")
     return table.sort_values("row", ignore_index=True).drop(columns="row")
+
+
+def state_columns(timelines: Sequence[Timeline], config: PreTrainedConfig | None) -> pd.DataFrame:
+    """
+    Returns a table of the answers about states (posts,): `state_prediction`, the `state_mean` of numbers, and the
+    probability of each state; no columns without answers. A post that the model was not asked about has no values.
+    """
+    if any(timeline.state_logits is None for timeline in timelines):
+        return pd.DataFrame()
+    state_logits = torch.cat([timeline.state_logits for timeline in timelines])
+    asked = (~state_logits.isnan().any(-1)).nonzero().squeeze(-1)
+    answers = read_states(state_logits[asked], config)
+    columns = {"state_prediction": pd.Series([answer["label"] for answer in answers], dtype="string")}
+    if config.state_values is not None:
+        columns["state_mean"] = pd.Series([answer["mean"] for answer in answers], dtype="float64")
+    for name in config.states:
+        shares = [answer["probabilities"][name] for answer in answers]
+        columns[f"state_probability_{name}"] = pd.Series(shares, dtype="float64")
+    return pd.DataFrame(columns).set_axis(asked.tolist()).reindex(range(len(state_logits)))
 
 
 def write_predictions(output_dir: str, rows: pd.DataFrame | Iterable[dict[str, Any]]):

@@ -73,7 +73,7 @@ def predict_posts(text: str, pipe: StreamClassificationPipeline, model: str) -> 
     timelines = hold_back("test", to_timelines(parse_posts(text), names), read_split(model), model)
     explain_timelines(pipe, timelines)
     predictions, probabilities = decide_posts(timelines, pipe.model.config.calibration)
-    table = to_csv(prediction_rows(timelines, predictions, probabilities, names))
+    table = to_csv(prediction_rows(timelines, predictions, probabilities, names, config=pipe.model.config))
     return RESULT.format(
         posts=len(predictions),
         timelines=len(timelines),

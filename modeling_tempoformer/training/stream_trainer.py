@@ -3,7 +3,7 @@
 import logging
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -32,6 +32,7 @@ from ..evaluation.report import (
     training_line,
     warn_of_worthless,
 )
+from ..evaluation.state_scores import score_states
 from ..timeline_tempoformer import Timeline
 from .frozen_encoder import post_vectors
 from .hub_trainer import SPLIT_NAMES, HubTrainer, HubTrainingArguments, kept_evaluation
@@ -215,6 +216,30 @@ class StreamTrainer(HubTrainer):
         attach_logits(timelines, items, logits if logits.ndim == 3 else logits[:, None], states)
         return output.metrics
 
+    def predict_experts(
+        self, items: Dataset, timelines: Sequence[Timeline]
+    ) -> dict[str, tuple[float, np.ndarray]] | None:
+        """
+        Predicts posts by each expert alone. The arguments are those of [`StreamTrainer.predict_posts`].
+
+        Returns the weight of each expert and the class ids (posts,) of its largest logits, by name. None for a model
+        without other experts than its network, and for posts that the encoder would have to read for each once more.
+        """
+        config = self.model.config
+        weights = getattr(config, "expert_weights", None)
+        if weights is None or "post_index" not in items.column_names:
+            return None
+        alone = {}
+        try:
+            for number, name in enumerate(config.experts):
+                config.expert_weights = np.eye(len(weights))[number].tolist()
+                copies = [replace(timeline) for timeline in timelines]
+                self.predict_posts(items, copies)
+                alone[name] = weights[number], decide_posts(copies, None)[0]
+        finally:
+            config.expert_weights = weights
+        return alone
+
     def predict_timelines(
         self,
         split: Literal["validation", "test"],
@@ -243,13 +268,17 @@ class StreamTrainer(HubTrainer):
         predictions, probabilities = decide_posts(asked, calibration)
         if split == "test" and self.is_world_process_zero():
             uncalibrated = None if calibration is None else decide_posts(asked, None)[1]
-            table = prediction_rows(asked, predictions, probabilities, names, with_texts)
+            table = prediction_rows(asked, predictions, probabilities, names, with_texts, self.model.config)
             write_predictions(self.args.output_dir, table)
             write_test_figures(self.args.output_dir, asked, predictions, probabilities, names, uncalibrated)
         vectors = None
         if split == "test" and "train" in timelines and "post_index" in (items["train"].column_names or ()):
             vectors = tuple(post_vectors(items[part], timelines[part]) for part in ("train", "test"))
-        scores = score_part(asked, predictions, probabilities, names, timelines.get("train"), vectors)
+        train = timelines.get("train")
+        experts = self.predict_experts(items[split], asked) if split == "test" else None
+        scores = score_part(asked, predictions, probabilities, names, train, vectors, experts)
+        if split == "test" and asked[0].state_logits is not None:
+            scores["states"] = score_states(asked, self.model.config, train)
         if seconds := metrics[f"{prefix}_runtime"]:
             # Over frozen embeddings, this time does not include the encoder's.
             embedded = self.args.freeze_encoder or not self.model.base_model_prefix
