@@ -96,11 +96,12 @@ def fit_states(states: States, config: PostTempoFormerConfig, timelines: Sequenc
             LogisticRegression(C=strength, max_iter=MOST_ITERATIONS).fit(inputs[part], ids[part]) for part in learned
         ]
         slopes, intercepts = (np.stack(parts) for parts in zip(*(by_state(fit, len(config.states)) for fit in fits)))
-        own = np.empty((len(posts), len(config.states)))
+        losses = []
         for member in range(config.num_members):
-            unseen = held_out[posts] == member
-            own[unseen] = inputs[posts[unseen]] @ slopes[member] + intercepts[member]
-        loss = -log_softmax(own, axis=-1)[np.arange(len(posts)), ids[posts]].mean()
+            unseen = posts[held_out[posts] == member]
+            log_p = log_softmax(inputs[unseen] @ slopes[member] + intercepts[member], axis=-1)
+            losses += (-log_p[np.arange(len(unseen)), ids[unseen]]).tolist()
+        loss = np.mean(losses)
         if loss < best:
             best = loss
             states.weight.copy_(torch.from_numpy(slopes / scale))
