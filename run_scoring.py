@@ -58,6 +58,9 @@ class ScoringArguments(DownloadArguments):
     timestamp_column: str | None = field(default=None, metadata={"help": "Default: 'timestamp', if it exists."})
     text_column: str = "text"
     id_column: str | None = field(default=None, metadata={"help": "Default: a post's id is its file and its row."})
+    speaker_column: str | None = field(
+        default=None, metadata={"help": "Writers of posts. Default: 'speaker', if the model reads who speaks."}
+    )
     cores_per_process: int = field(
         default=1, metadata={"help": "Cores of each process. Each process also takes a GPU if there is any."}
     )
@@ -74,7 +77,9 @@ def main(arguments: list[str]):
     # `auto` is the precision in which the model was saved.
     loaded = load_pipeline(args.model_name_or_path, dtype="auto", **args.downloads)
     pipe = CountingPipeline(model=loaded.model, tokenizer=loaded.tokenizer, device="cpu")
-    columns = {role: getattr(args, f"{role}_column") for role in ("timeline", "timestamp", "text", "id")}
+    columns = {role: getattr(args, f"{role}_column") for role in ("timeline", "timestamp", "text", "id", "speaker")}
+    # A table without it is refused, as one without texts is.
+    columns["speaker"] = columns["speaker"] or ("speaker" if pipe.model.config.reads_speakers else None)
     num_partitions = max(MIN_PARTITIONS, sum(os.path.getsize(table) for table in tables) // PARTITION_BYTES)
     corpus = Corpus(output, tables, columns, num_partitions)
     record = make_record(pipe, corpus)

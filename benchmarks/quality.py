@@ -5,8 +5,9 @@ r"""Measures what the README's commands learn on real posts.
     python benchmarks/quality.py --model_name_or_path google-bert/bert-base-uncased \
         --ubuntu_irc train --output_dir outputs/time --methods TempoFormer "no times"
 
-Each of four seeds holds out another fifth of the timelines (thirty days of IRC) and draws the table's number of
-timelines from the others, which the commands split into training and validation posts. Each run is a process, timed
+Each of four seeds holds out another fifth of the timelines (thirty days of IRC; of TIAGE and MELD always the published
+dev part) and draws the table's number of timelines from the others, which the commands split into training and
+validation posts. Each run is a process, timed
 from its start to its predictions.
 
 A difference is the score of a row less that of the row it is compared with (the first method, or the one that reads
@@ -26,6 +27,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from datasets import concatenate_datasets
 from sklearn.metrics import f1_score
 
 from modeling_tempoformer.data.post_splits import load_file
@@ -43,7 +45,11 @@ SIZES = {
     "annomi": (40, 0),
     "mood_diaries": (30, 0),
     "ubuntu_irc": (1000,),
+    "tiage": (0,),
+    "meld": (0,),
 }
+# Corpora with a part of their own to score on, by the beginning of its timelines' ids
+DEV_PARTS = {"tiage": "anno_dev", "meld": "dev_sent_emo"}
 IRC_DAYS = 30
 ASKED = "--do_train --do_eval --do_predict"
 METHODS = {
@@ -54,8 +60,10 @@ METHODS = {
     "position and time": "-m research.run_baseline --method position_and_time",
     "class prior": "-m research.run_baseline --method class_prior",
     "trained encoder": "run_glue_style.py configuration/default.yaml configuration/trained_encoder.yaml " + ASKED,
-    # Its posts have no times.
+    # Their posts lack a column.
     "no times": f"run_glue_style.py {ASKED}",
+    "no states": f"run_glue_style.py {ASKED}",
+    "no speakers": f"run_glue_style.py {ASKED}",
     "network alone": """run_glue_style.py --config_overrides '{"num_trees": 0}' """ + ASKED,
     "network, rotated by the distance in posts": (
         """run_glue_style.py --config_overrides '{"num_trees": 0, "stream_attention": "rotary"}' """ + ASKED
@@ -67,6 +75,7 @@ METHODS = {
 USUAL = ["TempoFormer", "BiLSTM", "trees", "post alone", "position and time", "class prior"]
 # All others are compared with the first of --methods.
 COMPARED_WITH = dict.fromkeys(("network, rotated by the distance in posts", "network, no rotation"), "network alone")
+LEFT_OUT = {"no times": "timestamp", "no states": "state", "no speakers": "speaker"}
 WITHOUT_ENCODER = ("position and time", "class prior")
 
 
@@ -74,7 +83,7 @@ def read_corpora(args: argparse.Namespace) -> Iterator[tuple[str, list[str], lis
     """Yields name, classes, labelled timelines and posts of each given corpus."""
     for corpus in SIZES:
         if (path := getattr(args, corpus)) is not None:
-            posts = load_file(path, corpus)
+            posts = concatenate_datasets([load_file(part, corpus) for part in path])
             names = label_names(posts)
             # Most timelines of IRC have no label.
             timelines = [timeline for timeline in to_timelines(posts, names) if max(timeline.labels) >= 0]
@@ -88,6 +97,9 @@ def split(corpus: str, timelines: list[Timeline], seed: int, size: int) -> tuple
         days = np.array([timeline.timeline_id[: len("2000-01-01")] for timeline in timelines])
         is_test = np.isin(days, np.random.default_rng(seed).permutation(np.unique(days))[:IRC_DAYS])
         rest, test = np.flatnonzero(~is_test), np.flatnonzero(is_test)
+    if corpus in DEV_PARTS:
+        is_test = np.array([timeline.timeline_id.startswith(DEV_PARTS[corpus]) for timeline in timelines])
+        rest, test = np.flatnonzero(~is_test), np.flatnonzero(is_test)
     return np.random.default_rng(seed).permutation(rest)[: size or None], test
 
 
@@ -98,8 +110,7 @@ def run(method: str, output: Path, parts: dict[str, pd.DataFrame], options: list
         output.mkdir(parents=True, exist_ok=True)
         for part, posts in parts.items():
             path = output / f"{part}.csv"
-            columns = ["timestamp"] if method == "no times" else []
-            posts.drop(columns=columns).to_csv(path, index=False)
+            posts.drop(columns=LEFT_OUT.get(method, []), errors="ignore").to_csv(path, index=False)
             options = [*options, f"--{part}_file", path]
         command = [sys.executable, *shlex.split(METHODS[method]), *options, "--output_dir", output]
         start = time.perf_counter()
@@ -164,11 +175,13 @@ def table_rows(args: argparse.Namespace) -> Iterator[dict]:
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model_name_or_path", required=True, help="An encoder.")
-    parser.add_argument("--lrs", help="RumourEval-2017's threads.")
-    parser.add_argument("--topic_shift", help="The folder of Topic Shift-MI's conversations.")
-    parser.add_argument("--annomi", help="AnnoMI's table.")
-    parser.add_argument("--mood_diaries", help="The diaries' table.")
-    parser.add_argument("--ubuntu_irc", help="The folder of IRC's logs.")
+    parser.add_argument("--lrs", nargs=1, help="RumourEval-2017's threads.")
+    parser.add_argument("--topic_shift", nargs=1, help="The folder of Topic Shift-MI's conversations.")
+    parser.add_argument("--annomi", nargs=1, help="AnnoMI's table.")
+    parser.add_argument("--mood_diaries", nargs=1, help="The diaries' table.")
+    parser.add_argument("--ubuntu_irc", nargs=1, help="The folder of IRC's logs.")
+    parser.add_argument("--tiage", nargs=2, help="TIAGE's files of training and dev.")
+    parser.add_argument("--meld", nargs=2, help="MELD's files of training and dev.")
     parser.add_argument("--sizes", nargs="+", type=int, help="Training timelines of each corpus, 0 for all.")
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2, 3])
     parser.add_argument("--methods", nargs="+", choices=METHODS, default=USUAL)

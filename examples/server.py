@@ -12,6 +12,8 @@ GET  /health    200 while posts can be scored, with the results of the model's t
 GET  /          a description for people; /openapi.json is for programs
 GET  /metrics   for Prometheus
 
+A model that reads who speaks also needs the `speaker` of each post, null where that is not known.
+
 Send a post again, with the same `post_id`, until you get an answer: it is read once. Start several servers on
 different ports behind a proxy. The proxy must authenticate clients, because the server does not.
 """
@@ -48,7 +50,7 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from modeling_tempoformer import StreamClassificationPipeline
 from modeling_tempoformer.evaluation.report import read_test, test_summary
-from modeling_tempoformer.serving.live_classifier import LiveClassifier
+from modeling_tempoformer.serving.live_classifier import MISSING, LiveClassifier
 from modeling_tempoformer.serving.redis_store import RedisStore
 from modeling_tempoformer.timeline_tempoformer import Timeline
 
@@ -90,6 +92,7 @@ Id = Annotated[str, Field(min_length=1, max_length=200)]
 Text = Annotated[str, Field(max_length=MAX_CHARACTERS)]
 # Strict, because `true` would be 1 second otherwise.
 Time = StrictFloat | StrictStr | None
+Speaker = Annotated[str, Field(max_length=200)] | None
 
 
 class Body(BaseModel):
@@ -99,6 +102,8 @@ class Body(BaseModel):
 class EarlierPost(Body):
     text: Text
     timestamp: Time = None
+    # Without a default in the description for programs: null is a speaker who is not known.
+    speaker: Speaker = Field(default_factory=lambda: MISSING)
 
 
 class NewPost(EarlierPost):
@@ -107,10 +112,18 @@ class NewPost(EarlierPost):
     history: list[EarlierPost] = Field([], max_length=MAX_POSTS)
 
 
+class State(BaseModel):
+    label: str
+    score: float = Field(description="The probability of the state.")
+    probabilities: dict[str, float] = Field(description="The probability of each state.")
+    mean: float | None = Field(None, description="The mean of the states, if they are numbers.")
+
+
 class Answer(BaseModel):
     label: str
     score: float = Field(description="The probability of the label.")
     probabilities: dict[str, float] = Field(description="The probability of each class.")
+    state: State | None = Field(None, description="The state of the post, if the model has learned states.")
     thresholds: dict[str, float] | None = Field(
         description="If the model has thresholds, the label is the class with the largest probability / threshold; "
         "otherwise it is the most probable class."
@@ -122,6 +135,7 @@ class Answer(BaseModel):
 class WholeTimeline(Body):
     text: list[Text] = Field(max_length=MAX_POSTS)
     timestamp: list[Time] | None = None
+    speaker: list[Speaker] | None = None
 
 
 class Person(Body):
@@ -202,7 +216,7 @@ def create_app(model: str, redis_url: str) -> FastAPI:
         return [classifier.forget(timeline_id) for timeline_id in timeline_ids]
 
     def explain_one(given: WholeTimeline) -> list[dict[str, Any]]:
-        timeline = Timeline.read("given", given.text, given.timestamp, shows_values=False)
+        timeline = Timeline.read("given", given.text, given.timestamp, shows_values=False, speakers=given.speaker)
         columns, _ = timeline.tokenize(explainer.tokenizer, classifier.max_tokens)
         if (size := sum(map(len, columns["input_ids"]))) > MAX_EXPLAINED_TOKENS:
             raise ValueError(f"The timeline has {size} tokens, of which at most {MAX_EXPLAINED_TOKENS} are explained.")
@@ -236,9 +250,9 @@ def create_app(model: str, redis_url: str) -> FastAPI:
     @app.post("/score")
     async def score(post: NewPost) -> Answer:
         start = time.perf_counter()
-        history = [(earlier.text, earlier.timestamp) for earlier in post.history]
+        history = [(earlier.text, earlier.timestamp, earlier.speaker) for earlier in post.history]
         try:
-            read = classifier.read(post.timeline_id, post.post_id, post.text, post.timestamp, history)
+            read = classifier.read(post.timeline_id, post.post_id, post.text, post.timestamp, history, post.speaker)
         except ValueError as problem:
             POSTS.labels("refused").inc()
             raise HTTPException(422, str(problem)) from None

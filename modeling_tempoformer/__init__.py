@@ -37,7 +37,7 @@ from .modeling_temporal_bert import (
     RobertaWithTemporalAttentionForSequenceClassification,
     RobertaWithTemporalAttentionForTokenClassification,
 )
-from .online_tempoformer import LatePostError, StreamState
+from .online_tempoformer import LatePostError, StreamMemory
 from .pipeline_tempoformer import StreamClassificationPipeline
 from .timeline_tempoformer import Timeline
 from .tokenization_temporal_bert import TemporalBertTokenizer, TemporalRobertaTokenizer
@@ -122,7 +122,7 @@ __all__ = [
     "RobertaWithTemporalAttentionForTokenClassification",
     "StreamClassificationPipeline",
     "StreamCollator",
-    "StreamState",
+    "StreamMemory",
     "TempoFormerConfig",
     "TempoFormerForStreamClassification",
     "TempoFormerModel",

@@ -1,7 +1,7 @@
 """Configuration of the post model, this project's default."""
 
 import math
-from typing import Literal
+from typing import Any, Literal
 
 from huggingface_hub.dataclasses import strict
 from transformers import PreTrainedConfig
@@ -28,9 +28,16 @@ class PostTempoFormerConfig(StreamFields, PreTrainedConfig):
             another part of the timelines (`held_out`).
         num_trees (`int`, *optional*, defaults to 40):
             Decision trees of each member, a second expert ([`~trees_tempoformer.Trees`]); 0 for none.
-        tree_weights (`list[float]`, *optional*):
-            The weights of a member's network and of its trees, chosen on posts that neither has learned from. None
-            where the trees are not grown yet, and count nothing.
+        reads_speakers (`bool`, *optional*, defaults to `False`):
+            True if the newest post is compared with its speaker's own previous post, beside the post before it.
+        states (`list[str]`, *optional*): Names of the posts' states, which the model learns and answers.
+        state_values (`list[float]`, *optional*): The number that each state stands for.
+        change_step (`float`, *optional*):
+            If the labels were derived from the states: the smallest difference of numbers that is a change; 0 if any
+            other state is one.
+        expert_weights (`list[float]`, *optional*):
+            The weights of a member's network, of its trees and of the change of its states (see `experts`), chosen on
+            posts that none has learned from. None where they are not grown yet, and the network decides alone.
         stream_hidden_size (`int`, *optional*, defaults to 192):
             Width of these layers, an even multiple of the number of their heads, which is the encoder's.
         stream_dropout (`float`, *optional*, defaults to 0.1): Dropout in these layers.
@@ -51,6 +58,10 @@ class PostTempoFormerConfig(StreamFields, PreTrainedConfig):
         timed (`bool`, *optional*):
             True if the model was trained with the time between posts. Streams must match it, whatever the attention
             reads; if None, this is not checked.
+        first_posts (`str`, *optional*):
+            `"timeline"` or `"speaker"` if the first post of each cannot be a change, as none had a label in training.
+            Such posts get the class `no_change`.
+        no_change (`int`, *optional*): The id of this class.
         problem_type (`str`, *optional*):
             `"single_label_classification"`, which None stands for too: a post has one of at least 2 classes.
 
@@ -70,7 +81,11 @@ class PostTempoFormerConfig(StreamFields, PreTrainedConfig):
     num_stream_layers: int = at_least_1(default=1)
     num_members: int = at_least_1(default=5)
     num_trees: int = not_negative(default=40)
-    tree_weights: list[float | int] | None = None
+    expert_weights: list[float | int] | None = None
+    reads_speakers: bool = False
+    states: list[str] | None = None
+    state_values: list[float | int] | None = None
+    change_step: float | int | None = None
     stream_hidden_size: int = 192
     stream_dropout: float | int = dropout(default=0.1)
     stream_position_initializer_range: float | int = positive(default=1.0)
@@ -81,9 +96,19 @@ class PostTempoFormerConfig(StreamFields, PreTrainedConfig):
         return self.stream_hidden_size
 
     @property
+    def num_compared(self) -> int:
+        """The number of earlier posts that the newest one is compared with."""
+        return 1 + self.reads_speakers
+
+    @property
     def head_width(self) -> int:
         """The width of what each member's head reads of a stream."""
-        return 3 * self.stream_hidden_size + 2
+        return (1 + 2 * self.num_compared) * self.stream_hidden_size + self.num_compared + 1
+
+    @property
+    def experts(self) -> list[str]:
+        """The names of the experts whose logits are added."""
+        return ["network", *["trees"] * bool(self.num_trees), *["states"] * bool(self.states)]
 
     def validate_encoder(self):
         """The encoder must load where this package is not installed."""
@@ -91,13 +116,26 @@ class PostTempoFormerConfig(StreamFields, PreTrainedConfig):
         if not type(encoder).__module__.startswith("transformers."):
             raise ValueError(f"`encoder_config` must be of a type of Transformers, got '{encoder.model_type}'.")
 
-    def validate_trees(self):
-        """There must be a weight for the network and one for the trees."""
-        weights = self.tree_weights
+    def validate_experts(self):
+        """There must be a weight for each expert, and names and numbers of as many states."""
+        weights, experts = self.expert_weights, self.experts
         if weights is not None and not (
-            self.num_trees and len(weights) == 2 and all(0 <= weight < math.inf for weight in weights)
+            len(weights) == len(experts) > 1 and all(0 <= weight < math.inf for weight in weights)
         ):
-            raise ValueError(f"`tree_weights` are two numbers from 0 for a model with trees, got {weights}.")
+            raise ValueError(f"`expert_weights` are numbers from 0 for {', '.join(experts)}, got {weights}.")
+        if self.states is not None and len(set(self.states)) != len(self.states) or self.states == []:
+            raise ValueError(f"`states` are different names, got {self.states}.")
+        if self.state_values is not None and len(self.state_values) != len(self.states or ()):
+            raise ValueError(
+                f"`state_values` are numbers for {len(self.states or ())} states, got {self.state_values}."
+            )
+
+    @classmethod
+    def from_dict(cls, config_dict: dict[str, Any], **kwargs):
+        """Reads a configuration, also of a model that was saved when there were no other experts than trees."""
+        weights = {"expert_weights": config_dict["tree_weights"]} if "tree_weights" in config_dict else {}
+        config_dict = {name: value for name, value in config_dict.items() if name != "tree_weights"}
+        return super().from_dict(config_dict | weights, **kwargs)
 
 
 __all__ = ["PostTempoFormerConfig"]

@@ -9,7 +9,7 @@ from .checks_tempoformer import CheckedFields, at_least_1, dropout, not_negative
 
 
 # Fields that belong to the classes of a model, and do not fit a model with other classes.
-CLASS_FIELDS = ("class_weights", "calibration", "tree_weights")
+CLASS_FIELDS = ("class_weights", "calibration", "expert_weights", "no_change")
 
 
 @dataclass(kw_only=True)
@@ -30,6 +30,12 @@ class StreamFields(CheckedFields):
     class_weights: list[float | int] | None = None
     calibration: dict[str, Any] | None = None
     timed: bool | None = None
+    first_posts: Literal["timeline", "speaker"] | None = None
+    no_change: int | None = None
+    # Models that read who speaks, learn states, or have several experts, have fields of their own.
+    reads_speakers: ClassVar[bool] = False
+    expert_weights: ClassVar[list[float] | None] = None
+    states: ClassVar[list[str] | None] = None
 
     def __post_init__(self, **kwargs):
         if self.encoder_config is None:
@@ -58,6 +64,14 @@ class StreamFields(CheckedFields):
             raise ValueError(f"The focal loss is for posts that have one class each, not for '{self.problem_type}'.")
         if self.num_labels < 2:
             raise ValueError(f"The focal loss needs at least 2 classes, got `num_labels={self.num_labels}`.")
+        if (self.first_posts is None) != (self.no_change is None):
+            raise ValueError(
+                "`first_posts` needs `no_change`, the class that these posts get, and the other way round."
+            )
+        if self.first_posts == "speaker" and not self.reads_speakers:
+            raise ValueError("`first_posts` can be 'speaker' only in a model that `reads_speakers`.")
+        if self.no_change is not None and not 0 <= self.no_change < self.num_labels:
+            raise ValueError(f"`no_change` must be one of {self.num_labels} class ids, got {self.no_change}.")
         calibration = self.calibration or {}
         if unknown := sorted(set(calibration) - {"temperature", "thresholds"}):
             raise ValueError(f"`calibration` has 'temperature' and 'thresholds', got {', '.join(map(repr, unknown))}.")

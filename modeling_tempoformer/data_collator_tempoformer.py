@@ -51,7 +51,9 @@ class StreamCollator:
     `num_context` (number of leading posts that are context only, by default 0) and `labels` (one for each post after
     the context; -100 = a target without label, None = no target). `num_before` (by default 0) posts of the timeline
     are before the row, and it began at `start_time` (seconds, by default with the row). `held_out` is the member of
-    the model that does not learn from the row.
+    the model that does not learn from the row. Rows with speakers have `speaker_posts`, for each post after the
+    context a list of the positions of its speaker's last posts before it (-1 for none), and `num_older`: so many
+    leading posts are there for a speaker alone, and in no stream.
 
     Args:
         tokenizer (`PreTrainedTokenizerBase`): Pads the posts.
@@ -61,7 +63,8 @@ class StreamCollator:
     A call returns tensors with the rows (B) first: `input_ids` and `attention_mask` (B, posts, tokens), or
     `post_embeds` (B, posts, hidden) and `attention_mask` (B, posts, 1); `stream_index` (B, streams, window), `elapsed`
     in seconds of the same shape if timed, `timeline_position` (B, streams, 2), how many posts of the timeline come
-    before and seconds since the first of them, and if the rows have them `labels` (B, streams) and `held_out` (B,).
+    before and seconds since the first of them, and if the rows have them `speaker_posts` (B, streams, count), `labels`
+    (B, streams) and `held_out` (B,).
     Raises a `ValueError` that names the row for missing columns, posts without tokens, labels that are not integers or
     not as many as targets, and timestamps that are out of order or in floats of fewer than 64 bits.
     """
@@ -85,7 +88,7 @@ class StreamCollator:
             except ValueError as problem:
                 raise ValueError(f"Row {number} of the batch {problem}") from None
         columns = {"stream_index": -1, "timeline_position": 0.0} | ({"elapsed": 0.0} if self.timed else {})
-        columns |= {"labels": -100} if "labels" in rows[0] else {}
+        columns |= {name: fill for name, fill in (("labels", -100), ("speaker_posts", -1)) if name in rows[0]}
         padded = {name: pad([stream[name] for stream in streams], fill) for name, fill in columns.items()}
         if "held_out" in rows[0]:
             padded["held_out"] = torch.tensor([row["held_out"] for row in rows])
@@ -95,7 +98,7 @@ class StreamCollator:
         """Raises a `ValueError` for columns that differ from those of the first row, and for posts without tokens."""
         if not len(posts_of(row)):
             raise ValueError("has no posts.")
-        for name in (*self.tokenizer.model_input_names, "post_embeds", "labels", "held_out"):
+        for name in (*self.tokenizer.model_input_names, "post_embeds", "labels", "held_out", "speaker_posts"):
             if (name in row) != (name in first):
                 raise ValueError(f"{'has' if name in row else 'lacks'} '{name}', unlike the first row.")
         for post, tokens in enumerate(posts_of(row)):
@@ -116,7 +119,10 @@ class StreamCollator:
         classes = torch.tensor([label for label in labels if label is not None])
         if classes.is_floating_point() and len(targets):
             raise ValueError(f"must have class ids or -100 as labels, got {labels!r:.80}.")
-        streams = {"stream_index": stream_windows(targets, self.window), "labels": classes.long()}
+        index = stream_windows(targets, self.window)
+        streams = {"stream_index": index.masked_fill(index < row.get("num_older", 0), -1), "labels": classes.long()}
+        if "speaker_posts" in row:
+            streams["speaker_posts"] = torch.tensor(row["speaker_posts"])[targets - num_context]
         num_before, since_first = (targets + row.get("num_before", 0)).float(), torch.zeros(len(targets))
         if self.timed:
             times, start_time = checked_times(row.get("timestamps"), num_posts), row.get("start_time")

@@ -50,3 +50,26 @@ def name_thresholds(config: PreTrainedConfig, calibration: dict[str, Any] | None
     """Returns the thresholds of a calibration by class; None without any."""
     thresholds = (calibration or {}).get("thresholds")
     return thresholds and {config.id2label[label]: threshold for label, threshold in enumerate(thresholds)}
+
+
+def read_states(state_logits: torch.Tensor | None, config: PreTrainedConfig) -> list[dict[str, Any]] | None:
+    """
+    Returns the answer about the state of each post, in plain Python: `label`, the likeliest state, its `score`, the
+    `probabilities` of all, and if states are numbers the `mean`. None without states.
+
+    Args:
+        state_logits (`torch.Tensor` of shape `(posts, num_states)`, *optional*): The model's output.
+        config (`PreTrainedConfig`): The model's configuration.
+    """
+    if state_logits is None:
+        return None
+    probabilities = state_logits.double().softmax(-1)
+    scores, best = probabilities.max(-1)
+    answers = [
+        {"label": config.states[label], "score": score, "probabilities": dict(zip(config.states, values, strict=True))}
+        for label, score, values in zip(best.tolist(), scores.tolist(), probabilities.tolist(), strict=True)
+    ]
+    if config.state_values is not None:
+        means = probabilities @ torch.tensor(config.state_values, dtype=torch.float64, device=probabilities.device)
+        answers = [{**answer, "mean": mean} for answer, mean in zip(answers, means.tolist(), strict=True)]
+    return answers

@@ -32,8 +32,9 @@ from .modeling_streams_tempoformer import (
     has_equal_calls,
     starting,
 )
-from .online_tempoformer import StreamState
-from .trees_tempoformer import Trees
+from .online_tempoformer import StreamMemory
+from .states_tempoformer import States
+from .trees_tempoformer import Grown, Trees
 
 
 # Tokens per encoder batch, padding included. Batches below FEW_TOKENS may mix lengths.
@@ -46,12 +47,14 @@ class PostTempoFormerModelOutput(ModelOutput):
     Args:
         last_hidden_state (`torch.FloatTensor` of shape `(batch_size, num_streams, num_members * head_width)`):
             Input of the head for each stream, the members side by side; 0 for a stream without posts. Each member has
-            the newest post after the stream layers, the step from the post before it, the step's absolute value (each
-            `stream_hidden_size`), and the newest post's cosines with the post before it and the mean of all before it.
+            the newest post after the stream layers, the step from each post that it is compared with (its speaker's
+            own previous post, if the model reads speakers, and the post before it), the steps' absolute values (each
+            `stream_hidden_size`), and its cosines with these posts and with the mean of all before it.
         stream_mask (`torch.BoolTensor` of shape `(batch_size, num_streams, window)`): True for the posts of a stream,
             False for padding.
-        pairs (`torch.FloatTensor` of shape `(batch_size, num_streams, 2, hidden_size)`):
-            The vectors of the post before the newest one of each stream, and of the newest; 0 where there is none.
+        compared (`torch.FloatTensor` of shape `(batch_size, num_streams, num_compared + 1, hidden_size)`):
+            The vectors of the posts that the newest one of each stream is compared with, and of the newest; 0 where
+            there is none.
         stream_attentions (`tuple(torch.FloatTensor)`, *optional*):
             With `output_attentions=True` or `output_stream_attentions=True` one tensor of shape
             `(batch_size, num_streams, num_members * num_heads, window, window)` for each stream layer: the attention
@@ -63,7 +66,7 @@ class PostTempoFormerModelOutput(ModelOutput):
 
     last_hidden_state: torch.FloatTensor | None = None
     stream_mask: torch.BoolTensor | None = None
-    pairs: torch.FloatTensor | None = None
+    compared: torch.FloatTensor | None = None
     stream_attentions: tuple[torch.FloatTensor, ...] | None = None
     hidden_states: tuple[torch.FloatTensor, ...] | None = None
 
@@ -120,7 +123,7 @@ class PostTempoFormerPreTrainedModel(StreamPreTrainedModel):
             init.normal_(module.weight, std=getattr(self.config.encoder_config, "initializer_range", 0.02))
             if module.bias is not None:
                 init.zeros_(module.bias)
-        elif isinstance(module, Trees):
+        elif isinstance(module, Grown):
             for name, values in module.named_buffers():
                 init.constant_(values, float(name == "scale"))
 
@@ -193,9 +196,9 @@ class PostTempoFormerStreamLayers(nn.Module):
         `config.head_width`); the input of the first layer and the output of each layer (members, streams, window,
         width); and the attention of each layer.
         """
-        slot_post, slot_mask, pair, has_pair = (
+        slot_post, slot_mask, compared_post, compared_mask = (
             tensor.to(vectors.device)
-            for tensor in (streams.slot_post, streams.slot_mask, *streams.previous_and_newest)
+            for tensor in (streams.slot_post, streams.slot_mask, streams.compared_post, streams.compared_mask)
         )
         # Vectors that were computed before may be in more bits than the model.
         projected = self.projection(self.norm(vectors.unsqueeze(0).to(self.norm.weight.dtype)))
@@ -207,23 +210,24 @@ class PostTempoFormerStreamLayers(nn.Module):
             states, weights = layer(states, streams, output_attentions, only_newest)
             all_states.append(states)
             attentions.append(weights)
-        previous, newest = projected[:, pair].unbind(2)
-        step = (newest - previous) * has_pair[:, :1]
-        cosines = cosines_with_history(vectors[slot_post], slot_mask).to(step).expand(len(states), -1, -1)
-        read = torch.cat((self.final_norm(states[:, :, -1]), step, step.abs(), cosines), dim=-1)
+        posts = projected[:, compared_post]
+        steps = ((posts[:, :, -1:] - posts[:, :, :-1]) * compared_mask[:, :-1].unsqueeze(-1)).flatten(2)
+        compared = vectors[compared_post] * compared_mask.unsqueeze(-1)
+        cosines = cosines_with_history(compared, vectors[slot_post], slot_mask).to(steps).expand(len(states), -1, -1)
+        read = torch.cat((self.final_norm(states[:, :, -1]), steps, steps.abs(), cosines), dim=-1)
         return read, all_states, attentions
 
 
-def cosines_with_history(vectors: torch.Tensor, slot_mask: torch.BoolTensor) -> torch.Tensor:
+def cosines_with_history(compared: torch.Tensor, vectors: torch.Tensor, slot_mask: torch.BoolTensor) -> torch.Tensor:
     """
-    Returns the cosines (streams, 2) of each stream's newest vector with the one before it and with the mean direction
-    of all before it, from `vectors` (streams, window, hidden).
+    Returns the cosines (streams, compared + 1) of each stream's newest vector with those that it is `compared` with,
+    (streams, compared + 1, hidden), the newest last, and with the mean direction of all before it, from `vectors`
+    (streams, window, hidden).
     """
     # Computed in float32, because in float16 the bound that prevents a division of 0 by 0 is 0 itself.
     units = nn.functional.normalize(vectors.float(), dim=-1) * slot_mask.unsqueeze(-1)
-    newest, earlier = units[:, -1:], units[:, :-1]
-    references = torch.stack((nn.functional.pad(earlier, (0, 0, 1, 0))[:, -1], earlier.sum(1)), dim=1)
-    return (newest * nn.functional.normalize(references, dim=-1)).sum(-1)
+    references = torch.cat((compared[:, :-1].float(), units[:, :-1].sum(1, keepdim=True)), dim=1)
+    return (units[:, -1:] * nn.functional.normalize(references, dim=-1)).sum(-1)
 
 
 def side_by_side(states: torch.Tensor) -> torch.Tensor:
@@ -262,6 +266,7 @@ class PostTempoFormerModel(StreamReaderMixin, PostTempoFormerPreTrainedModel):
         elapsed: torch.FloatTensor | None = None,
         inputs_embeds: torch.FloatTensor | None = None,
         post_embeds: torch.FloatTensor | None = None,
+        speaker_posts: torch.LongTensor | None = None,
         **kwargs: Unpack[TransformersKwargs],
     ) -> PostTempoFormerModelOutput:
         r"""
@@ -282,6 +287,9 @@ class PostTempoFormerModel(StreamReaderMixin, PostTempoFormerPreTrainedModel):
                 `input_ids`.
             post_embeds (`torch.FloatTensor` of shape `(batch_size, num_posts, hidden_size)`, *optional*):
                 The posts' vectors, as `embed_posts` returns them, instead of `input_ids`; `num_tokens` is then 1.
+            speaker_posts (`torch.LongTensor` of shape `(batch_size, num_streams, count)`, *optional*):
+                The newest post's speaker's posts before it, oldest first, -1 where there is none, for a model that
+                `reads_speakers`.
             kwargs: `output_hidden_states`, `output_attentions`, `output_stream_attentions`, `return_dict`.
 
         Returns:
@@ -291,18 +299,21 @@ class PostTempoFormerModel(StreamReaderMixin, PostTempoFormerPreTrainedModel):
         """
         output_hidden_states, _, output_attentions = self.output_settings(kwargs)
         given = {"input_ids": input_ids, "token_type_ids": token_type_ids, "inputs_embeds": inputs_embeds}
-        inputs, streams = self.lay_out({**given, "post_embeds": post_embeds}, attention_mask, stream_index, elapsed)
+        given["post_embeds"] = post_embeds
+        inputs, streams = self.lay_out(given, attention_mask, stream_index, elapsed, speaker_posts)
         vectors = inputs.pop("post_embeds", None)
         if vectors is None:
             vectors = self.embed_posts(attention_mask=streams.token_mask, **inputs)
         newest, states, attentions = self.stream_layers(vectors, streams, output_attentions, output_hidden_states)
         mask, by_row = streams.slot_mask.to(newest.device), partial(torch.unflatten, dim=0, sizes=streams.shape)
         queries = mask[:, None, :, None]
-        pair, has_pair = (tensor.to(vectors.device) for tensor in streams.previous_and_newest)
+        compared_post, compared_mask = (
+            tensor.to(vectors.device) for tensor in (streams.compared_post, streams.compared_mask)
+        )
         return PostTempoFormerModelOutput(
             last_hidden_state=by_row(side_by_side(newest).masked_fill(~mask[:, -1:], 0.0)),
             stream_mask=by_row(mask),
-            pairs=by_row(vectors[pair] * has_pair.unsqueeze(-1)),
+            compared=by_row(vectors[compared_post] * compared_mask.unsqueeze(-1)),
             stream_attentions=tuple(by_row(layer * queries) for layer in attentions) if output_attentions else None,
             hidden_states=tuple(by_row(side_by_side(layer)) for layer in states) if output_hidden_states else None,
         )
@@ -393,6 +404,7 @@ class PostTempoFormerForStreamClassification(StreamClassificationMixin, PostTemp
         self.tempoformer = PostTempoFormerModel(config, encoder)
         self.classifier = class_layers(config, config.head_width, partial(MemberLinear, config.num_members))
         self.trees = Trees(config) if config.num_trees else None
+        self.states = States(config) if config.states else None
         self.post_init()
 
     def classify_streams(
@@ -400,34 +412,61 @@ class PostTempoFormerForStreamClassification(StreamClassificationMixin, PostTemp
         outputs: PostTempoFormerModelOutput,
         timeline_position: torch.Tensor | None,
         elapsed: torch.Tensor | None,
-    ) -> torch.Tensor:
-        """Returns each member's logits (members, batch_size, num_streams, num_labels), with trees in evaluation."""
-        states = outputs.last_hidden_state.unflatten(-1, (self.config.num_members, -1)).movedim(-2, 0)
-        logits = self.classifier(states)
-        if self.trees is None or self.config.tree_weights is None or self.training:
-            return logits
-        if timeline_position is None:
-            raise ValueError("The model's trees need `timeline_position`, as `StreamCollator` makes it.")
-        network, trees = self.config.tree_weights
-        # Trees and the sum are computed in float32, because 16 bits are too coarse for thresholds.
+        held_out: torch.LongTensor | None,
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """
+        Returns each member's logits (members, batch_size, num_streams, num_labels), in evaluation with those of the
+        other experts, and the log-probabilities of the newest posts' states (batch_size, num_streams, num_states).
+        """
+        vectors = outputs.last_hidden_state.unflatten(-1, (self.config.num_members, -1)).movedim(-2, 0)
+        logits = self.classifier(vectors)
+        if self.config.expert_weights is None or self.training:
+            return logits, None
+        # The other experts and the sum are computed in float32, because 16 bits are too coarse for thresholds.
         with torch.autocast(logits.device.type, enabled=False):
-            tree_logits = self.trees(self.trees.read(*self.tree_inputs(outputs, timeline_position, elapsed)))
-        return network * logits + trees * tree_logits.to(logits.device)
+            changes, state_logits = self.read_states(outputs, held_out)
+            experts = [logits]
+            if self.trees is not None:
+                inputs = self.tree_inputs(outputs, timeline_position, elapsed, changes)
+                experts.append(self.trees(self.trees.read(*inputs)))
+            experts += [] if changes is None else [changes]
+            weighted = zip(self.config.expert_weights, experts, strict=True)
+            return sum(weight * expert.to(logits.device) for weight, expert in weighted), state_logits
+
+    def read_states(
+        self, outputs: PostTempoFormerModelOutput, held_out: torch.LongTensor | None
+    ) -> tuple[torch.Tensor | None, torch.Tensor | None]:
+        """
+        Returns the logits of a change of states (batch_size, num_streams, num_labels) since the first of the posts
+        that the newest one is compared with, and the log-probabilities of the newest posts' states; None without
+        states.
+        """
+        if self.states is None:
+            return None, None
+        posts = outputs.compared[..., [0, -1], :]
+        probabilities = self.states(posts, held_out)
+        changes = self.states.changes(probabilities, (posts[..., 0, :] != 0).any(-1))
+        return changes, probabilities[..., -1, :].clamp_min(torch.finfo(probabilities.dtype).tiny).log()
 
     def tree_inputs(
-        self, outputs: PostTempoFormerModelOutput, timeline_position: torch.Tensor, elapsed: torch.Tensor | None
-    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Returns the arguments of [`Trees.read`], from those of `classify_streams`."""
+        self,
+        outputs: PostTempoFormerModelOutput,
+        timeline_position: torch.Tensor,
+        elapsed: torch.Tensor | None,
+        changes: torch.Tensor | None = None,
+    ) -> tuple[torch.Tensor | None, ...]:
+        """Returns the arguments of [`Trees.read`], from those of `classify_streams` and the change of states."""
         timed = elapsed is not None and elapsed.shape[-1] > 1
         gap = elapsed[..., -2:-1] if timed else torch.zeros_like(timeline_position[..., :1])
-        position_and_gap = torch.cat((timeline_position, gap), dim=-1).to(outputs.pairs.device)
-        # The last two of what a head reads are cosines.
-        return outputs.pairs, outputs.last_hidden_state[..., -2:], position_and_gap
+        position_and_gap = torch.cat((timeline_position, gap), dim=-1).to(outputs.compared.device)
+        # The last of what a head reads are cosines.
+        cosines = outputs.last_hidden_state[..., -self.config.num_compared - 1 :]
+        return outputs.compared, cosines, position_and_gap, changes
 
 
 __all__ = [
     "PostTempoFormerForStreamClassification",
     "PostTempoFormerModel",
     "PostTempoFormerPreTrainedModel",
-    "StreamState",
+    "StreamMemory",
 ]

@@ -29,6 +29,8 @@ logger = logging.get_logger(__name__)
 IGNORED_KWARGS = {"return_dict", "use_cache"}
 # The number that a mask adds to scores: its softmax is 0 in every dtype, and twice the number is finite in float16.
 MASKED = -3e4
+# The logit of the one class that a post can have. The others have less by twice as much.
+CERTAIN = 6.0
 
 
 @dataclass
@@ -38,11 +40,14 @@ class StreamClassifierOutput(ModelOutput):
         loss (`torch.FloatTensor`, *optional*, with `labels`): Focal loss, a scalar in float32.
         logits (`torch.FloatTensor` of shape `(batch_size, num_streams, num_labels)`): Scores before softmax for the
             newest post of each stream; 0 for a stream without posts.
+        state_logits (`torch.FloatTensor` of shape `(batch_size, num_streams, num_states)`, *optional*):
+            The log-probability of each state of the newest post of each stream, if the model has learned states.
         stream_attentions, hidden_states, attentions: The outputs of the model without the head.
     """
 
     loss: torch.FloatTensor | None = None
     logits: torch.FloatTensor | None = None
+    state_logits: torch.FloatTensor | None = None
     stream_attentions: tuple[torch.FloatTensor, ...] | None = None
     hidden_states: tuple[torch.FloatTensor, ...] | None = None
     attentions: tuple[torch.FloatTensor, ...] | None = None
@@ -55,6 +60,9 @@ class Streams:
     token_mask: torch.BoolTensor  # (posts, tokens)
     slot_post: torch.LongTensor  # the post in each slot of a stream (streams, window)
     slot_mask: torch.BoolTensor  # where there is one; nowhere in a stream without newest post
+    # the posts that the newest is compared with, then the newest (streams, compared + 1), and where there is one
+    compared_post: torch.LongTensor
+    compared_mask: torch.BoolTensor
     tau: torch.FloatTensor | None  # how far each post is from the newest one; None to ignore it
     shape: tuple[int, int]  # rows, and streams of each
 
@@ -62,12 +70,6 @@ class Streams:
     def visible(self) -> torch.BoolTensor:
         """Returns where posts attend to (streams, window). An empty stream sees its newest slot, for the softmax."""
         return torch.cat((self.slot_mask[:, :-1], torch.ones_like(self.slot_mask[:, -1:])), dim=1)
-
-    @property
-    def previous_and_newest(self) -> tuple[torch.LongTensor, torch.BoolTensor]:
-        """The post before the newest one, and the newest (streams, 2), and where there is one."""
-        # A slot before the first, since in a window of one there is no other.
-        return tuple(nn.functional.pad(slots, (1, 0))[:, -2:] for slots in (self.slot_post, self.slot_mask))
 
 
 def focal_loss(
@@ -228,7 +230,7 @@ class StreamPreTrainedModel(PreTrainedModel):
         if model.base_model is not model and type(model.base_model).__name__ in (model.config.architectures or ()):
             missing = {name for name in missing if name.startswith(f"{cls.base_model_prefix}.")}
             # Those of a head that the weights may once have had.
-            for field in ("calibration", "tree_weights"):
+            for field in ("calibration", "expert_weights"):
                 if hasattr(model.config, field):
                     setattr(model.config, field, None)
         if output_loading_info:
@@ -312,6 +314,7 @@ class StreamReaderMixin:
         attention_mask: torch.LongTensor | None,
         stream_index: torch.LongTensor | None,
         elapsed: torch.FloatTensor | None,
+        speaker_posts: torch.LongTensor | None = None,
     ) -> tuple[dict[str, torch.Tensor], Streams]:
         """Returns the given inputs of the posts of all rows, (posts, ...), and their streams."""
         given = {name: tensor for name, tensor in posts.items() if tensor is not None}
@@ -354,8 +357,18 @@ class StreamReaderMixin:
         elif self.config.stream_attention != "full":
             distance = torch.arange(window - 1, -1, -1, device=slot_post.device, dtype=torch.float32)
             tau = distance.expand(slot_post.shape)
+        # A slot before the first, since in a window of one there is no other than the newest.
+        compared = [nn.functional.pad(slots, (1, 0))[:, -2:] for slots in (slot_post, slot_mask)]
+        if self.config.reads_speakers:
+            if speaker_posts is None:
+                raise ValueError("The model reads who speaks: give `speaker_posts`, as `StreamCollator` makes them.")
+            check_shape("speaker_posts", speaker_posts, batch_size, num_streams, None)
+            own = speaker_posts[..., -1:]
+            own_post = (own.clamp_min(0) + first_post).flatten(0, 1)
+            own_mask = (own >= 0).flatten(0, 1) & is_post.flatten()[own_post] & slot_mask[:, -1:]
+            compared = [torch.cat(both, dim=1) for both in zip((own_post, own_mask), compared, strict=True)]
         inputs = {name: tensor.flatten(0, 1) for name, tensor in given.items()}
-        return inputs, Streams(mask.flatten(0, 1), slot_post, slot_mask, tau, (batch_size, num_streams))
+        return inputs, Streams(mask.flatten(0, 1), slot_post, slot_mask, *compared, tau, (batch_size, num_streams))
 
 
 def has_equal_calls(model: nn.Module) -> bool:
@@ -401,6 +414,7 @@ class StreamClassificationMixin(StreamStepMixin):
         inputs_embeds: torch.FloatTensor | None = None,
         post_embeds: torch.FloatTensor | None = None,
         timeline_position: torch.FloatTensor | None = None,
+        speaker_posts: torch.LongTensor | None = None,
         labels: torch.LongTensor | None = None,
         held_out: torch.LongTensor | None = None,
         num_items_in_batch: torch.Tensor | int | None = None,
@@ -412,6 +426,9 @@ class StreamClassificationMixin(StreamStepMixin):
                 Inputs of the model without the head.
             timeline_position (`torch.FloatTensor` of shape `(batch_size, num_streams, 2)`, *optional*):
                 Posts of the timeline before the newest one, and seconds since the first, for the post model's trees.
+            speaker_posts (`torch.LongTensor` of shape `(batch_size, num_streams, count)`, *optional*):
+                The posts of the row by the newest post's speaker before it, oldest first, -1 where there is none, for
+                a model that `reads_speakers`, which reads the last of them.
             labels (`torch.LongTensor` of shape `(batch_size, num_streams)`, *optional*):
                 Class of each stream's newest post; -100 for none.
             held_out (`torch.LongTensor` of shape `(batch_size,)`, *optional*):
@@ -430,6 +447,7 @@ class StreamClassificationMixin(StreamStepMixin):
                 "leave out `label_smoothing_factor`, or for a `compute_loss_func` of your own set "
                 "`model.accepts_loss_kwargs = False`."
             )
+        speakers = {"speaker_posts": speaker_posts} if self.config.reads_speakers else {}
         outputs = self.tempoformer(
             input_ids=input_ids,
             attention_mask=attention_mask,
@@ -438,12 +456,22 @@ class StreamClassificationMixin(StreamStepMixin):
             elapsed=elapsed,
             inputs_embeds=inputs_embeds,
             post_embeds=post_embeds,
+            **speakers,
             **kwargs,
             return_dict=True,
         )
-        scores = self.classify_streams(outputs, timeline_position, elapsed)
+        check_shape("held_out", held_out, len(outputs.stream_mask))
+        if timeline_position is None and (self.config.first_posts or self.config.expert_weights):
+            raise ValueError("The model needs `timeline_position`, as `StreamCollator` makes it.")
+        scores, state_logits = self.classify_streams(outputs, timeline_position, elapsed, held_out)
+        if self.config.first_posts:
+            is_first = timeline_position[..., 0] == 0
+            if self.config.first_posts == "speaker":
+                is_first = speaker_posts[..., -1] < 0
+            certain = scores.new_full((self.num_labels,), -CERTAIN)
+            certain[self.config.no_change] = CERTAIN
+            scores = certain.where(is_first.unsqueeze(-1).to(scores.device), scores)
         scores = scores.masked_fill(~outputs.stream_mask[..., -1:].to(scores.device), 0.0)
-        check_shape("held_out", held_out, scores.shape[1])
         logits = scores.mean(0)
         if held_out is not None:
             held_out = held_out.to(scores.device)
@@ -465,6 +493,7 @@ class StreamClassificationMixin(StreamStepMixin):
         return StreamClassifierOutput(
             loss=loss,
             logits=logits,
+            state_logits=state_logits,
             stream_attentions=outputs.stream_attentions,
             hidden_states=outputs.hidden_states,
             attentions=outputs.get("attentions"),

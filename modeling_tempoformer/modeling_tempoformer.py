@@ -23,7 +23,7 @@ from .modeling_streams_tempoformer import (
     starting,
 )
 from .modeling_tempoformer_encoders import Pooler, get_encoder_adapter
-from .online_tempoformer import StreamState
+from .online_tempoformer import StreamMemory
 from .packing_tempoformer import PostGroups, read, scatter, to_device
 
 
@@ -434,11 +434,11 @@ class TempoFormerForStreamClassification(StreamClassificationMixin, TempoFormerP
         self.classifier = StreamClassificationHead(config)
         self.post_init()
 
-    def classify_streams(
-        self, outputs: TempoFormerModelOutput, timeline_position: torch.Tensor | None, elapsed: torch.Tensor | None
-    ) -> torch.Tensor:
-        """Returns logits (1, batch_size, num_streams, num_labels)."""
-        return self.classifier(outputs.last_hidden_state, outputs.pooler_output, outputs.stream_mask).unsqueeze(0)
+    def classify_streams(self, outputs: TempoFormerModelOutput, *_) -> tuple[torch.Tensor, None]:
+        """Returns logits (1, batch_size, num_streams, num_labels), and no states."""
+        return self.classifier(outputs.last_hidden_state, outputs.pooler_output, outputs.stream_mask).unsqueeze(
+            0
+        ), None
 
 
-__all__ = ["StreamState", "TempoFormerForStreamClassification", "TempoFormerModel", "TempoFormerPreTrainedModel"]
+__all__ = ["StreamMemory", "TempoFormerForStreamClassification", "TempoFormerModel", "TempoFormerPreTrainedModel"]

@@ -13,6 +13,7 @@ from transformers.utils import ModelOutput
 
 from .checks_tempoformer import check_shape, narrow_float
 from .decisions_tempoformer import check_finite, decide
+from .timeline_tempoformer import BadValue, read_speaker
 from .times_tempoformer import TimeColumn
 
 
@@ -22,18 +23,23 @@ class LatePostError(ValueError):
 
 @dataclass
 class RememberedTimeline:
-    """The memory of a timeline: the inputs of `forward` for its last posts, their times, and when it began."""
+    """
+    The memory of a timeline: the inputs of `forward` for its last posts and for the last post of each speaker, the
+    posts' times, and when it began.
+    """
 
     posts: list[dict[str, torch.Tensor]] = field(default_factory=list)
     times: list[float] | None = None
     num_seen: int = 0
     start_time: float = 0.0
+    by_speaker: dict[str, dict[str, torch.Tensor]] = field(default_factory=dict)
 
     def copy(self) -> "RememberedTimeline":
-        return replace(self, posts=list(self.posts), times=None if self.times is None else list(self.times))
+        times = None if self.times is None else list(self.times)
+        return replace(self, posts=list(self.posts), times=times, by_speaker=dict(self.by_speaker))
 
-    def add(self, post: dict[str, torch.Tensor], seconds: float | None):
-        """Adds a post. Raises a `ValueError` that says why it cannot follow the others."""
+    def add(self, post: dict[str, torch.Tensor], seconds: float | None, speaker: str = ""):
+        """Adds a post, of a speaker if that is known. Raises a `ValueError` if it cannot follow the others."""
         if self.num_seen and (self.times is None) != (seconds is None):
             raise ValueError(f"the timeline had {'no ' * (seconds is not None)}times.")
         if self.posts and self.posts[0].keys() != post.keys():
@@ -50,12 +56,14 @@ class RememberedTimeline:
             self.times.append(seconds)
         self.posts.append(post)
         self.num_seen += 1
+        if speaker:
+            self.by_speaker[speaker] = post
 
     def cut(self, window: int):
-        """Drops the posts that no later stream reads."""
-        self.posts = self.posts[max(0, len(self.posts) - window + 1) :]
-        # The newest time is needed even if no post is.
-        self.times = None if self.times is None else self.times[-max(1, window - 1) :]
+        """Drops the posts that no later post is read with. The newest is, even where the window is one post."""
+        count = max(1, window - 1)
+        self.posts = self.posts[-count:]
+        self.times = None if self.times is None else self.times[-count:]
 
 
 def sha256_of(tensors: Iterable[tuple[str, torch.Tensor]]) -> str:
@@ -68,19 +76,20 @@ def sha256_of(tensors: Iterable[tuple[str, torch.Tensor]]) -> str:
 
 
 def with_checksum(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """Adds to tensors their `checksum`, by which [`StreamState.from_state_dict`] detects damage."""
+    """Adds to tensors their `checksum`, by which [`StreamMemory.from_state_dict`] detects damage."""
     tensors = {name: values for name, values in sorted(tensors.items()) if name != "checksum"}
     return {**tensors, "checksum": torch.tensor(list(bytes.fromhex(sha256_of(tensors.items()))), dtype=torch.uint8)}
 
 
-class StreamState:
+class StreamMemory:
     """
     The memory of `step`, on the CPU: for each timeline the number of its posts, the time when it began, and the inputs
     of `forward` for its last `window - 1` posts. The post model remembers a vector of each post, in float32
-    `(window - 1) * (4 * hidden_size + 16)` bytes a timeline. The paper's model remembers the tokenizer's output, with
-    the three columns of a BERT `(window - 1) * (24 * tokens + 8)` bytes.
+    `(window - 1) * (4 * hidden_size + 16)` bytes a timeline, and if it reads who speaks, a vector more for each
+    speaker. The paper's model remembers the tokenizer's output, with the three columns of a BERT `(window - 1) * (24 *
+    tokens + 8)` bytes.
 
-    The state grows with the number of timelines, until some are forgotten ([`StreamState.evict`]). It keeps the
+    The memory grows with the number of timelines, until some are forgotten ([`StreamMemory.evict`]). It keeps the
     [`~StreamStepMixin.fingerprint`] of its model, and no other model takes it.
 
     Attributes: `timelines`, a dict by timeline id, in the order of their last steps.
@@ -108,9 +117,9 @@ class StreamState:
             del self.timelines[timeline_id]
 
     def check_model(self, fingerprint: str):
-        """Raises a `ValueError` if the state belongs to a model with another [`~StreamStepMixin.fingerprint`]."""
+        """Raises a `ValueError` if the memory belongs to a model with another [`~StreamStepMixin.fingerprint`]."""
         if self.model not in ("", fingerprint):
-            raise ValueError("The state belongs to a model with other weights, another precision or another window.")
+            raise ValueError("The memory belongs to a model with other weights, another precision or another window.")
 
     def state_dict(self, timeline_ids: Iterable[str] | None = None) -> dict[str, torch.Tensor]:
         """
@@ -123,11 +132,12 @@ class StreamState:
         timelines, columns = [], {}
         for timeline_id in self.timelines if timeline_ids is None else timeline_ids:
             timeline = self.timelines[timeline_id]
-            for post in timeline.posts:
+            posts = [*timeline.posts, *timeline.by_speaker.values()]
+            for post in posts:
                 for name, values in post.items():
                     columns.setdefault(name, []).append(values)
-            names = list(timeline.posts[0]) if timeline.posts else []
-            facts = (timeline.times, timeline.num_seen, timeline.start_time)
+            names = list(posts[0]) if posts else []
+            facts = (timeline.times, timeline.num_seen, timeline.start_time, list(timeline.by_speaker))
             timelines.append([timeline_id, names, len(timeline.posts), *facts])
         lengths = {name: list(map(len, values)) for name, values in columns.items()}
         about = json.dumps({"model": self.model, "timelines": timelines, "lengths": lengths}).encode()
@@ -135,24 +145,28 @@ class StreamState:
         return with_checksum({"about": torch.tensor(list(about), dtype=torch.uint8), **posts})
 
     @classmethod
-    def from_state_dict(cls, tensors: dict[str, torch.Tensor]) -> "StreamState":
+    def from_state_dict(cls, tensors: dict[str, torch.Tensor]) -> "StreamMemory":
         """
-        Restores a state. Raises a `ValueError` if it was damaged: if anything differs from what was saved.
+        Restores a memory. Raises a `ValueError` if it was damaged: if anything differs from what was saved.
 
         Args:
-            tensors (`dict[str, torch.Tensor]`): The result of [`StreamState.state_dict`].
+            tensors (`dict[str, torch.Tensor]`): The result of [`StreamMemory.state_dict`].
         """
         if not torch.equal(tensors.get("checksum", torch.zeros(0)).cpu(), with_checksum(tensors)["checksum"]):
-            raise ValueError("The state is damaged, or of another version of this code: begin without a state.")
+            raise ValueError("The memory is damaged, or of another version of this code: begin without a memory.")
         about = json.loads(tensors["about"].cpu().numpy().tobytes())
-        state = cls()
-        state.model = about["model"]
+        memory = cls()
+        memory.model = about["model"]
         posts = {name: values.cpu() for name, values in tensors.items() if name.startswith("posts.")}
         columns = {name: iter(posts[f"posts.{name}"].split(lengths)) for name, lengths in about["lengths"].items()}
-        for timeline_id, names, num_posts, times, num_seen, start_time in about["timelines"]:
-            remembered = [{name: next(columns[name]).clone() for name in names} for _ in range(num_posts)]
-            state.timelines[timeline_id] = RememberedTimeline(remembered, times, num_seen, start_time)
-        return state
+        for timeline_id, names, num_posts, times, num_seen, start_time, speakers in about["timelines"]:
+            remembered, own = (
+                [{name: next(columns[name]).clone() for name in names} for _ in range(count)]
+                for count in (num_posts, len(speakers))
+            )
+            by_speaker = dict(zip(speakers, own, strict=True))
+            memory.timelines[timeline_id] = RememberedTimeline(remembered, times, num_seen, start_time, by_speaker)
+        return memory
 
 
 @dataclass
@@ -166,12 +180,15 @@ class StreamStepOutput(ModelOutput):
         stream_lengths (`torch.LongTensor` of shape `(num_posts,)`):
             The number of posts that were read for each, itself included, at most `window`: 1 if no post of its
             timeline was remembered, 0 for a late post that was left out.
-        state (`StreamState`): The memory for the next step.
+        state_logits (`torch.FloatTensor` of shape `(num_posts, num_states)`, *optional*):
+            The log-probability of each state of each new post, if the model has learned states.
+        memory (`StreamMemory`): The memory for the next step.
     """
 
     logits: torch.FloatTensor | None = None
     stream_lengths: torch.LongTensor | None = None
-    state: StreamState | None = None
+    state_logits: torch.FloatTensor | None = None
+    memory: StreamMemory | None = None
 
 
 class StreamStepMixin:
@@ -189,7 +206,8 @@ class StreamStepMixin:
         timeline_ids: Sequence[str],
         timestamps: Sequence[Any] | None = None,
         is_context: Sequence[bool] | None = None,
-        state: StreamState | None = None,
+        speakers: Sequence[str | None] | None = None,
+        memory: StreamMemory | None = None,
         drop_late: bool = False,
     ) -> StreamStepOutput:
         r"""
@@ -211,16 +229,19 @@ class StreamStepMixin:
                 none.
             is_context (`Sequence[bool]`, *optional*):
                 True for a new post that is remembered for those after it and not classified; False for all if omitted.
-            state (`StreamState`, *optional*):
-                The `state` of the last step of this model. It is changed in place, unless an error is raised.
+            speakers (`Sequence[str]`, *optional*):
+                The writer of each post, None or empty where it is not known, for a model that `reads_speakers`; others
+                do not read it.
+            memory (`StreamMemory`, *optional*):
+                The `memory` of the last step of this model. It is changed in place, unless an error is raised.
             drop_late (`bool`, *optional*, defaults to `False`):
                 If True, a post older than the newest seen of its timeline is left out instead of an error.
 
         Returns:
-            [`StreamStepOutput`]. Raises a [`LatePostError`] for a late post. Raises a `ValueError` in training mode
-            and for a state of another model, and one that names the post for timeline ids that are not strings, token
-            ids that the encoder does not have, a post without tokens or with padding on the left, a timestamp that is
-            not a time or missing, and logits that are not finite.
+            [`StreamStepOutput`]. Raises a [`LatePostError`] for a late post. Raises a `ValueError` in training mode,
+            for a memory of another model and for missing speakers, and one that names the post for timeline ids and
+            speakers that are not strings, token ids that the encoder does not have, a post without tokens or with
+            padding on the left, a timestamp that is not a time or missing, and logits that are not finite.
         """
         if self.training:
             raise ValueError("`step` is for inference: call `model.eval()` first.")
@@ -231,37 +252,55 @@ class StreamStepMixin:
             check_shape(name, tensor, len(input_ids), input_ids.shape[-1])
         inputs = {name: tensor.cpu() for name, tensor in given.items() if tensor is not None}
         is_context = [False] * len(input_ids) if is_context is None else is_context
-        lists = {"timeline_ids": timeline_ids, "timestamps": timestamps, "is_context": is_context}
+        lists = {
+            "timeline_ids": timeline_ids,
+            "timestamps": timestamps,
+            "is_context": is_context,
+            "speakers": speakers,
+        }
         for name, values in lists.items():
             if values is not None and len(values) != len(input_ids):
                 raise ValueError(f"`{name}` has {len(values)} values for {len(input_ids)} posts.")
         names = [f"Post {post} of timeline {timeline_id!r}" for post, timeline_id in enumerate(timeline_ids)]
         self.check_values(inputs, timeline_ids, names)
+        if not self.config.reads_speakers:
+            speakers = None
+        elif speakers is None:
+            raise ValueError("The model reads who speaks: give `speakers`.")
+        else:
+            speakers = [checked_speaker(speaker, name) for speaker, name in zip(speakers, names, strict=True)]
         window, fingerprint = self.config.window, self.fingerprint()
-        state = StreamState() if state is None else state
-        state.check_model(fingerprint)
+        memory = StreamMemory() if memory is None else memory
+        memory.check_model(fingerprint)
 
         timelines: dict[str, RememberedTimeline] = {}  # with their new posts
         positions: dict[str, list[int]] = {}  # the positions of their posts in `row`
+        own_positions: dict[str, dict[str, int]] = {}  # that of the last post of each of their speakers
         row: list[dict[str, torch.Tensor]] = []
-        targets, streams = [], {"stream_index": [], "elapsed": [], "timeline_position": []}
+        targets, streams = [], {"stream_index": [], "elapsed": [], "timeline_position": [], "speaker_posts": []}
         stream_lengths, times = torch.zeros(len(input_ids), dtype=torch.long), TimeColumn()
         for post, (timeline_id, new) in enumerate(zip(timeline_ids, self.read_posts(inputs), strict=True)):
             if timeline_id not in timelines:
-                timelines[timeline_id] = state.timelines.get(timeline_id, RememberedTimeline()).copy()
+                timelines[timeline_id] = memory.timelines.get(timeline_id, RememberedTimeline()).copy()
                 positions[timeline_id] = list(range(len(row), len(row) + len(timelines[timeline_id].posts)))
                 row += timelines[timeline_id].posts
-            timeline = timelines[timeline_id]
+                own = timelines[timeline_id].by_speaker
+                own_positions[timeline_id] = dict(zip(own, range(len(row), len(row) + len(own)), strict=True))
+                row += own.values()
+            timeline, speaker = timelines[timeline_id], speakers[post] if speakers else ""
             seconds = None if timestamps is None else read_seconds(times, timestamps[post], names[post])
             try:
-                timeline.add(new, seconds)
+                timeline.add(new, seconds, speaker)
             except ValueError as problem:
                 if drop_late and isinstance(problem, LatePostError):
                     continue
                 raise type(problem)(f"{names[post]}: {problem}") from None
-            positions[timeline_id].append(len(row))
+            stream = [*positions[timeline_id], len(row)]
+            # Where the speaker is not known, the post before stands for their own.
+            before = own_positions[timeline_id].get(speaker, -1) if speaker else [-1, *stream][-2]
+            positions[timeline_id], own_positions[timeline_id][speaker] = stream, len(row)
             row.append(new)
-            stream = positions[timeline_id][-window:]
+            stream = stream[-window:]
             stream_lengths[post] = len(stream)
             if is_context[post]:
                 continue
@@ -272,20 +311,26 @@ class StreamStepMixin:
                 streams["elapsed"].append([0.0] * absent + [seconds - time for time in timeline.times[-len(stream) :]])
                 since_first = seconds - timeline.start_time
             streams["timeline_position"].append([timeline.num_seen - 1.0, since_first])
+            if speakers is not None:
+                streams["speaker_posts"].append([before])
 
-        logits = torch.zeros(len(input_ids), self.config.num_labels, dtype=self.dtype)
+        logits, state_logits = torch.zeros(len(input_ids), self.config.num_labels, dtype=self.dtype), None
         if targets:
-            answers = self.classify(row, streams)
+            answers, answered_states = self.classify(row, streams)
+            asked = torch.tensor(targets)
             # Under autocast they need not have the model's dtype.
-            logits = logits.to(answers.dtype).index_copy(0, torch.tensor(targets), answers)
+            logits = logits.to(answers.dtype).index_copy(0, asked, answers)
             check_finite(logits, names.__getitem__)
-        state.model = fingerprint
+            if answered_states is not None:
+                state_logits = answered_states.new_zeros(len(input_ids), answered_states.shape[-1])
+                state_logits = state_logits.index_copy(0, asked, answered_states)
+        memory.model = fingerprint
         for timeline_id, timeline in timelines.items():
             timeline.cut(window)
             # Behind all others: the first timelines are those whose last step is longest ago.
-            state.timelines.pop(timeline_id, None)
-            state.timelines[timeline_id] = timeline
-        return StreamStepOutput(logits=logits, stream_lengths=stream_lengths, state=state)
+            memory.timelines.pop(timeline_id, None)
+            memory.timelines[timeline_id] = timeline
+        return StreamStepOutput(logits=logits, stream_lengths=stream_lengths, state_logits=state_logits, memory=memory)
 
     def decide(self, logits: torch.Tensor) -> tuple[torch.Tensor, torch.LongTensor]:
         """
@@ -297,18 +342,18 @@ class StreamStepMixin:
         return decide(logits, self.config.calibration)
 
     @classmethod
-    def restore_state(cls, tensors: dict[str, torch.Tensor]) -> StreamState:
+    def restore_memory(cls, tensors: dict[str, torch.Tensor]) -> StreamMemory:
         """
-        Restores a state ([`StreamState.from_state_dict`]), also for a model whose code comes from the Hub.
+        Restores a memory ([`StreamMemory.from_state_dict`]), also for a model whose code comes from the Hub.
 
         Args:
             tensors (`dict[str, torch.Tensor]`): The result of `state_dict`.
         """
-        return StreamState.from_state_dict(tensors)
+        return StreamMemory.from_state_dict(tensors)
 
     def fingerprint(self) -> str:
         """
-        Returns the window, the precision and the SHA-256 of up to 64 numbers of each weight, by which a state knows
+        Returns the window, the precision and the SHA-256 of up to 64 numbers of each weight, by which a memory knows
         its model. The weights are read at the first call, wherever they are, and again after `train`, `eval` or
         `load_state_dict`: call `eval` after changing weights in another way. Quantised weights do not count.
         """
@@ -363,14 +408,20 @@ class StreamStepMixin:
                 posts[-1]["post_embeds"] = vectors[post].to(self.dtype, copy=True)
         return posts
 
-    def classify(self, posts: list[dict[str, torch.Tensor]], streams: dict[str, list]) -> torch.Tensor:
-        """Returns logits (streams, classes), on the host. Posts of all timelines are one row."""
+    def classify(
+        self, posts: list[dict[str, torch.Tensor]], streams: dict[str, list]
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """
+        Returns the logits of streams (streams, classes) and of their states, on the host. Posts of all timelines are
+        one row.
+        """
         fill = {"input_ids": getattr(self.config.encoder_config, "pad_token_id", None) or 0}
         row = {name: torch.tensor(values) for name, values in streams.items() if values}
         for name in posts[0]:
             row[name] = nn.utils.rnn.pad_sequence([post[name] for post in posts], True, fill.get(name, 0))
         device = self.input_device
-        return self(**{name: values.unsqueeze(0).to(device) for name, values in row.items()}).logits[0].cpu()
+        output = self(**{name: values.unsqueeze(0).to(device) for name, values in row.items()})
+        return output.logits[0].cpu(), None if output.state_logits is None else output.state_logits[0].cpu()
 
 
 def read_seconds(times: TimeColumn, value: Any, name: str) -> float:
@@ -384,3 +435,11 @@ def read_seconds(times: TimeColumn, value: Any, name: str) -> float:
     if seconds is None:
         raise ValueError(f"{name} has no timestamp.")
     return seconds
+
+
+def checked_speaker(speaker: Any, name: str) -> str:
+    """Returns a speaker as [`read_speaker`] does. Raises a `ValueError` that begins with the name of the post."""
+    try:
+        return read_speaker(speaker)
+    except BadValue as problem:
+        raise ValueError(f"{name}: {problem}.") from None

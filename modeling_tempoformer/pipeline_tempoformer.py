@@ -11,7 +11,7 @@ from transformers.pipelines import PIPELINE_REGISTRY
 from transformers.utils import logging
 
 from .data_collator_tempoformer import StreamCollator
-from .decisions_tempoformer import check_finite, decide, log_odds, name_thresholds
+from .decisions_tempoformer import check_finite, decide, log_odds, name_thresholds, read_states
 from .timeline_tempoformer import Timeline, cut_rows
 
 
@@ -23,18 +23,21 @@ def explain_streams(
     stream_index: torch.LongTensor,
     elapsed: torch.FloatTensor | None = None,
     timeline_position: torch.FloatTensor | None = None,
+    speaker_posts: torch.LongTensor | None = None,
     **posts: torch.Tensor,
 ) -> dict[str, torch.Tensor]:
     """
     Computes the logits of streams, and of the same streams with one thing changed, by `forward` on the same posts with
     more streams, no more of them at a time than the batch has. The batch's window has one post more than the model's:
     where a post is left out, those before it move up by one slot, the oldest one enters, and `timeline_position` is
-    that of a timeline without the post.
+    that of a timeline without the post. `speaker_posts` holds two posts of the speaker, the earlier one for where the
+    later is left out.
 
     Returns `logits` (batch_size, num_streams, window + 3, num_labels): of the stream itself; without each of its posts
     but the newest, oldest first; with the post before the newest once more in the newest one's slot and time; with no
     time between these two; and at the beginning of the timeline. `attention` (batch_size, num_streams,
-    num_stream_layers, window) is from the newest post, mean over heads. The values of absent posts mean nothing.
+    num_stream_layers, window) is from the newest post, mean over heads. `state_logits` (batch_size, num_streams,
+    num_states) is of the streams themselves, if the model has learned states. The values of absent posts mean nothing.
     """
     window, num_streams = model.config.window, stream_index.shape[1]
     posts = model.post_inputs(**posts)
@@ -48,6 +51,12 @@ def explain_streams(
     inputs = {"stream_index": stream_index[..., kept].masked_fill(is_absent.unsqueeze(-1), -1)}
     previous, newest = stream_index[..., -2], stream_index[..., -1]
     inputs["stream_index"][..., repeated, -1] = previous.where(previous >= 0, newest)
+    if speaker_posts is not None:
+        earlier, last = speaker_posts.unbind(-1)
+        inputs["speaker_posts"] = own = last[..., None, None].repeat(1, 1, len(kept), 1)
+        left_out = (stream_index[..., 1:window] == last.unsqueeze(-1)) & (last >= 0).unsqueeze(-1)
+        own[:, :, 1:window, 0] = earlier.unsqueeze(-1).where(left_out, last.unsqueeze(-1))
+        own[:, :, at_first] = -1
     if timeline_position is not None:
         positions = timeline_position.unsqueeze(2).repeat(1, 1, len(kept), 1)
         inputs["timeline_position"], without = positions, positions[:, :, 1:window]
@@ -62,28 +71,33 @@ def explain_streams(
         inputs["elapsed"][:, :, at_once] = (inputs["elapsed"][:, :, at_once] - gap.unsqueeze(-1)).clamp_min(0.0)
         if timeline_position is not None:
             positions[:, :, at_once, 1] -= gap
-    logits, attention = [], []
+    logits, attention, states = [], [], []
     step = max(1, num_streams // len(kept))
     for start in range(0, num_streams, step):
         part = {name: values[:, start : start + step].flatten(1, 2) for name, values in inputs.items()}
         # The part keeps only the posts of its streams.
-        index, num_posts = part.pop("stream_index"), posts["attention_mask"].shape[1]
-        first = min(int(index.where(index >= 0, num_posts).min()), num_posts - 1)
-        end = max(int(index.max()), first) + 1
+        indices = {name: part.pop(name) for name in ("stream_index", "speaker_posts") if name in part}
+        num_posts = posts["attention_mask"].shape[1]
+        first = min(min(int(index.where(index >= 0, num_posts).min()) for index in indices.values()), num_posts - 1)
+        end = max(int(indices["stream_index"].max()), first) + 1
         output = model(
             **{name: values[:, first:end] for name, values in posts.items()},
-            stream_index=index.where(index < 0, index - first),
+            **{name: index.where(index < 0, index - first) for name, index in indices.items()},
             **part,
             output_stream_attentions=True,
         )
         logits.append(output.logits.unflatten(1, (-1, len(kept))))
+        if output.state_logits is not None:
+            states.append(output.state_logits[:, :: len(kept)])
         # The attention of the newest post of the usual streams.
         usual = [
-            weights[:, :: len(kept), :, -1].float().mean(2).to(index.device) for weights in output.stream_attentions
+            weights[:, :: len(kept), :, -1].float().mean(2).to(stream_index.device)
+            for weights in output.stream_attentions
         ]
         none = logits[-1].new_zeros(*logits[-1].shape[:2], 0, window)
         attention.append(torch.stack(usual, 2) if usual else none)
-    return {"logits": torch.cat(logits, 1), "attention": torch.cat(attention, 1)}
+    answers = {"logits": torch.cat(logits, 1), "attention": torch.cat(attention, 1)}
+    return answers | ({"state_logits": torch.cat(states, 1)} if states else {})
 
 
 def explain_posts(
@@ -98,6 +112,7 @@ def explain_posts(
     measured = {"effects": probabilities, "log_odds_effects": log_odds(outputs["logits"], calibration)}
     effects = {name: (values[:, :1] - values[:, 1:]).transpose(1, 2).tolist() for name, values in measured.items()}
     names = [config.id2label[label] for label in range(config.num_labels)]
+    states = read_states(outputs.get("state_logits"), config)
     thresholds = name_thresholds(config, calibration)
     scores, labels, attention = probabilities[:, 0].tolist(), ranked[:, 0, 0].tolist(), outputs["attention"].tolist()
     for post, text in enumerate(timeline.texts):
@@ -109,6 +124,7 @@ def explain_posts(
             "label": names[labels[post]],
             "score": scores[post][labels[post]],
             "probabilities": dict(zip(names, scores[post], strict=True)),
+            **({} if states is None else {"state": states[post]}),
             "thresholds": thresholds,
             "stream": stream,
             "attention": [weights[absent:] for weights in attention[post]],
@@ -127,13 +143,16 @@ class StreamClassificationPipeline(Pipeline):
         pipe({"text": ["so happy today", "leave me alone"], "timestamp": ["2024-05-01", "2024-05-02T22:10"]})
         # [{"label": "No-Switch", "score": 0.98}, {"label": "Switch", "score": 0.91}]
 
-    A timeline is a dict, or another mapping such as a row of `Dataset.map`, with `text`, a list of strings, and
-    optionally `timestamp`, a list of the same length of times as [`~times_tempoformer.to_seconds`] takes them.
+    A timeline is a dict, or another mapping such as a row of `Dataset.map`, with `text`, a list of strings, and lists
+    of the same length: `timestamp`, times as [`~times_tempoformer.to_seconds`] takes them, if the model was trained
+    with times; and `speaker`, strings, or None for one that is not known, if it reads who speaks.
     Posts that are out of order are sorted by time, with one warning; results come in the order of the input. A
     timeline may also be a [`~timeline_tempoformer.Timeline`], to which its logits and explanations are then attached.
 
     A score is the probability of the label that is returned; with decision thresholds another label can have a larger
-    one. The options can be given to a call or to the constructor.
+    one. A model that has learned states also answers the `state` of each post: a dict with `label`, the likeliest,
+    `score` and `probabilities`, and if states are numbers their `mean`. The options can be given to a call or to the
+    constructor.
 
     Args:
         batch_size (`int`, *optional*, defaults to 8): Rows in a batch, at least 1; timelines share batches.
@@ -219,7 +238,8 @@ class StreamClassificationPipeline(Pipeline):
 
             - `text`, and `timestamp` in seconds, None without times.
             - `label` and `score`, as a call returns them, and `probabilities`, a dict from each class to its own;
-              `thresholds`, a dict whose ratio to the probabilities is largest for the label, or None without any.
+              `state` as a call returns it; `thresholds`, a dict whose ratio to the probabilities is largest for the
+              label, or None without any.
             - `stream`, a list of the posts of its stream: indices in the input, oldest first, the post itself last.
             - `attention`, for each stream layer a list of how much the post looked at each of `stream`: the mean over
               heads, summing to 1.
@@ -288,13 +308,17 @@ class StreamClassificationPipeline(Pipeline):
         columns, num_cut = timeline.tokenize(self.tokenizer, limit)
         if num_cut:
             logger.warning(f"Timeline {timeline.timeline_id!r}: truncated {num_cut} posts to {limit} tokens.")
-        rows = list(cut_rows(columns, self.model.config.window + explains, targets_per_row))
+        config = self.model.config
+        # Of a speaker one post more, too.
+        own = timeline.speaker_posts(1 + explains) if config.reads_speakers else None
+        rows = list(cut_rows(columns, config.window + explains, targets_per_row, own))
         return {"timeline": timeline, "rows": rows, "truncated": num_cut}
 
     def _forward(self, model_inputs: dict[str, torch.Tensor], explains: bool = False) -> dict[str, torch.Tensor]:
         if explains:
             return explain_streams(self.model, **model_inputs)
-        return {"logits": self.model(**model_inputs).logits}
+        output = self.model(**model_inputs)
+        return {name: output[name] for name in ("logits", "state_logits") if output.get(name) is not None}
 
     def postprocess(
         self, entry: dict, top_k: int | None = None, calibrated: bool = True, explains: bool = False
@@ -309,7 +333,10 @@ class StreamClassificationPipeline(Pipeline):
         logits, calibration = outputs["logits"], config.calibration if calibrated else None
         names = [f"Timeline {timeline.timeline_id!r}, post {row}" for row in timeline.input_rows]
         check_finite(logits.flatten(1), names.__getitem__)
-        timeline.logits = (logits[:, 0] if explains else logits).float()
+        timeline.logits, timeline.state_logits = (
+            (logits[:, 0] if explains else logits).float(),
+            outputs.get("state_logits"),
+        )
         if explains:
             answers = timeline.explanations = list(explain_posts(timeline, outputs, config, calibration))
         else:
@@ -319,6 +346,9 @@ class StreamClassificationPipeline(Pipeline):
                 [{"label": config.id2label[label], "score": score} for label, score in zip(*post, strict=True)]
                 for post in zip(best.tolist(), probabilities.gather(-1, best).tolist(), strict=True)
             ]
+            for post, state in zip(answers, read_states(timeline.state_logits, config) or (), strict=False):
+                for answer in post:
+                    answer["state"] = state
             answers = answers if top_k else [post[0] for post in answers]
         return timeline.in_input_order(answers)
 
@@ -327,13 +357,14 @@ def read_timeline(values: Any, number: int) -> Timeline:
     """Reads a timeline as the pipeline takes it. Raises a `ValueError` that names what is wrong."""
     if not isinstance(values, Mapping) or not isinstance(values.get("text"), (list, tuple)):
         raise ValueError(f"Timeline {number} must be a dict with a list of strings as 'text', got {values!r:.80}.")
-    if unknown := sorted(set(values) - {"text", "timestamp"}):
+    if unknown := sorted(set(values) - {"text", "timestamp", "speaker"}):
         raise ValueError(f"Timeline {number} has unknown keys: {', '.join(map(str, unknown))}.")
-    texts, times = values["text"], values.get("timestamp")
-    if times is not None and not isinstance(times, (list, tuple)):
-        raise ValueError(f"Timeline {number}: 'timestamp' must be a list of {len(texts)} times, got {times!r:.80}.")
+    texts, times, speakers = values["text"], values.get("timestamp"), values.get("speaker")
+    for name, cells in (("timestamp", times), ("speaker", speakers)):
+        if cells is not None and not isinstance(cells, (list, tuple)):
+            raise ValueError(f"Timeline {number}: {name!r} must be a list of {len(texts)} values, got {cells!r:.80}.")
     try:
-        return Timeline.read(number, texts, times)
+        return Timeline.read(number, texts, times, speakers=speakers)
     except ValueError as problem:
         raise ValueError(f"Timeline {number}, {problem}") from None
 

@@ -40,7 +40,7 @@ class Post(NamedTuple):
         post_id (`str`): Its name in predictions.
         label (`int`): Its class; -100 for none.
         speaker (`str`, *optional*): The writer of the post; empty if that is not known.
-        level (`float`, *optional*): The number that the label is a change of; NaN if it is missing.
+        state (`str`, *optional*): The post's state, a class or a number; empty if it is missing.
     """
 
     row: int
@@ -49,7 +49,7 @@ class Post(NamedTuple):
     post_id: str = ""
     label: int = NO_LABEL
     speaker: str | None = None
-    level: float | None = None
+    state: str | None = None
 
 
 def read_post(times: TimeColumn, row: int, name: str, text: Any, timestamp: Any) -> Post:
@@ -69,6 +69,13 @@ def read_post(times: TimeColumn, row: int, name: str, text: Any, timestamp: Any)
         raise BadValue("timestamp", timestamp, str(problem)) from None
 
 
+def read_speaker(speaker: Any) -> str:
+    """Reads the name of a speaker; empty if it is not known. Raises a [`BadValue`] if it is not a string."""
+    if speaker is not None and not isinstance(speaker, str):
+        raise BadValue("speaker", speaker, "a speaker must be a string, or None where it is not known")
+    return speaker or ""
+
+
 @dataclass
 class Timeline:
     """
@@ -83,10 +90,12 @@ class Timeline:
         post_ids (`list[str]`): Names of the posts in predictions.
         labels (`list[int]`): Class ids; -100 for none.
         speakers (`list[str]`, *optional*): The writer of each post; empty if that is not known.
-        levels (`list[float]`, *optional*): The number that the label is a change of; NaN where it is missing.
+        states (`list[str]`, *optional*): The state of each post, a class or a number; empty where it is missing.
         held_out (`int`, *optional*): The member of the model that does not learn from the timeline.
         logits (`torch.Tensor` of shape `(posts, classes)`, *optional*):
             A model's answer, in float32; NaN for a post that it was not asked about.
+        state_logits (`torch.Tensor` of shape `(posts, states)`, *optional*):
+            A model's answer about states, likewise.
         explanations (`list[dict]`, *optional*): The result of the pipeline's `explain` for each post.
     """
 
@@ -97,9 +106,10 @@ class Timeline:
     post_ids: list[str]
     labels: list[int]
     speakers: list[str] | None = None
-    levels: list[float] | None = None
+    states: list[str] | None = None
     held_out: int | None = None
     logits: torch.Tensor | None = field(default=None, repr=False, compare=False)
+    state_logits: torch.Tensor | None = field(default=None, repr=False, compare=False)
     explanations: list[dict[str, Any]] | None = field(default=None, repr=False, compare=False)
 
     @classmethod
@@ -117,7 +127,7 @@ class Timeline:
         if ordered != list(posts):
             logger.warning_once("Sorting the posts of timelines by time.")
         has_speakers = any(post.speaker is not None for post in ordered)
-        has_levels = any(post.level is not None for post in ordered)
+        has_states = any(post.state is not None for post in ordered)
         return cls(
             timeline_id=timeline_id,
             input_rows=[post.row for post in ordered],
@@ -126,7 +136,7 @@ class Timeline:
             post_ids=[post.post_id for post in ordered],
             labels=[post.label for post in ordered],
             speakers=[post.speaker or "" for post in ordered] if has_speakers else None,
-            levels=[post.level for post in ordered] if has_levels else None,
+            states=[post.state or "" for post in ordered] if has_states else None,
         )
 
     @classmethod
@@ -137,6 +147,7 @@ class Timeline:
         timestamps: Sequence[Any] | None = None,
         name_post: Callable[[int], str] = "post {}".format,
         shows_values: bool = True,
+        speakers: Sequence[Any] | None = None,
     ) -> "Timeline":
         """
         Reads the posts of a timeline.
@@ -147,19 +158,23 @@ class Timeline:
             timestamps (`Sequence`, *optional*): As [`~times_tempoformer.to_seconds`] takes them, all of one kind.
             name_post (`Callable[[int], str]`, *optional*): Names a post in errors by its row; "post 0" by default.
             shows_values (`bool`, *optional*, defaults to `True`): If True, errors repeat values, which may be private.
+            speakers (`Sequence`, *optional*): The writer of each post, a string; None or empty where it is not known.
 
         Returns:
             [`Timeline`]. Raises a `ValueError` that names the post for a text that is not a string or has half of a
-            surrogate pair, and for a time that cannot be read; and one for other numbers of times than of texts.
+            surrogate pair, for a time that cannot be read, and for a speaker that is not a string; and one for other
+            numbers of times or speakers than of texts.
         """
-        if timestamps is None:
-            timestamps = [None] * len(texts)
-        if len(timestamps) != len(texts):
-            raise ValueError(f"there are {len(timestamps)} times for {len(texts)} posts.")
+        for name, values in (("times", timestamps), ("speakers", speakers)):
+            if values is not None and len(values) != len(texts):
+                raise ValueError(f"there are {len(values)} {name} for {len(texts)} posts.")
+        missing = [None] * len(texts)
+        values = zip(texts, timestamps or missing, speakers or missing, strict=True)
         times, posts = TimeColumn(shows_values), []
-        for row, (text, timestamp) in enumerate(zip(texts, timestamps, strict=True)):
+        for row, (text, timestamp, speaker) in enumerate(values):
             try:
-                posts.append(read_post(times, row, name_post(row), text, timestamp))
+                post = read_post(times, row, name_post(row), text, timestamp)
+                posts.append(post if speakers is None else post._replace(speaker=read_speaker(speaker)))
             except BadValue as bad:
                 value = f" {bad.value!r}" if shows_values else ""
                 raise ValueError(f"{name_post(row)}: {bad.field}{value}: {bad.problem}.") from None
@@ -182,6 +197,24 @@ class Timeline:
         """The position of each post among the timeline's posts in the order of the input."""
         position = {row: position for position, row in enumerate(sorted(self.input_rows))}
         return [position[row] for row in self.input_rows]
+
+    def speaker_posts(self, count: int = 1) -> list[list[int]]:
+        """
+        Returns for each post the positions of its speaker's last `count` posts before it, oldest first, -1 where there
+        is none. Where the speaker is not known, the posts before it stand for them. Raises a `ValueError` for a
+        timeline without speakers.
+        """
+        if self.speakers is None:
+            raise ValueError(
+                f"Timeline {self.timeline_id!r} has no speakers, but the model reads who speaks: give each post one."
+            )
+        posts_of: dict[str, list[int]] = {}
+        found = []
+        for post, speaker in enumerate(self.speakers):
+            before = posts_of.setdefault(speaker, []) if speaker else list(range(max(0, post - count), post))
+            found.append(([-1] * count + before)[len(before) :])
+            before.append(post)
+        return found
 
     def in_input_order(self, values: Iterable[Any]) -> list[Any]:
         """Returns values, one for each post, in the order of the input."""
@@ -217,9 +250,22 @@ def row_bounds(num_posts: int, window: int, targets_per_row: int) -> Iterator[tu
         yield max(0, first - window + 1), first, min(first + targets_per_row, num_posts)
 
 
-def cut_rows(columns: dict[str, list], window: int, targets_per_row: int) -> Iterator[dict[str, list | int]]:
-    """Yields the rows of a timeline for [`StreamCollator`], from the columns of its posts, by [`row_bounds`]."""
+def cut_rows(
+    columns: dict[str, list], window: int, targets_per_row: int, speaker_posts: list[list[int]] | None = None
+) -> Iterator[dict[str, list | int]]:
+    """
+    Yields the rows of a timeline for [`StreamCollator`], from the columns of its posts, by [`row_bounds`]. With
+    `speaker_posts` ([`Timeline.speaker_posts`]) those that are older than the row stand before it.
+    """
     start_time = {"start_time": columns["timestamps"][0]} if columns.get("timestamps") else {}
     for start, first, end in row_bounds(len(columns["input_ids"]), window, targets_per_row):
-        row = {name: values[start:end] for name, values in columns.items()}
-        yield {**row, "num_context": first - start, "num_before": start, **start_time}
+        own = None if speaker_posts is None else speaker_posts[first:end]
+        older = sorted({post for posts in own or () for post in posts if 0 <= post < start})
+        posts = [*older, *range(start, end)]
+        row = {name: [values[post] for post in posts] for name, values in columns.items()}
+        row |= {"num_context": first - start + len(older), "num_before": start - len(older), **start_time}
+        if own is not None:
+            position = {post: number for number, post in enumerate(posts)}
+            row["speaker_posts"] = [[position.get(post, -1) for post in posts_of] for posts_of in own]
+            row["num_older"] = len(older)
+        yield row

@@ -4,7 +4,6 @@ labels follow the position, or are few, trees learn more than a network does.
 """
 
 from collections.abc import Callable
-from functools import partial
 
 import torch
 from torch import nn
@@ -21,27 +20,15 @@ SHARPNESS = 300.0
 LEAST_PROBABILITY = 1e-3
 
 
-class Trees(nn.Module):
+class Grown(nn.Module):
     """
-    Extremely randomised trees (Geurts et al., 2006) of each member. A script grows them ([`grow_trees`]).
-
-    Buffers: `mean` (hidden,) and `components` (48, hidden) of the posts' vectors; `center` and `scale` (features,);
-    `feature` and `threshold` (members, trees, splits); `leaves` (members, trees, leaves, classes), probabilities.
-    They are in float32 whatever the model's dtype: in 16 bits a threshold moves to the other side of posts.
+    A part that a script grows over a frozen encoder. Its buffers stay in float32 whatever the model's dtype: in 16
+    bits a threshold moves to the other side of posts.
     """
 
-    def __init__(self, config: PostTempoFormerConfig):
-        super().__init__()
-        hidden, shape = config.encoder_config.hidden_size, (config.num_members, config.num_trees)
-        features = 3 * COMPONENTS + 5
-        zeros = partial(torch.zeros, dtype=torch.float32)
-        self.register_buffer("mean", zeros(hidden))
-        self.register_buffer("components", zeros(COMPONENTS, hidden))
-        self.register_buffer("center", zeros(features))
-        self.register_buffer("scale", torch.ones(features, dtype=torch.float32))
-        self.register_buffer("feature", zeros(*shape, NUM_SPLITS, dtype=torch.long))
-        self.register_buffer("threshold", zeros(*shape, NUM_SPLITS))
-        self.register_buffer("leaves", zeros(*shape, NUM_LEAVES, config.num_labels))
+    def add_zeros(self, name: str, *shape: int):
+        """Adds a buffer of zeros."""
+        self.register_buffer(name, torch.zeros(shape, dtype=torch.float32))
 
     def _apply(self, fn: Callable[[torch.Tensor], torch.Tensor], recurse: bool = True):
         """Moves the buffers for `to`, `half` and all others, but keeps their dtype."""
@@ -52,21 +39,53 @@ class Trees(nn.Module):
 
         return super()._apply(keep_dtype, recurse)
 
-    def read(self, pairs: torch.Tensor, cosines: torch.Tensor, position_and_gap: torch.Tensor) -> torch.Tensor:
+
+class Trees(Grown):
+    """
+    Extremely randomised trees (Geurts et al., 2006) of each member. A script grows them ([`grow_trees`]).
+
+    Buffers: `mean` (hidden,) and `components` (48, hidden) of the posts' vectors; `center` and `scale` (features,);
+    `feature` and `threshold` (members, trees, splits); `leaves` (members, trees, leaves, classes), probabilities.
+    """
+
+    def __init__(self, config: PostTempoFormerConfig):
+        super().__init__()
+        hidden, shape = config.encoder_config.hidden_size, (config.num_members, config.num_trees)
+        # Of the newest post and of each one that it is compared with: components, steps, cosines and gaps. Then the
+        # cosine with all earlier posts, the position, and the change of states.
+        compared = config.num_compared
+        features = (1 + 2 * compared) * COMPONENTS + compared + 4 + (config.num_labels if config.states else 0)
+        self.add_zeros("mean", hidden)
+        self.add_zeros("components", COMPONENTS, hidden)
+        self.add_zeros("center", features)
+        self.register_buffer("scale", torch.ones(features, dtype=torch.float32))
+        self.register_buffer("feature", torch.zeros(*shape, NUM_SPLITS, dtype=torch.long))
+        self.add_zeros("threshold", *shape, NUM_SPLITS)
+        self.add_zeros("leaves", *shape, NUM_LEAVES, config.num_labels)
+
+    def read(
+        self,
+        posts: torch.Tensor,
+        cosines: torch.Tensor,
+        position_and_gap: torch.Tensor,
+        changes: torch.Tensor | None = None,
+    ) -> torch.Tensor:
         """
         Returns the features of streams (..., features), each with the mean 0 and the standard deviation 1: principal
-        components of the newest post, of the post before it (0 if there is none) and of their difference, from `pairs`
-        (..., 2, hidden); `cosines` (..., 2) of the newest post with its history; and the logarithms of
-        `position_and_gap` (..., 3): how many posts came before, and the seconds since the first and the last of them.
+        components of the newest post, of each post that it is compared with (0 if there is none) and of their
+        differences, from `posts` (..., compared + 1, hidden), the newest last; `cosines` (..., compared + 1) of the
+        newest post with its history; the logarithms of `position_and_gap` (..., 3): how many posts came before, and
+        the seconds since the first and the last of them; and, if the model has states, the `changes` (..., classes)
+        of [`States.changes`].
         """
-        pairs, cosines, position_and_gap = (values.to(self.mean) for values in (pairs, cosines, position_and_gap))
-        has_previous = (pairs[..., 0, :] != 0).any(-1, keepdim=True)
-        previous, newest = ((pairs - self.mean) @ self.components.T).unbind(-2)
-        previous = previous * has_previous
-        step = (newest - previous) * has_previous
-        return (
-            torch.cat((newest, previous, step, cosines, position_and_gap.log1p()), dim=-1) - self.center
-        ) / self.scale
+        posts, cosines, position_and_gap = (values.to(self.mean) for values in (posts, cosines, position_and_gap))
+        is_post = (posts[..., :-1, :] != 0).any(-1, keepdim=True)
+        components = (posts - self.mean) @ self.components.T
+        newest, compared = components[..., -1:, :], components[..., :-1, :] * is_post
+        steps = (newest - compared) * is_post
+        parts = [part.flatten(-2) for part in (newest, compared, steps)] + [cosines, position_and_gap.log1p()]
+        parts += [] if changes is None else [changes.to(self.mean)]
+        return (torch.cat(parts, dim=-1) - self.center) / self.scale
 
     def forward(self, features: torch.Tensor) -> torch.Tensor:
         """Returns each member's log-probabilities (members, ..., classes) for the features that `read` returns."""

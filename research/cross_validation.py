@@ -19,6 +19,7 @@ from modeling_tempoformer.data.files import write_json
 from modeling_tempoformer.evaluation.metrics import compute_scores
 from modeling_tempoformer.evaluation.predictions import PREDICTIONS as RUN_PREDICTIONS
 from modeling_tempoformer.evaluation.predictions import Predictions
+from modeling_tempoformer.evaluation.report import NO_DIFFERENCE
 from modeling_tempoformer.evaluation.report import RESULTS as RUN_RESULTS
 from modeling_tempoformer.evaluation.significance import paired_bootstrap
 
@@ -241,7 +242,10 @@ def compare_methods(output_dir: Path, methods: Sequence[str], names: list[str]) 
 def printed(row: dict[str, Any], first: str, names: list[str]) -> dict[str, str]:
     """Returns the cells of a method. A missing standard deviation, difference or time is left out."""
     spread = "" if row["macro_f1_std"] is None else f" ± {row['macro_f1_std']:.3f}"
-    difference = "" if row["difference"] is None else "{difference:+.3f} ({low:+.3f} to {high:+.3f})".format(**row)
+    difference = ""
+    if row["difference"] is not None:
+        difference = NO_DIFFERENCE if row["low"] <= 0 <= row["high"] else f"{row['difference']:+.3f}"
+        difference += " ({low:+.3f} to {high:+.3f})".format(**row)
     return {
         "macro F1": f"{row['macro_f1']:.3f}{spread}",
         **{f"F1 {name}": f"{row[f'f1_{name}']:.3f}" for name in names},

@@ -36,6 +36,7 @@ from modeling_tempoformer.data.synthetic import synthetic_posts
 from modeling_tempoformer.data.timelines import to_timelines
 from modeling_tempoformer.data_collator_tempoformer import elapsed_seconds, stream_windows
 from modeling_tempoformer.evaluation.metrics import compute_metrics
+from modeling_tempoformer.states_tempoformer import States
 from modeling_tempoformer.timeline_tempoformer import Timeline
 from modeling_tempoformer.trees_tempoformer import Trees
 
@@ -60,6 +61,7 @@ POST_MODULES = {
     *STREAM_MODULES,
     "configuration_post_tempoformer",
     "modeling_post_tempoformer",
+    "states_tempoformer",
     "trees_tempoformer",
 }
 PAPER_MODULES = {
@@ -162,20 +164,39 @@ def tiny_model(
     for module in model.modules():
         if getattr(module, "start", None) == "zero":
             torch.nn.init.normal_(module.weight, std=0.3)
-    if getattr(config, "tree_weights", None):
-        plant(model.trees)
+    if config.expert_weights:
+        if model.trees is not None:
+            plant(model.trees)
+            # Every second tree begins with the number of earlier posts.
+            changes = config.num_labels if config.states else 0
+            model.trees.feature[:, ::2, 0] = len(model.trees.center) - 3 - changes
+        if model.states is not None:
+            plant(model.states)
     return model
 
 
-def plant(trees: Trees):
-    """Fills trees with random values."""
-    for values in (trees.mean, trees.components, trees.center, trees.threshold):
+def plant(part: Trees | States):
+    """Fills trees, or the regression of states, with random values."""
+    for name, values in part.named_buffers():
+        if name == "feature":
+            values.random_(len(part.center))
+            continue
         torch.nn.init.normal_(values)
-    torch.nn.init.uniform_(trees.scale, 0.5, 2)
-    trees.feature.random_(len(trees.center))
-    # Every second tree begins with the number of earlier posts.
-    trees.feature[:, ::2, 0] = len(trees.center) - 3
-    trees.leaves.copy_(torch.randn_like(trees.leaves).softmax(-1))
+        if name in ("scale", "class_weights"):
+            torch.nn.init.uniform_(values, 0.5, 2)
+        elif name in ("leaves", "change"):
+            values.copy_(values.softmax(-1))
+
+
+# A post model that reads who speaks and has learned three grades of a state.
+WITH_STATES = {
+    "model_type": "post_tempoformer",
+    "num_trees": 20,
+    "reads_speakers": True,
+    "states": ["-1", "0", "2"],
+    "state_values": [-1.0, 0.0, 2.0],
+    "expert_weights": [0.5, 0.8, 0.6],
+}
 
 
 def make_timeline(labels: list[int], name: str = "a", texts: list[str] | None = None, **fields) -> Timeline:

@@ -24,7 +24,7 @@ TIMED = {
 UNTIMED = {"text": TIMED["text"]}
 SHORT = {"text": ["glad", "sad"], "timestamp": ["2024-05-01T10:01:00Z", "2024-05-01T10:00:00Z"]}
 TIMELINES = [TIMED, SHORT, UNTIMED, {"text": [], "timestamp": []}, {"text": ["lost"]}, SHORT]
-WITH_TREES = {"model_type": "post_tempoformer", "num_trees": 20, "tree_weights": [0.5, 0.8]}
+WITH_TREES = {"model_type": "post_tempoformer", "num_trees": 20, "expert_weights": [0.5, 0.8]}
 VARIANTS = [
     *MODELS,
     {"num_stream_layers": 0},

@@ -29,7 +29,7 @@ SETTINGS = [
     {"num_stream_layers": 0, "head": "lstm", "recurrent_order": "reverse"},
     {"model_type": "post_tempoformer"},
     {"model_type": "post_tempoformer", "stream_attention": "rotary", "post_pooling": "cls", "num_stream_layers": 2},
-    {"model_type": "post_tempoformer", "num_trees": 20, "tree_weights": [0.5, 0.8]},
+    {"model_type": "post_tempoformer", "num_trees": 20, "expert_weights": [0.5, 0.8]},
 ]
 # Families whose exports differ from BERT's and from each other's.
 FAMILIES = [
@@ -91,7 +91,7 @@ def check_exported(model: torch.nn.Module, seen: Batch, others: list[Batch]):
 @pytest.mark.parametrize("settings", SETTINGS, ids=str)
 def test_every_variant(settings):
     batches = [streams_of(*size) for size in SIZES]
-    for batch in batches if "tree_weights" in settings else ():
+    for batch in batches if "expert_weights" in settings else ():
         batch["timeline_position"] = batch["elapsed"][..., :2]
     check_exported(tiny_model(**settings), batches[0], batches[1:])
 

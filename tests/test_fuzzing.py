@@ -214,7 +214,7 @@ def check_table(variant: str, table: tuple[list, list], data: st.DataObject):
         people: dict[str, list] = {}
         for name, post in read_posts([Table(posts)], ("O", "IS"), columns):
             people.setdefault(name, []).append(post)
-        settings = (TOKENIZER, WINDOW, targets_per_row, MOST_TOKENS, only_labelled)
+        settings = (TOKENIZER, WINDOW, targets_per_row, MOST_TOKENS, only_labelled, False)
         timelines = [Timeline.from_posts(name, posts) for name, posts in people.items()]
         rows = [row for timeline in timelines for row in timeline_to_rows(timeline, *settings)[0]]
     except ValueError as error:

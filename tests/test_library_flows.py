@@ -39,7 +39,7 @@ DEFAULT = {
     "model_type": "post_tempoformer",
     "num_members": 5,
     "num_trees": 20,
-    "tree_weights": [0.7, 0.5],
+    "expert_weights": [0.7, 0.5],
     "stream_dropout": 0.0,
 }
 STREAM_MODELS = {"default": DEFAULT, "paper": {"model_type": "tempoformer"}}
@@ -111,12 +111,12 @@ def explain(reader: Reader) -> list[dict[str, Any]]:
 
 def step(reader: Reader) -> list[torch.Tensor]:
     """Returns the probabilities of posts that arrive one by one."""
-    state, answers = None, []
+    memory, answers = None, []
     for name, timeline in enumerate(TIMELINES):
         for text, seconds in zip(timeline["text"], timeline["timestamp"], strict=True):
             tokens = reader.tokenizer([text], return_tensors="pt")
-            output = reader.model.step(**tokens, timeline_ids=[str(name)], timestamps=[seconds], state=state)
-            state = output.state
+            output = reader.model.step(**tokens, timeline_ids=[str(name)], timestamps=[seconds], memory=memory)
+            memory = output.memory
             answers.append(output.logits.softmax(-1))
     return answers
 

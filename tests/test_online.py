@@ -6,14 +6,15 @@ import accelerate
 import numpy as np
 import pytest
 import torch
-from helpers import MODELS, tiny_batch, tiny_model
+from helpers import MODELS, WITH_STATES, tiny_batch, tiny_model, tiny_reader
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from peft import LoraConfig, get_peft_model
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load, load_file, save, save_file
 
-from modeling_tempoformer import LatePostError, StreamState
+from modeling_tempoformer import LatePostError, StreamClassificationPipeline, StreamMemory
 from modeling_tempoformer.data_collator_tempoformer import elapsed_seconds, stream_windows
+from modeling_tempoformer.timeline_tempoformer import Timeline
 
 
 VARIANTS = [
@@ -24,7 +25,7 @@ VARIANTS = [
     {"stream_attention": "rotary"},
     {"model_type": "post_tempoformer"},
     {"model_type": "post_tempoformer", "num_stream_layers": 2, "post_pooling": "cls"},
-    {"model_type": "post_tempoformer", "num_trees": 20, "tree_weights": [0.5, 0.8]},
+    {"model_type": "post_tempoformer", "num_trees": 20, "expert_weights": [0.5, 0.8]},
 ]
 PEOPLE = {"ann": 7, "bob": 3, "cy": 1}
 
@@ -59,7 +60,7 @@ def at_once(model, timeline: dict) -> torch.Tensor:
         return model(**batch, stream_index=index.unsqueeze(0)).logits[0]
 
 
-def arrive(model, posts: list[tuple[str, int]], data: dict[str, dict], state=None, **settings):
+def arrive(model, posts: list[tuple[str, int]], data: dict[str, dict], memory=None, **settings):
     """Takes one step with these posts (timeline, number)."""
     return model.step(
         torch.stack([data[name]["input_ids"][number] for name, number in posts]),
@@ -68,7 +69,7 @@ def arrive(model, posts: list[tuple[str, int]], data: dict[str, dict], state=Non
         timestamps=None
         if data["ann"]["timestamps"] is None
         else [data[name]["timestamps"][number] for name, number in posts],
-        state=state,
+        memory=memory,
         **settings,
     )
 
@@ -84,32 +85,74 @@ def test_any_order_of_arrival_gives_the_logits_of_the_whole_timelines(data, vari
         posts.append((name, seen[name]))
         seen[name] += 1
     logits = {name: [] for name in PEOPLE}
-    state = None
+    memory = None
     while posts:
         size = data.draw(st.integers(1, len(posts)))
         now, posts = posts[:size], posts[size:]
-        output = arrive(model, now, people, state)
-        state = output.state
+        output = arrive(model, now, people, memory)
+        memory = output.memory
         for (name, _), row in zip(now, output.logits, strict=True):
             logits[name].append(row)
     for name, rows in logits.items():
         torch.testing.assert_close(torch.stack(rows), at_once(model, people[name]), atol=1e-5, rtol=1e-5)
 
 
-def test_state_holds_the_last_posts_only():
+@settings(max_examples=8, deadline=None)
+@given(
+    data=st.data(),
+    variant=st.sampled_from([{}, {"window": 1}, {"first_posts": "speaker", "no_change": 1}, {"state_values": None}]),
+    timed=st.booleans(),
+)
+def test_speakers_and_states_are_those_of_the_pipeline_however_posts_arrive(data, variant, timed):
+    """A speaker's own previous post may be older than the window, and some speakers are not known."""
+    model, tokenizer = tiny_reader(**{**WITH_STATES, **variant})
+    draw, names = random.Random(data.draw(st.integers(0, 99))), ["ann", "bob"]
+    posts = []
+    for number in range(20):
+        text = " ".join(draw.choices(["so", "happy", "rain", "alone", "why"], k=draw.randint(1, 3)))
+        # Cy speaks first and last.
+        speaker = "cy" if number % 19 < 2 else draw.choice(["dan", "eve", None, ""])
+        posts.append((draw.choice(names), text, 1e9 + 60.0 * number**2 if timed else None, speaker))
+    timelines = []
+    for name in names:
+        _, texts, times, speakers = zip(*(post for post in posts if post[0] == name), strict=True)
+        timelines.append(Timeline.read(name, texts, times if timed else None, speakers=speakers))
+    StreamClassificationPipeline(model=model, tokenizer=tokenizer)(timelines, targets_per_row=3)
+    memory, found = None, {name: [] for name in names}
+    while posts:
+        size = data.draw(st.integers(1, len(posts)))
+        now, posts = posts[:size], posts[size:]
+        ids, texts, times, speakers = zip(*now, strict=True)
+        output = model.step(
+            **tokenizer(list(texts), padding=True, return_tensors="pt"),
+            timeline_ids=ids,
+            timestamps=times if timed else None,
+            speakers=speakers,
+            memory=memory,
+        )
+        memory = StreamMemory.from_state_dict(load(save(output.memory.state_dict())))
+        for name, logits, states in zip(ids, output.logits, output.state_logits, strict=True):
+            found[name].append((logits, states))
+    for timeline in timelines:
+        logits, states = map(torch.stack, zip(*found[timeline.timeline_id], strict=True))
+        torch.testing.assert_close(logits, timeline.logits, atol=1e-5, rtol=1e-5)
+        torch.testing.assert_close(states.exp(), timeline.state_logits.exp(), atol=1e-5, rtol=0)
+
+
+def test_memory_holds_the_last_posts_only():
     """
     The paper's model keeps the tokenizer's output without padding. The post model keeps one vector for each post.
     """
     people = timelines()
     posts = [("ann", number) for number in range(7)]
-    held = arrive(tiny_model(), posts, people).state.timelines["ann"]
+    held = arrive(tiny_model(), posts, people).memory.timelines["ann"]
     assert held.times == people["ann"]["timestamps"][4:]
     for post, number, mask in zip(held.posts, (4, 5, 6), people["ann"]["attention_mask"][4:], strict=True):
         assert torch.equal(post["input_ids"], people["ann"]["input_ids"][number, : mask.sum()])
         assert post["input_ids"].untyped_storage().nbytes() == 8 * mask.sum()
     for dtype in (torch.float32, torch.bfloat16):
         model = tiny_model(model_type="post_tempoformer").to(dtype)
-        for post in arrive(model, posts, people).state.timelines["ann"].posts:
+        for post in arrive(model, posts, people).memory.timelines["ann"].posts:
             sizes = {name: value.untyped_storage().nbytes() for name, value in post.items()}
             assert sizes == {"attention_mask": 8, "post_embeds": 16 * dtype.itemsize}
 
@@ -118,32 +161,32 @@ def test_state_holds_the_last_posts_only():
 def test_saved_and_restored_in_the_middle(tmp_path, variant):
     model, people = tiny_model(**variant), timelines()
     posts = [("ann", number) for number in range(5)]
-    state = arrive(model, posts, people).state
-    save_file(state.state_dict(), tmp_path / "state.safetensors")
-    restored = StreamState.from_state_dict(load_file(tmp_path / "state.safetensors"))
+    memory = arrive(model, posts, people).memory
+    save_file(memory.state_dict(), tmp_path / "memory.safetensors")
+    restored = StreamMemory.from_state_dict(load_file(tmp_path / "memory.safetensors"))
     later = [("ann", 5), ("ann", 6), ("bob", 0)]
-    assert all(torch.equal(restored.state_dict()[name], tensor) for name, tensor in state.state_dict().items())
-    expected = arrive(model, later, people, state).logits
+    assert all(torch.equal(restored.state_dict()[name], tensor) for name, tensor in memory.state_dict().items())
+    expected = arrive(model, later, people, memory).logits
     torch.testing.assert_close(arrive(model, later, people, restored).logits, expected, atol=1e-5, rtol=0)
 
 
 def test_a_forgotten_timeline_begins_anew_or_from_its_posts_and_says_so():
     model, people = tiny_model(), timelines()
-    stayed = arrive(model, [("ann", number) for number in range(6)], people).state
-    state = arrive(model, [("ann", 0), ("bob", 0)], people).state
-    arrive(model, [("ann", 1)], people, state)
-    assert list(state.timelines) == ["bob", "ann"], "in the order of their last steps"
-    state.evict(["ann"])
-    assert "ann" not in state and "bob" in state and len(state) == 1
+    stayed = arrive(model, [("ann", number) for number in range(6)], people).memory
+    memory = arrive(model, [("ann", 0), ("bob", 0)], people).memory
+    arrive(model, [("ann", 1)], people, memory)
+    assert list(memory.timelines) == ["bob", "ann"], "in the order of their last steps"
+    memory.evict(["ann"])
+    assert "ann" not in memory and "bob" in memory and len(memory) == 1
     with pytest.raises(KeyError, match="'nobody'"):
-        state.evict(["nobody"])
+        memory.evict(["nobody"])
     fresh = arrive(model, [("ann", 1)], people).logits
-    anew = arrive(model, [("ann", 1)], people, state)
+    anew = arrive(model, [("ann", 1)], people, memory)
     torch.testing.assert_close(anew.logits, fresh, atol=1e-5, rtol=0)
     assert anew.stream_lengths.tolist() == [1]
     # With its earlier posts in the same step the timeline continues as if it had stayed. A window of posts is enough.
-    state.evict(["ann"])
-    output = arrive(model, [("ann", number) for number in range(2, 7)], people, state)
+    memory.evict(["ann"])
+    output = arrive(model, [("ann", number) for number in range(2, 7)], people, memory)
     assert output.stream_lengths.tolist() == [1, 2, 3, 4, 4]
     expected = arrive(model, [("ann", 6)], people, stayed).logits
     torch.testing.assert_close(output.logits[-1:], expected, atol=1e-5, rtol=1e-5)
@@ -151,14 +194,14 @@ def test_a_forgotten_timeline_begins_anew_or_from_its_posts_and_says_so():
 
 def test_a_late_post_is_an_error_or_left_out():
     model, people = tiny_model(), timelines()
-    state = arrive(model, [("ann", 0), ("ann", 2)], people).state
-    before = {name: tensor.clone() for name, tensor in state.state_dict().items()}
+    memory = arrive(model, [("ann", 0), ("ann", 2)], people).memory
+    before = {name: tensor.clone() for name, tensor in memory.state_dict().items()}
     with pytest.raises(LatePostError, match="Post 1.*'ann'"):
-        arrive(model, [("bob", 0), ("ann", 1)], people, state)
-    assert all(torch.equal(before[name], tensor) for name, tensor in state.state_dict().items())
-    output = arrive(model, [("bob", 0), ("ann", 1), ("ann", 3)], people, state, drop_late=True)
+        arrive(model, [("bob", 0), ("ann", 1)], people, memory)
+    assert all(torch.equal(before[name], tensor) for name, tensor in memory.state_dict().items())
+    output = arrive(model, [("bob", 0), ("ann", 1), ("ann", 3)], people, memory, drop_late=True)
     assert output.stream_lengths.tolist() == [1, 0, 3] and not output.logits[1].any() and output.logits[0].any()
-    assert arrive(model, [("ann", 1)], people, state, drop_late=True).stream_lengths.tolist() == [0]
+    assert arrive(model, [("ann", 1)], people, memory, drop_late=True).stream_lengths.tolist() == [0]
 
 
 def test_times_that_are_exact_are_read():
@@ -167,7 +210,7 @@ def test_times_that_are_exact_are_read():
     forms += [np.array(times), torch.tensor(times, dtype=torch.float64)]
     outputs = [model.step(torch.full((2, 2), 7), timeline_ids=["a", "a"], timestamps=one) for one in (times, *forms)]
     for output in outputs:
-        assert output.state.timelines["a"].times == times
+        assert output.memory.timelines["a"].times == times
         torch.testing.assert_close(output.logits, outputs[0].logits, atol=1e-5, rtol=0)
 
 
@@ -177,13 +220,15 @@ def test_token_types_in_some_steps_only_are_refused(first):
     model, ids = tiny_model(), torch.full((1, 2), 7)
     calls = [{"token_type_ids": torch.ones(1, 2, dtype=torch.long)}, {}]
     with_or_without, other = calls if first else calls[::-1]
-    state = model.step(ids, timeline_ids=["ann"], **with_or_without).state
+    memory = model.step(ids, timeline_ids=["ann"], **with_or_without).memory
     with pytest.raises(ValueError, match="'ann'.*`token_type_ids`"):
-        model.step(ids, timeline_ids=["ann"], **other, state=state)
+        model.step(ids, timeline_ids=["ann"], **other, memory=memory)
     # Other timelines may differ, and the remembered posts can be restored.
-    model.step(ids, timeline_ids=["bob"], **other, state=state)
-    restored = StreamState.from_state_dict(state.state_dict())
-    logits = [model.step(ids, timeline_ids=["ann"], **with_or_without, state=one).logits for one in (state, restored)]
+    model.step(ids, timeline_ids=["bob"], **other, memory=memory)
+    restored = StreamMemory.from_state_dict(memory.state_dict())
+    logits = [
+        model.step(ids, timeline_ids=["ann"], **with_or_without, memory=one).logits for one in (memory, restored)
+    ]
     torch.testing.assert_close(*logits, atol=1e-5, rtol=0)
 
 
@@ -193,8 +238,8 @@ def test_a_model_in_16_bits_and_autocast(kind):
     expected = arrive(model, [("ann", number) for number in range(3)], people).logits[2:].softmax(-1)
     for other, autocast in ((tiny_model(**kind).bfloat16(), False), (model, True)):
         with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
-            state = arrive(other, [("ann", 0), ("ann", 1)], people).state
-            logits = arrive(other, [("ann", 2)], people, state).logits
+            memory = arrive(other, [("ann", 0), ("ann", 1)], people).memory
+            logits = arrive(other, [("ann", 2)], people, memory).logits
         torch.testing.assert_close(logits.float().softmax(-1), expected, atol=5e-2, rtol=0)
 
 
@@ -208,16 +253,16 @@ def test_masked_words_inside_a_post_stay_masked(settings):
 
 @pytest.mark.parametrize("part", ["base_model", "classifier"])
 @torch.no_grad()
-def test_no_other_model_takes_a_state(part):
+def test_no_other_model_takes_a_memory(part):
     """A small change of the encoder or of the head makes another model."""
     model, other, people = tiny_model(), tiny_model(), timelines()
-    state = arrive(model, [("ann", 0), ("ann", 1)], people).state
+    memory = arrive(model, [("ann", 0), ("ann", 1)], people).memory
     for weight in getattr(other, part).parameters():
         weight.add_(1e-4)
     with pytest.raises(ValueError, match="other weights"):
-        arrive(other, [("ann", 2)], people, state)
-    # An equal model that was built anew takes the state.
-    assert arrive(tiny_model(), [("ann", 2)], people, state).stream_lengths.tolist() == [3]
+        arrive(other, [("ann", 2)], people, memory)
+    # An equal model that was built anew takes the memory.
+    assert arrive(tiny_model(), [("ann", 2)], people, memory).stream_lengths.tolist() == [3]
 
 
 def train_a_step(model):
@@ -240,17 +285,17 @@ def test_a_model_that_was_changed_begins_anew(kind, change):
     """The same object changes after it has taken a step."""
     model, people = tiny_model(**kind), timelines()
     model.kind = kind
-    state = arrive(model, [("ann", 0)], people).state
-    arrive(model, [("ann", 1)], people, state)
+    memory = arrive(model, [("ann", 0)], people).memory
+    arrive(model, [("ann", 1)], people, memory)
     CHANGES[change](model)
     with pytest.raises(ValueError, match="another precision"):
-        arrive(model, [("ann", 2)], people, state)
+        arrive(model, [("ann", 2)], people, memory)
     assert arrive(model, [("ann", 2)], people).stream_lengths.tolist() == [1]
 
 
 @pytest.mark.parametrize("kind", MODELS, ids=str)
 @pytest.mark.parametrize("offload", ["memory", "disk", "half on disk"])
-def test_a_model_whose_weights_are_elsewhere_goes_on_with_the_state_of_the_whole_one(tmp_path, kind, offload):
+def test_a_model_whose_weights_are_elsewhere_goes_on_with_the_memory_of_the_whole_one(tmp_path, kind, offload):
     whole, other, people = tiny_model(**kind), tiny_model(seed=1, **kind), timelines()
     posts = [("ann", number) for number in range(4)]
     expected = arrive(whole, posts, people)
@@ -266,27 +311,27 @@ def test_a_model_whose_weights_are_elsewhere_goes_on_with_the_state_of_the_whole
         away = type(away).from_pretrained(tmp_path / "saved", device_map=devices, offload_folder=tmp_path / "weights")
     assert any(weight.is_meta for weight in away.parameters())
     torch.testing.assert_close(arrive(away, posts, people).logits, expected.logits, atol=1e-5, rtol=1e-5)
-    later = arrive(away, [("ann", 4)], people, expected.state)
+    later = arrive(away, [("ann", 4)], people, expected.memory)
     torch.testing.assert_close(later.logits[0], at_once(whole, people["ann"])[4], atol=1e-5, rtol=1e-5)
     with pytest.raises(ValueError, match="other weights"):
-        arrive(away, [("ann", 4)], people, arrive(other, posts, people).state)
+        arrive(away, [("ann", 4)], people, arrive(other, posts, people).memory)
 
 
 @pytest.mark.parametrize("kind", MODELS, ids=str)
-def test_no_damaged_state_is_taken(kind):
+def test_no_damaged_memory_is_taken(kind):
     """Any bit is flipped, and any tensor is lost, added, or replaced by another."""
-    state = arrive(tiny_model(**kind), [("ann", 0), ("bob", 0), ("ann", 1)], timelines()).state.state_dict()
-    bits = [(name, bit) for name, values in state.items() for bit in range(8 * values.nbytes)]
+    memory = arrive(tiny_model(**kind), [("ann", 0), ("bob", 0), ("ann", 1)], timelines()).memory.state_dict()
+    bits = [(name, bit) for name, values in memory.items() for bit in range(8 * values.nbytes)]
     damaged = []
     for name, bit in random.Random(0).sample(bits, 500):
-        values = state[name].clone()
+        values = memory[name].clone()
         values.view(torch.uint8).flatten()[bit // 8] ^= 1 << bit % 8
-        damaged.append({**state, name: values})
-    damaged += [{other: values for other, values in state.items() if other != name} for name in state]
-    damaged += [{**state, "more": torch.zeros(1)}, {**state, "about": state["about"].to(torch.int16)}]
+        damaged.append({**memory, name: values})
+    damaged += [{other: values for other, values in memory.items() if other != name} for name in memory]
+    damaged += [{**memory, "more": torch.zeros(1)}, {**memory, "about": memory["about"].to(torch.int16)}]
     for tensors in damaged:
         with pytest.raises(ValueError, match="damaged"):
-            StreamState.from_state_dict(tensors)
+            StreamMemory.from_state_dict(tensors)
 
 
 @pytest.mark.parametrize("kind", MODELS, ids=str)
@@ -305,11 +350,11 @@ def test_context_is_remembered_and_not_classified(kind):
         torch.testing.assert_close(output.logits[post], wanted, atol=1e-5, rtol=1e-5)
     # The next step gets the same logits after a step of context alone.
     later = {"timeline_ids": ["ann", "bob"], "timestamps": [9.0, 9.0]}
-    only = model.step(ids[:2], **later, is_context=[True, True], state=output.state)
+    only = model.step(ids[:2], **later, is_context=[True, True], memory=output.memory)
     assert not only.logits.any() and only.stream_lengths.tolist() == [4, 2]
-    model.step(ids[:2], **later, state=expected.state)
+    model.step(ids[:2], **later, memory=expected.memory)
     later["timestamps"] = [10.0, 10.0]
-    logits, wanted = (model.step(ids[2:4], **later, state=one.state).logits for one in (output, expected))
+    logits, wanted = (model.step(ids[2:4], **later, memory=one.memory).logits for one in (output, expected))
     torch.testing.assert_close(logits, wanted, atol=1e-5, rtol=1e-5)
     with pytest.raises(ValueError, match="is_context"):
         model.step(ids, timeline_ids=names, is_context=[True])

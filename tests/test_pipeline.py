@@ -22,7 +22,7 @@ TIMELINES = [
 
 
 CALIBRATION = {"temperature": 2.5, "thresholds": [0.6, 0.3, 0.1]}
-KINDS = [*MODELS, {**MODELS[1], "num_trees": 20, "tree_weights": [0.5, 0.8]}]
+KINDS = [*MODELS, {**MODELS[1], "num_trees": 20, "expert_weights": [0.5, 0.8]}]
 
 
 @pytest.fixture(params=KINDS, ids=str)

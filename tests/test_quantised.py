@@ -78,11 +78,11 @@ def test_quantised_is_close_and_smaller(kind, quantise):
         return
     logits = []
     for one in (quantised, model):
-        state, steps = None, []
+        memory, steps = None, []
         for post in range(6):
             inputs = {name: batch[name][0, post : post + 1] for name in ("input_ids", "attention_mask")}
-            output = one.step(**inputs, timeline_ids=["ann"], timestamps=[60.0 * post], state=state)
-            state = output.state
+            output = one.step(**inputs, timeline_ids=["ann"], timestamps=[60.0 * post], memory=memory)
+            memory = output.memory
             steps.append(output.logits)
         logits.append(torch.cat(steps))
     assert_close(*logits)

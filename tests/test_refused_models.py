@@ -132,16 +132,16 @@ def test_logits_that_are_not_finite_are_no_prediction(saved, predict, post):
 
 
 def test_the_first_post_that_is_not_finite_is_named(saved):
-    """The error gives the post's position in the input, and the state is unchanged."""
+    """The error gives the post's position in the input, and the memory is unchanged."""
     model = TempoFormerForStreamClassification.from_pretrained(saved)
     word = model.get_input_embeddings().weight
     with torch.no_grad():
         word[9] = torch.nan
     ids, names = torch.tensor([[2, 7, 3], [2, 8, 3], [2, 9, 3]]), ["ann", "bob", "ben"]
-    state = model.step(ids[:1], timeline_ids=["ann"], timestamps=[100.0]).state
+    memory = model.step(ids[:1], timeline_ids=["ann"], timestamps=[100.0]).memory
     with pytest.raises(ValueError, match="Post 2 of timeline 'ben'"):
-        model.step(ids, timeline_ids=names, timestamps=[0.0, 1.0, 2.0], state=state, drop_late=True)
-    assert len(state) == 1
+        model.step(ids, timeline_ids=names, timestamps=[0.0, 1.0, 2.0], memory=memory, drop_late=True)
+    assert len(memory) == 1
     tokenizer = AutoTokenizer.from_pretrained(saved)
     with torch.no_grad():
         word[tokenizer.convert_tokens_to_ids("glad")] = torch.nan
@@ -170,7 +170,10 @@ NO_SENSE = {
         *(({"num_stream_layers": 0}, "num_stream_layers"), ({"post_pooling": "max"}, "post_pooling")),
         *(({"stream_hidden_size": 9}, "width.*2 heads.*9"), ({"stream_hidden_size": 6}, "head dimension.*3")),
         # Fields of a network and its trees.
-        *(({"tree_weights": [1.0]}, "tree_weights"), ({"num_trees": 0, "tree_weights": [1.0, 1.0]}, "tree_weights")),
+        *(
+            ({"expert_weights": [1.0]}, "expert_weights"),
+            ({"num_trees": 0, "expert_weights": [1.0, 1.0]}, "expert_weights"),
+        ),
     ],
     "temporal_bert": [
         *(({"hidden_size": "many"}, "hidden_size"), ({"time_initializer_range": NAN}, "time_initializer_range")),

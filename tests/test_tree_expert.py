@@ -10,13 +10,12 @@ from scipy.special import log_softmax
 from sklearn.ensemble import ExtraTreesClassifier
 
 from modeling_tempoformer import StreamCollator
-from modeling_tempoformer.data.timelines import LARGEST_LEVEL
 from modeling_tempoformer.timeline_tempoformer import cut_rows
-from modeling_tempoformer.training.tree_growing import copy_tree, grow_trees, weigh
+from modeling_tempoformer.training.tree_growing import copy_tree, grow_experts, weigh
 from modeling_tempoformer.trees_tempoformer import DEPTH
 
 
-GROWN = {"model_type": "post_tempoformer", "num_trees": 20, "tree_weights": [0.5, 0.8]}
+GROWN = {"model_type": "post_tempoformer", "num_trees": 20, "expert_weights": [0.5, 0.8]}
 
 
 def test_a_tree_of_scikit_learn_is_copied():
@@ -42,7 +41,7 @@ def test_features_are_of_the_two_newest_posts_and_their_place():
     pairs[0, 0] = 0
     elapsed = torch.tensor([[0.0, 0.0, 0.0], [900.0, 60.0, 0.0]])
     # A head reads other things before it reads the cosines of posts.
-    outputs = SimpleNamespace(pairs=pairs, last_hidden_state=torch.cat((torch.rand(2, 5), cosines), -1))
+    outputs = SimpleNamespace(compared=pairs, last_hidden_state=torch.cat((torch.rand(2, 5), cosines), -1))
     features = trees.read(*model.tree_inputs(outputs, position, elapsed)) * trees.scale + trees.center
     first, second = ((pairs - trees.mean) @ trees.components.T).unbind(1)
     first[0] = 0
@@ -73,7 +72,7 @@ def grow(rule, change=None):
     for row in rows if change else ():
         row["labels"] = [change(row, label) for label in row["labels"]]
     batch = StreamCollator(tokenizer, 4)(rows)
-    grow_trees(model, [dict(batch)], seed=0)
+    grow_experts(model, [dict(batch)], seed=0)
     return model, batch
 
 
@@ -92,8 +91,7 @@ def test_a_member_s_trees_have_not_seen_what_it_holds_out():
 
 
 @pytest.mark.parametrize("count", [1, 5, 20, 40])
-@pytest.mark.parametrize("has_levels", [False, True])
-def test_rounding_errors_of_few_texts_are_no_reason(count, has_levels):
+def test_rounding_errors_of_few_texts_are_no_reason(count):
     """
     Posts repeat a few texts, a day and up to a second apart. The trees give a post the same answer in every batch.
     Errors of vectors are as large as MiniLM's.
@@ -105,7 +103,6 @@ def test_rounding_errors_of_few_texts_are_no_reason(count, has_levels):
     said = torch.randint(0, count, (40, 12), generator=generator)
     labels = (said % 2 != said.roll(1, 1) % 2).long() ^ (torch.rand(40, 12, generator=generator) < 0.2)
     gaps = 86400 + torch.rand(40, 12, generator=generator, dtype=torch.float64)
-    levels = np.where(said.flatten() % 3, said.flatten().double().numpy(), np.nan) if has_levels else None
 
     def batch(error: float) -> dict[str, torch.Tensor]:
         rows, tokenizer = [], tiny_reader()[1]
@@ -115,51 +112,17 @@ def test_rounding_errors_of_few_texts_are_no_reason(count, has_levels):
             rows.append({**row, "held_out": number % 2})
         return dict(StreamCollator(tokenizer, 4)(rows))
 
-    grow_trees(model, [batch(3e-7)], 0, levels)
-    model.config.tree_weights = [1.0, 1.0]
+    grow_experts(model, [batch(3e-7)], 0)
+    model.config.expert_weights = [1.0, 1.0]
     first, second = (model(**inputs_only(batch(error))).logits.softmax(-1) for error in (0.0, 3e-7))
     torch.testing.assert_close(first, second, atol=1e-5, rtol=0)
-
-
-def test_levels_teach_the_step_that_is_asked_for():
-    """The label is a step of the level. Many components of a vector contribute to the level."""
-    model, tokenizer = tiny_reader(model_type="post_tempoformer", num_labels=2, num_trees=40)
-    generator, rows, levels = torch.Generator().manual_seed(0), [], []
-    for number in range(60):
-        vectors = torch.randn(12, 16, generator=generator)
-        level = vectors.sum(1) / 4
-        labels = [-100, *(level.diff().abs() > 1).long().tolist()]
-        rows.append({"post_embeds": vectors, "labels": labels, "held_out": number % 2})
-        levels += level[1:].tolist()
-    batch = StreamCollator(tokenizer, 4, timed=False)(rows)
-    right = []
-    # Without levels, and with every third level missing.
-    for training_levels in (None, np.where(np.arange(len(levels)) % 3, levels, np.nan)):
-        grow_trees(model, [dict(batch)], 0, training_levels)
-        predicted = model(**inputs_only(batch)).logits.argmax(-1)
-        right.append((predicted == batch["labels"])[batch["labels"] >= 0].float().mean())
-    assert right[0] < 0.75 and right[1] > 0.85
-
-
-def test_the_largest_level_that_is_read_leaves_finite_trees():
-    model, tokenizer = tiny_reader(model_type="post_tempoformer", num_labels=2, num_trees=5)
-    generator, rows = torch.Generator().manual_seed(0), []
-    for number in range(10):
-        vectors = torch.randn(12, 16, generator=generator)
-        labels = torch.randint(0, 2, (12,), generator=generator).tolist()
-        rows.append({"post_embeds": vectors, "labels": labels, "held_out": number % 2})
-    batch = StreamCollator(tokenizer, 4, timed=False)(rows)
-    levels = np.where(np.arange(120) % 9, np.arange(120.0), LARGEST_LEVEL)
-    grow_trees(model, [dict(batch)], 0, levels)
-    assert all(values.isfinite().all() for values in model.trees.buffers())
-    assert model(**inputs_only(batch)).logits.isfinite().all()
 
 
 def test_an_expert_that_knows_nothing_gets_no_weight():
     labels = np.random.default_rng(0).integers(0, 2, 500)
     knows = np.eye(2)[labels] * 2 + np.random.default_rng(1).normal(size=(500, 2))
     noise = np.random.default_rng(2).normal(size=(500, 2))
-    network, trees = weigh(knows, noise, labels, [1.0, 1.0])
+    network, trees = weigh([knows, noise], labels, [1.0, 1.0])
     assert network > 10 * trees
     best = -log_softmax(network * knows + trees * noise, -1)[np.arange(500), labels].mean()
     for other in ((1.0, 0.0), (network, trees + 0.1), (network + 0.1, trees), (network - 0.1, trees)):

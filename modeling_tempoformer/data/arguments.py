@@ -42,7 +42,11 @@ class PostArguments:
     label_column: str | None = field(default=None, metadata={"help": "Default: 'label', if it exists."})
     id_column: str | None = None
     speaker_column: str | None = field(
-        default=None, metadata={"help": "Writers of posts, shown on the page. Default: 'speaker', if it exists."}
+        default=None, metadata={"help": "Writers of posts. Default: 'speaker', if it exists."}
+    )
+    state_column: str | None = field(
+        default=None,
+        metadata={"help": "States of posts (a mood, a score), whose change is asked. Default: 'state', if it exists."},
     )
 
 
@@ -75,9 +79,18 @@ class DataTrainingArguments(PostArguments, DatasetArguments):
         },
     )
     fold: int = field(default=0, metadata={"help": "Which fold of --folds_file, counting from 0."})
-    level_column: str | None = field(
+    change_step: float | None = field(
         default=None,
-        metadata={"help": "Column of the number whose changes the labels mark. Default: 'level', if it exists."},
+        metadata={
+            "help": "Without labels: the smallest difference of two states, which are numbers, that is a change."
+        },
+    )
+    no_change_label: str | None = field(
+        default=None,
+        metadata={
+            "help": "The class of first posts, where none of them has a label in training. Default: the one where the "
+            "state stays, else the largest."
+        },
     )
     labels: list[str] | None = field(default=None, metadata={"help": "Label names. Default: those in the posts."})
     window: int | None = field(default=None, metadata={"help": "Posts in a stream. Default: the checkpoint's, or 20."})

@@ -130,14 +130,14 @@ def read_mood_diaries(path: str | Path) -> Rows:
     """
     Reads mood diaries (SemEval-2026, task 2): essays and feeling words of a `.csv` or `.csv.gz`, sorted by time. The
     label is this project's: Switch if the valence (-2 to 2) differs by at least 2 from the writer's previous entry,
-    else No-Switch; none for a writer's first entry. `level` is the valence.
+    else No-Switch; none for a writer's first entry. `state` is the valence.
     """
     entries = load_table(path).to_pandas().sort_values("timestamp", kind="stable")
     step = entries["valence"].astype(float).groupby(entries["user_id"]).diff().abs()
     labels = (step >= SWITCH_STEP).map({True: "Switch", False: "No-Switch"}).astype(object)
     entries["label"] = labels.where(step.notna(), None)
-    posts = entries.rename(columns={"text_id": "post_id", "user_id": "timeline_id", "valence": "level"})
-    yield from posts[["post_id", "timeline_id", "timestamp", "text", "label", "level"]].to_dict("records")
+    posts = entries.rename(columns={"text_id": "post_id", "user_id": "timeline_id", "valence": "state"})
+    yield from posts[["post_id", "timeline_id", "timestamp", "text", "label", "state"]].to_dict("records")
 
 
 def read_ubuntu_irc(path: str | Path) -> Rows:

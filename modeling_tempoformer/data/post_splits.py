@@ -8,10 +8,11 @@ from typing import NamedTuple
 import numpy as np
 from datasets import Dataset, IterableDataset, load_dataset
 
-from ..timeline_tempoformer import Timeline
+from ..timeline_tempoformer import NO_LABEL, Timeline
 from .arguments import DatasetArguments, DataTrainingArguments, PostArguments
 from .corpora import TASKS
 from .splits import SPLITS, hold_back, hold_out, make_split, read_folds, read_split, select_fold, split_timelines
+from .states import DERIVED_LABELS, check_step, find_state_column, with_changes
 from .surveys import Survey, survey
 from .tables import find_files, load_table, stream_table
 from .timelines import PostError, TimelineStream, column_names, label_names, to_timelines
@@ -86,14 +87,27 @@ def load_splits(
 
 
 def choose_label_names(posts: Mapping[str, Dataset | IterableDataset], arguments: DataTrainingArguments) -> list[str]:
-    """The names of the classes: those of `--labels`, else those in the training posts, or in the first split."""
+    """
+    The names of the classes: those of `--labels`, else those in the training posts, or in the first split. Labels that
+    are derived from states have names of their own.
+    """
     first = posts.get("train", next(iter(posts.values())))
+    if derives_labels(first, arguments):
+        if arguments.labels is not None and len(arguments.labels) != len(DERIVED_LABELS):
+            raise ValueError("Without a column of labels, --labels are two: the names of no change and of change.")
+        return arguments.labels or DERIVED_LABELS
     return arguments.labels or label_names(first, arguments.label_column or "label")
+
+
+def derives_labels(posts: Dataset | IterableDataset, arguments: PostArguments) -> bool:
+    """Tells whether the posts have states and no labels, which are then derived."""
+    columns = column_names(posts)
+    return arguments.label_column is None and "label" not in columns and (arguments.state_column or "state") in columns
 
 
 def timeline_columns(arguments: PostArguments) -> dict[str, str | None]:
     """The column names, as arguments of [`to_timelines`]."""
-    names = ("timeline_column", "timestamp_column", "text_column", "label_column", "speaker_column")
+    names = ("timeline_column", "timestamp_column", "text_column", "label_column", "speaker_column", "state_column")
     id_column = arguments.id_column or ("post_id" if arguments.task_name else None)
     return {name: getattr(arguments, name) for name in names} | {"id_column": id_column}
 
@@ -107,6 +121,7 @@ def split_posts(
     model: str | None,
     members: int = 1,
     calibrates: bool = False,
+    change_step: float | None = None,
 ) -> Splits:
     """
     Makes timelines of posts, and divides them into splits.
@@ -124,6 +139,8 @@ def split_posts(
         members (`int`, *optional*, defaults to 1): Number of members of the model. Each of several ones learns from
             another part of the training timelines ([`hold_out`]).
         calibrates (`bool`, *optional*, defaults to `False`): True if the model is calibrated on the validation split.
+        change_step (`float`, *optional*): The step by which labels are derived from the states of posts that have no
+            column of labels (0 for classes). By default labels are not derived.
     """
     if len(names) < 2:
         raise ValueError(f"--labels must name at least two labels; got: {', '.join(names) or 'none'}.")
@@ -135,7 +152,7 @@ def split_posts(
     if is_streamed and arguments.folds_file is not None:
         raise ValueError("--folds_file cannot split the posts of --streaming: give a file for each split.")
 
-    timelines = make_timelines(posts, arguments, names)
+    timelines = make_timelines(posts, arguments, names, change_step)
     if not is_streamed:
         timelines = divide(timelines, arguments, seed, has_members)
     earlier = read_split(model)
@@ -172,19 +189,61 @@ def refuse_training_posts(arguments: DataTrainingArguments):
 
 
 def make_timelines(
-    posts: Mapping[str, Dataset | IterableDataset], arguments: DataTrainingArguments, names: list[str]
+    posts: Mapping[str, Dataset | IterableDataset],
+    arguments: DataTrainingArguments,
+    names: list[str],
+    change_step: float | None = None,
 ) -> dict[str, list[Timeline] | TimelineStream]:
-    """The timelines of each split. Errors name the file, or the dataset."""
+    """The timelines of each split, with labels that are given or derived. Errors name the file, or the dataset."""
     timelines = {}
     for name, posts_of_split in posts.items():
         try:
-            level = arguments.level_column or ("level" if "level" in column_names(posts_of_split) else None)
-            # A model learns from levels, and never reads them.
-            columns = timeline_columns(arguments) | {"level_column": level if name == "train" else None}
-            timelines[name] = to_timelines(posts_of_split, names, **columns)
+            columns = timeline_columns(arguments)
+            # Texts to predict need no states, whatever their column is called.
+            if name != "train" and columns["state_column"] not in column_names(posts_of_split):
+                columns["state_column"] = None
+            read = to_timelines(posts_of_split, names, **columns)
+            if isinstance(read, list):
+                if change_step is not None and derives_labels(posts_of_split, arguments):
+                    read = derive_labels(read, change_step, name)
+                elif name == "train":
+                    report_state_column(posts_of_split, read, columns)
+            elif change_step is not None:
+                raise ValueError("a stream needs a column of labels: changes are derived from states that are held.")
+            timelines[name] = read
         except ValueError as problem:
             raise with_source(problem, name, arguments) from None
     return timelines
+
+
+def derive_labels(timelines: list[Timeline], step: float, split: str) -> list[Timeline]:
+    """The timelines with labels derived from their states ([`with_changes`]), which is logged."""
+    check_step(timelines, step)
+    derived = [with_changes(timeline, step) for timeline in timelines]
+    counts = Counter(label for timeline in derived for label in timeline.labels)
+    rule = f"by at least {step:g}" if step else "at all"
+    whose = "the same speaker's" if timelines[0].speakers is not None else "the timeline's"
+    logger.info(
+        "%s: there is no column of labels. A post is a change if its state differs %s from that of %s previous post: "
+        "%d changes, %d not, %d without one of both states.",
+        *(split, rule, whose, counts[1], counts[0], counts[NO_LABEL]),
+    )
+    return derived
+
+
+def report_state_column(posts: Dataset, timelines: list[Timeline], columns: Mapping[str, str | None]):
+    """Logs that the labels are changes of a column that is not read, if they are."""
+    read = {column for column in columns.values() if column} | {"timestamp", "label", "speaker", "state"}
+    if all(timeline.states is None for timeline in timelines):
+        found = find_state_column(posts, timelines, read)
+        if found is not None:
+            column, step = found
+            how = f"differ by at least {step:g} from" if step else "differ from"
+            logger.warning(
+                "The labels are a change of the column '%s': they mark where its values %s those of the post before. "
+                "A model that learns the values themselves finds more: add --state_column %s.",
+                *(column, how, column),
+            )
 
 
 def divide(

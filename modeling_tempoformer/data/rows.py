@@ -23,6 +23,7 @@ def to_rows(
     targets_per_row: int = 16,
     max_seq_length: int | None = None,
     only_labelled: bool = False,
+    reads_speakers: bool = False,
 ) -> Dataset | IterableDataset:
     """
     Cuts timelines to the rows that [`StreamCollator`] takes. A row has up to `targets_per_row` consecutive target
@@ -38,13 +39,14 @@ def to_rows(
             there are some).
         only_labelled (`bool`, *optional*, defaults to `False`): If True, only labelled posts are targets, as in
             training. In prediction all posts are.
+        reads_speakers (`bool`, *optional*, defaults to `False`): The model's. If True, timelines must have speakers.
 
     Returns:
         `Dataset`, for a stream `IterableDataset`: Rows in the order of the timelines. Their columns are those of the
         tokenizer, `timestamps` and `start_time` if there are times, `num_context`, `num_before`, `labels` (one for
         each post after the context, None = not a target), `post_ids` (of the posts after the context), `held_out` if
-        the timelines have it, and, for a list of timelines, the index `timeline`. Raises a `ValueError` for an
-        argument outside its range.
+        the timelines have it, `speaker_posts` and `num_older` for a model that reads speakers, and, for a list of
+        timelines, the index `timeline`. Raises a `ValueError` for an argument outside its range.
     """
     for name, value in (("window", window), ("targets_per_row", targets_per_row)):
         if value < 1:
@@ -61,7 +63,7 @@ def to_rows(
             f"`max_seq_length` must be at least {smallest}, for the special tokens and one of the text; got {limit}."
         )
     settings = {"tokenizer": tokenizer, "window": window, "targets_per_row": targets_per_row, "limit": limit}
-    settings["only_labelled"] = only_labelled
+    settings |= {"only_labelled": only_labelled, "reads_speakers": reads_speakers}
     if isinstance(timelines, TimelineStream):
         # Datasets divides lists among workers and processes, so `shards` must be the only list.
         given = {"shards": timelines.shards, "stream": timelines, **settings}
@@ -110,13 +112,15 @@ def timeline_to_rows(
     targets_per_row: int,
     limit: int,
     only_labelled: bool,
+    reads_speakers: bool,
 ) -> tuple[list[dict[str, Any]], int]:
     """Returns the rows of a timeline, and the number of truncated posts."""
     columns, num_cut = timeline.tokenize(tokenizer, limit)
     columns["labels"] = [None if only_labelled and label == NO_LABEL else label for label in timeline.labels]
     columns["post_ids"] = timeline.post_ids
     rows = []
-    for row in cut_rows(columns, window, targets_per_row):
+    own = timeline.speaker_posts() if reads_speakers else None
+    for row in cut_rows(columns, window, targets_per_row, own):
         targets = {name: row[name][row["num_context"] :] for name in ("labels", "post_ids")}
         if timeline.held_out is not None:
             targets["held_out"] = timeline.held_out

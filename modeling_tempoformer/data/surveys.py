@@ -8,6 +8,10 @@ from typing import Any, NamedTuple
 from ..timeline_tempoformer import Timeline
 
 
+# What a model adds to a timeline
+ANSWERS = ("logits", "state_logits", "explanations")
+
+
 class Survey(NamedTuple):
     """
     Facts about the timelines of a split.
@@ -50,7 +54,7 @@ def survey(timelines: Iterable[Timeline]) -> Survey:
             )
         labels.update(timeline.labels)
         # Without a model's answers.
-        values = {name: value for name, value in vars(timeline).items() if name not in ("logits", "explanations")}
+        values = {name: value for name, value in vars(timeline).items() if name not in ANSWERS}
         digest.update(to_bytes(values))
     return Survey(ids, labels, timed, digest.hexdigest())
 

@@ -1,6 +1,5 @@
 """Reads posts, one in each row, and groups them to timelines."""
 
-import math
 import numbers
 import re
 from collections import Counter
@@ -10,7 +9,6 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 from datasets import ClassLabel, Dataset, IterableDataset
 from transformers.utils import logging
@@ -26,8 +24,6 @@ logger = logging.get_logger(__name__)
 NOTHING = ("nan", "null", "<na>")
 # Ids that programs write for an unknown person, in lower case.
 NOBODY = (*NOTHING, "none", "na", "n/a", "unknown", "[deleted]", "[removed]")
-# Trees read levels in 32 bits, where the square of a larger level may be infinite.
-LARGEST_LEVEL = 1e15
 # May be the name of a class, but in a table from R it most likely means a missing label.
 R_MISSING = "NA"
 OF_R = (
@@ -37,7 +33,7 @@ OF_R = (
 # Larger integers may differ and still be the same float.
 LARGEST_EXACT_FLOAT = 2**53
 # Columns that are read by default, if the table has them.
-USUAL = {"timestamp": "timestamp", "label": "label", "speaker": "speaker"}
+USUAL = {"timestamp": "timestamp", "label": "label", "speaker": "speaker", "state": "state"}
 
 
 class PostError(ValueError):
@@ -229,29 +225,16 @@ def read_posts(
             if labels is not None and label is not None and label not in class_ids:
                 problem = f"the label is not one of {', '.join(labels)}" + (f". {OF_R}" if label == R_MISSING else "")
                 raise PostError(row, columns["label"], values["label"], problem)
-            try:
-                level = to_level(values["level"]) if "level" in values else None
-            except ValueError:
-                problem = f"a level must be a number of at most {LARGEST_LEVEL:g} in size, or an empty cell"
-                raise PostError(row, columns["level"], values["level"], problem) from None
             yield (
                 ids["timeline"],
                 post._replace(
                     post_id=ids.get("id", str(row)),
                     label=class_ids.get(label, NO_LABEL),
                     speaker=(to_name(values["speaker"]) or "") if columns["speaker"] in batch else None,
-                    level=level,
+                    state=(to_label(values["state"]) or "") if columns["state"] in batch else None,
                 ),
             )
     times.warn()
-
-
-def to_level(value: Any) -> float:
-    """Returns a level, NaN if it is missing. Raises a `ValueError` for a value that is not a level."""
-    level = math.nan if to_name(value) is None else float(value)
-    if abs(level) > LARGEST_LEVEL:
-        raise ValueError(value)
-    return level
 
 
 def lost_digits(value: Any) -> bool:
@@ -380,7 +363,7 @@ def to_timelines(
     label_column: str | None = None,
     id_column: str | None = None,
     speaker_column: str | None = None,
-    level_column: str | None = None,
+    state_column: str | None = None,
 ) -> list[Timeline] | TimelineStream:
     """
     Groups posts to timelines.
@@ -390,14 +373,14 @@ def to_timelines(
             `load_dataset(..., streaming=True)`, the posts of a timeline must follow each other.
         labels (`list[str]`, *optional*): The label names, in the order of their class ids. Without them, all posts are
             unlabelled. With them, single posts may be.
-        timeline_column, timestamp_column, text_column, label_column, id_column, speaker_column (`str`, *optional*):
-            Column names. By default, times are read from a column "timestamp", labels from a column "label", and names
-            of speakers, which models do not read, from a column "speaker", if there is one. Times are all ISO-8601,
+        timeline_column, timestamp_column, text_column, label_column, id_column, speaker_column, state_column (`str`,
+            *optional*):
+            Column names. By default, times are read from a column "timestamp", labels from a column "label", names of
+            speakers from a column "speaker", and states, classes or numbers, from a column "state", if there is one.
+            Labels, speakers and states may be missing in single posts. Times are all ISO-8601,
             all numbers of seconds, or all missing (see [`to_seconds`]). Without times, timelines keep the order of
             their posts. Without `id_column`, a post's id is its row; in a stream of several shards the number of the
             shard precedes it. Ids must be unique, in a stream only within their timeline.
-        level_column (`str`, *optional*): A column of numbers, some of which may be missing, whose changes the labels
-            mark.
 
     Returns:
         `list[Timeline]` in the order of their first posts. For a stream, a [`TimelineStream`], which has the shards of
@@ -410,8 +393,7 @@ def to_timelines(
     """
     check_labels(labels or ())
     columns = {"timeline": timeline_column, "timestamp": timestamp_column, "text": text_column}
-    columns |= {"label": label_column, "id": id_column, "speaker": speaker_column}
-    columns |= {} if level_column is None else {"level": level_column}
+    columns |= {"label": label_column, "id": id_column, "speaker": speaker_column, "state": state_column}
     names = class_names(posts, label_column or USUAL["label"])
     if isinstance(posts, IterableDataset):
         count = posts.num_shards
@@ -431,10 +413,3 @@ def check_ids(posts: Iterable[tuple[str, Post]], columns: dict[str, str | None])
             raise PostError(post.row, columns["id"], post.post_id, "a post id must be unique")
         seen.add(post.post_id)
         yield timeline_id, post
-
-
-def labelled_levels(timelines: Iterable[Timeline]) -> np.ndarray | None:
-    """Returns the levels of the labelled posts, in the order of the timelines. None without any levels."""
-    with_levels = (timeline for timeline in timelines if timeline.levels is not None)
-    pairs = [pair for timeline in with_levels for pair in zip(timeline.labels, timeline.levels, strict=True)]
-    return np.array([level for label, level in pairs if label != NO_LABEL], dtype=np.float64) if pairs else None

@@ -75,7 +75,9 @@ def compute_metrics(label_names: list[str]) -> Callable[[EvalPrediction], dict[s
     """
 
     def score(prediction: EvalPrediction) -> dict[str, float]:
-        predictions = prediction.predictions.argmax(-1).ravel()
+        # Logits of states may follow.
+        logits = prediction.predictions[0] if isinstance(prediction.predictions, tuple) else prediction.predictions
+        predictions = logits.argmax(-1).ravel()
         return compute_scores(Predictions(prediction.label_ids.ravel(), predictions, label_names))
 
     return score

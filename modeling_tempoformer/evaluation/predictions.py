@@ -5,7 +5,7 @@ import logging
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, product
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +13,11 @@ import numpy as np
 import pandas as pd
 import torch
 from datasets import Dataset
+from transformers import PreTrainedConfig
 
 from ..data.files import written_whole
-from ..decisions_tempoformer import check_finite, decide
+from ..data.states import all_states
+from ..decisions_tempoformer import check_finite, decide, read_states
 from ..timeline_tempoformer import Timeline
 from ..times_tempoformer import to_date
 
@@ -75,7 +77,9 @@ def all_labels(timelines: Iterable[Timeline]) -> np.ndarray:
     return np.array(list(chain.from_iterable(timeline.labels for timeline in timelines)))
 
 
-def attach_logits(timelines: Sequence[Timeline], items: Dataset, logits: np.ndarray):
+def attach_logits(
+    timelines: Sequence[Timeline], items: Dataset, logits: np.ndarray, state_logits: np.ndarray | None = None
+):
     """
     Attaches logits to timelines, in float32, NaN for posts that no item asks about.
 
@@ -84,20 +88,22 @@ def attach_logits(timelines: Sequence[Timeline], items: Dataset, logits: np.ndar
         items (`Dataset`): Rows from [`to_rows`], or items of one post with the same columns, whose label is a number.
         logits (`np.ndarray` of shape `(items, posts, classes)`): The logits of each item's targets, in order;
             padding may follow.
+        state_logits (`np.ndarray` of shape `(items, posts, states)`, *optional*): Those of their states.
 
     Raises a `ValueError` that names the first post with a logit that is NaN or infinite.
     """
-    for timeline in timelines:
-        timeline.logits = torch.full((len(timeline), logits.shape[-1]), math.nan)
+    answers = {"logits": logits} | ({} if state_logits is None else {"state_logits": state_logits})
+    for timeline, (name, values) in product(timelines, answers.items()):
+        setattr(timeline, name, torch.full((len(timeline), values.shape[-1]), math.nan))
     items = items.with_format(None).select_columns(["timeline", "num_before", "num_context", "labels"])
-    for item, values in zip(items, logits, strict=True):
+    for number, item in enumerate(items):
         timeline, first = timelines[item["timeline"]], item["num_before"] + item["num_context"]
         labels = item["labels"] if isinstance(item["labels"], list) else [item["labels"]]
         posts = [first + offset for offset, label in enumerate(labels) if label is not None]
-        values = torch.from_numpy(values[: len(posts)]).float()
+        for name, values in answers.items():
+            getattr(timeline, name)[posts] = torch.from_numpy(values[number, : len(posts)]).float()
         names = [f"Post {timeline.post_ids[post]!r}" for post in posts]
-        check_finite(values, names.__getitem__)
-        timeline.logits[posts] = values
+        check_finite(timeline.logits[posts], names.__getitem__)
 
 
 def decide_posts(timelines: Sequence[Timeline], calibration: dict[str, Any] | None) -> tuple[np.ndarray, np.ndarray]:
@@ -119,11 +125,13 @@ def prediction_rows(
     probabilities: np.ndarray,
     names: list[str],
     with_texts: bool = True,
+    config: PreTrainedConfig | None = None,
 ) -> pd.DataFrame:
     """
     Returns a table of the posts in the order of the input: `timeline_id`, `post_id`, `time` (UTC, in microseconds),
     `text` and `speaker` if the timelines have them, `label`, `prediction` and the probability of each class. The
-    arrays are those of [`decide_posts`].
+    arrays are those of [`decide_posts`]. `state` follows if the timelines have it, and what [`read_states`] makes of
+    their `state_logits`, if they have these, with the model's `config`.
     """
     columns = {
         "timeline_id": [[timeline.timeline_id] * len(timeline) for timeline in timelines],
@@ -145,7 +153,30 @@ def prediction_rows(
     table["prediction"] = pd.Series(predictions).map(class_names).astype("string")
     for label, name in class_names.items():
         table[f"probability_{name}"] = np.float64(probabilities[:, label])
+    if any(timeline.states is not None for timeline in timelines):
+        given = pd.Series(all_states(timelines), dtype="string")
+        table["state"] = given.mask(given == "")
+    table = pd.concat([table, state_columns(timelines, config)], axis="columns")
     return table.sort_values("row", ignore_index=True).drop(columns="row")
+
+
+def state_columns(timelines: Sequence[Timeline], config: PreTrainedConfig | None) -> pd.DataFrame:
+    """
+    Returns a table of the answers about states (posts,): `state_prediction`, the `state_mean` of numbers, and the
+    probability of each state; no columns without answers. A post that the model was not asked about has no values.
+    """
+    if any(timeline.state_logits is None for timeline in timelines):
+        return pd.DataFrame()
+    state_logits = torch.cat([timeline.state_logits for timeline in timelines])
+    asked = (~state_logits.isnan().any(-1)).nonzero().squeeze(-1)
+    answers = read_states(state_logits[asked], config)
+    columns = {"state_prediction": pd.Series([answer["label"] for answer in answers], dtype="string")}
+    if config.state_values is not None:
+        columns["state_mean"] = pd.Series([answer["mean"] for answer in answers], dtype="float64")
+    for name in config.states:
+        shares = [answer["probabilities"][name] for answer in answers]
+        columns[f"state_probability_{name}"] = pd.Series(shares, dtype="float64")
+    return pd.DataFrame(columns).set_axis(asked.tolist()).reindex(range(len(state_logits)))
 
 
 def write_predictions(output_dir: str, rows: pd.DataFrame | Iterable[dict[str, Any]]):

@@ -14,8 +14,8 @@ from huggingface_hub.errors import EntryNotFoundError
 
 from ..timeline_tempoformer import Timeline
 from .metrics import change_detection, compute_scores
-from .predictions import labelled_posts
-from .rivals import compare
+from .predictions import all_labels, labelled_posts
+from .rivals import compare, compare_with
 
 
 RESULTS = "all_results.json"
@@ -24,6 +24,10 @@ RENAMED = {"support": "posts", "runtime": "seconds", "epoch": "epochs", "samples
 TROUBLESHOOTING = "docs/troubleshooting.md"
 # A score of so few timelines depends on which timelines they are.
 FEW_TIMELINES = 4
+# Two methods whose difference is less than its interval
+NO_DIFFERENCE = "cannot be told apart"
+BETTER, WORSE, AS_GOOD = "is better than", "is worse than", f"{NO_DIFFERENCE} from"
+EXPERTS = {"network": "the network", "trees": "its trees", "states": "the change of states"}
 SCORE_COLUMNS = ["macro F1", "95 % interval", "this model above it by", "95 % interval"]
 
 logger = logging.getLogger(__name__)
@@ -36,16 +40,25 @@ def score_part(
     names: list[str],
     train: Sequence[Timeline] | None = None,
     vectors: tuple[np.ndarray, np.ndarray] | None = None,
+    experts: Mapping[str, tuple[float, np.ndarray]] | None = None,
 ) -> dict[str, Any]:
     """
-    The number of posts of a split; if any is labelled, also its [`compute_scores`] and its [`compare`]. `predictions`
-    and `probabilities` are those of [`decide_posts`]; `train` and `vectors` are as in [`compare`].
+    The number of posts of a split; if any is labelled, also its [`compute_scores`] and its [`compare`], and for each
+    of the model's `experts` its `weight` and its [`compare_with`]. `predictions` and `probabilities` are those of
+    [`decide_posts`]; `train` and `vectors` are as in [`compare`]; `experts` are weights and, of each expert alone,
+    class ids (posts,).
     """
     posts = labelled_posts(timelines, predictions, names, probabilities)
     counts = {"posts": len(predictions), "labelled_posts": len(posts.labels), "timelines": len(timelines)}
     if not len(posts.labels):
         return counts
-    return counts | compute_scores(posts) | compare(posts, timelines, train, vectors)
+    scores = counts | compute_scores(posts) | compare(posts, timelines, train, vectors)
+    if experts is not None:
+        labelled = all_labels(timelines) >= 0
+        scores["experts"] = {
+            name: {"weight": weight, **compare_with(posts, ids[labelled])} for name, (weight, ids) in experts.items()
+        }
+    return scores
 
 
 def group_by_class(metrics: Mapping[str, Any], prefix: str, names: list[str]) -> dict[str, Any]:
@@ -103,13 +116,11 @@ def remarks(results: Mapping[str, Any]) -> list[str]:
     """Sentences about results that are worth little; none if all is well, or if no post has a label."""
     note = verdict(results)
     sentences = [f"{note[0].upper()}{note[1:]}. What helps: {TROUBLESHOOTING}"] if note else []
-    no_better = [
-        describe_rival(name, score)
-        for name, score in results.get("compared_with", {}).items()
-        if score.get("difference_interval", [score["difference"]])[0] <= 0
-    ]
-    if no_better:
-        sentences.append(f"As far as these posts can tell, this model is no better than {' or '.join(no_better)}.")
+    no_better: dict[str, list[str]] = {}
+    for name, score in results.get("compared_with", {}).items():
+        if (words := compared(score)) != BETTER:
+            no_better.setdefault(words, []).append(describe_rival(name, score))
+    sentences += [f"This model {words} {' and '.join(rivals)}." for words, rivals in no_better.items()]
     counts = {name: scores.get("timelines_of_half") for name, scores in results.get("classes", {}).items()}
     if few := [f"{name}: {count:.0f}" for name, count in counts.items() if count and count <= FEW_TIMELINES]:
         sentences.append(
@@ -119,13 +130,58 @@ def remarks(results: Mapping[str, Any]) -> list[str]:
     return sentences
 
 
+def compared(score: Mapping[str, Any]) -> str:
+    """
+    Words for the difference between a model and what it is compared with. Without an interval, of a single timeline,
+    nothing can be said.
+    """
+    low, high = score.get("difference_interval", (-math.inf, math.inf))
+    if low > 0:
+        return BETTER
+    return WORSE if high < 0 else AS_GOOD
+
+
+def expert_lines(results: Mapping[str, Any]) -> list[str]:
+    """The macro F1 of each of the model's experts alone, in words; none without experts."""
+    if "experts" not in results:
+        return []
+    experts = {f"{EXPERTS[name]} alone": score for name, score in results["experts"].items()}
+    alone = [f"{name} {score['macro_f1']:.3f} (weight {score['weight']:.2f})" for name, score in experts.items()]
+    as_good = [name for name, score in experts.items() if compared(score) == AS_GOOD]
+    together = f"; all together {AS_GOOD} {' and '.join(as_good)}" if as_good else ""
+    return [f"macro F1 of {', '.join(alone)}{together}"]
+
+
+def state_lines(results: Mapping[str, Any]) -> list[str]:
+    """The scores of the states in words, beside those of the most frequent state of training; none without states."""
+    states = results.get("states")
+    if not states:
+        return []
+    rival = states.get("most_frequent", {})
+    always = f"always {rival.get('state')}"
+    titles = {"accuracy": "accuracy", "macro_f1": "macro F1", "mean_absolute_error": "mean absolute error"}
+    words = [
+        f"{title} {states[name]:.3f}" + (f" ({always}: {rival[name]:.3f})" if name in rival else "")
+        for name, title in titles.items()
+        if name in states
+    ]
+    if "correlation" in states:
+        words.append(f"correlation of the mean {states['correlation']:.3f}")
+    line = f"States of the {states['posts']} posts that have one: {', '.join(words)}."
+    return [f"{line} Their macro F1 {compared(rival)} {always}." if rival and compared(rival) != BETTER else line]
+
+
 def test_summary(results: Mapping[str, Any]) -> list[str]:
-    """A summary of a model's test in sentences: its macro F1, that of its rivals, and the [`remarks`]."""
+    """
+    A summary of a model's test in sentences: its macro F1, that of its rivals, the scores of its states, and the
+    [`remarks`].
+    """
     if "compared_with" not in results:
         return ["No score is known: this model was not tested on posts with labels, or its results lie elsewhere."]
     rivals = [f"{describe_rival(*each)} {each[1]['macro_f1']:.3f}" for each in results["compared_with"].items()]
     posts = f"{results['labelled_posts']} labelled posts of {results['timelines']} timelines"
-    return [f"Macro F1 {macro_f1_of(results)} on the {posts} of its test; {', '.join(rivals)}.", *remarks(results)]
+    score = f"Macro F1 {macro_f1_of(results)} on the {posts} of its test; {', '.join(rivals)}."
+    return [score, *state_lines(results), *remarks(results)]
 
 
 def training_line(results: Mapping[str, Any]) -> str:
@@ -154,7 +210,7 @@ def results_table(part: str, results: Mapping[str, Any]) -> str:
         if name in results:
             counts += f"; {results[name]:.0f} {words} a second"
     if "classes" not in results:
-        return counts
+        return "\n\n".join([counts, *state_lines(results)])
     titled = [score for score in change_detection().SCORES if score.title]
     titles = {score.name: score.title for score in titled}
     columns = [score.name for score in titled if score.by_class]
@@ -163,9 +219,11 @@ def results_table(part: str, results: Mapping[str, Any]) -> str:
     rows = {"this model": [f"{results['macro_f1']:.3f}", to_text(results.get("macro_f1_interval")), "", ""]}
     for name, score in results["compared_with"].items():
         what, interval = describe_rival(name, score), to_text(score.get("difference_interval"), "+")
-        rows[what] = [f"{score['macro_f1']:.3f}", "", f"{score['difference']:+.3f}", interval]
+        difference = NO_DIFFERENCE if compared(score) == AS_GOOD else f"{score['difference']:+.3f}"
+        rows[what] = [f"{score['macro_f1']:.3f}", "", difference, interval]
     scores = pd.DataFrame.from_dict(rows, orient="index", columns=SCORE_COLUMNS)
-    last = [f"{title} {results[name]:.3f}" for name, title in titles.items() if name in results] + remarks(results)
+    last = [f"{title} {results[name]:.3f}" for name, title in titles.items() if name in results]
+    last += [*expert_lines(results), *state_lines(results), *remarks(results)]
     paragraphs = [counts, classes.to_string(float_format="{:.3f}".format), scores.to_string(), "\n".join(last)]
     return "\n\n".join(paragraphs).rstrip()
 

@@ -51,21 +51,25 @@ def compare(
             probabilities = boosted_trees(train, timelines, *vectors, num_labels)
             rivals["trees"] = probabilities.argmax(-1)[labelled], {}
 
-    def macro_f1(ids: np.ndarray) -> float:
-        return compute_scores(Predictions(posts.labels, ids, posts.names))["macro_f1"]
-
-    def interval(name: str, ids: np.ndarray) -> dict[str, tuple[float, float]]:
-        """The bootstrap interval of the model's macro F1 less that of `ids`; empty with a single timeline."""
-        if len(set(posts.timelines)) < 2:
-            return {}
-        return {name: paired_bootstrap(posts.labels, posts.predictions, ids, posts.timelines, num_labels)["interval"]}
-
-    against = {}
-    for name, (ids, facts) in rivals.items():
-        scores = {"macro_f1": macro_f1(ids), "difference": macro_f1(posts.predictions) - macro_f1(ids)}
-        against[name] = facts | scores | interval("difference_interval", ids)
+    against = {name: facts | compare_with(posts, ids) for name, (ids, facts) in rivals.items()}
     # Without any prediction macro F1 is 0, so that the difference is the model's own score.
-    return interval("macro_f1_interval", np.full(len(posts.labels), -1)) | {"compared_with": against}
+    alone = compare_with(posts, np.full(len(posts.labels), -1)).get("difference_interval")
+    return ({} if alone is None else {"macro_f1_interval": alone}) | {"compared_with": against}
+
+
+def compare_with(posts: Predictions, ids: np.ndarray) -> dict[str, Any]:
+    """
+    Returns the `macro_f1` of other class ids (posts,) of the same posts, the `difference` of the predictions' own
+    from it, and, if several timelines have labels, the `difference_interval` over timelines.
+    """
+    ours, theirs = (
+        compute_scores(Predictions(posts.labels, each, posts.names))["macro_f1"] for each in (posts.predictions, ids)
+    )
+    scores = {"macro_f1": theirs, "difference": ours - theirs}
+    if len(set(posts.timelines)) > 1:
+        test = paired_bootstrap(posts.labels, posts.predictions, ids, posts.timelines, len(posts.names))
+        scores["difference_interval"] = test["interval"]
+    return scores
 
 
 def position_and_time(

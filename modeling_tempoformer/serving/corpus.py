@@ -24,7 +24,7 @@ WORK = "_work"
 POSTS_AT_ONCE = 100_000
 POSTS = pa.schema(
     {
-        **dict.fromkeys(("timeline_id", "post_id", "text"), pa.string()),
+        **dict.fromkeys(("timeline_id", "post_id", "text", "speaker"), pa.string()),
         **{"time": pa.float64(), "file": pa.int32(), "row": pa.int64()},
     }
 )
@@ -59,7 +59,7 @@ class Corpus:
     """
     The posts of all input files, partitioned by a hash of the timeline id. The posts of each input file are in one
     Parquet file in `WORK`. With n partitions, its row groups k, n + k, 2n + k and so on belong to partition k.
-    `columns` names the columns of the timeline, the timestamp, the text and the id.
+    `columns` names the columns of the timeline, the timestamp, the text, the id and the speaker.
     """
 
     output: Path
@@ -83,6 +83,7 @@ class Corpus:
                     partitions: list[list[dict]] = [[] for _ in counts]
                     for timeline_id, post in batch:
                         row = {"timeline_id": timeline_id, "text": post.text, "time": post.timestamp}
+                        row["speaker"] = post.speaker or ""
                         row["post_id"] = post.post_id if self.columns["id"] else f"{table}:{post.row}"
                         partition = crc32(timeline_id.encode()) % self.num_partitions
                         partitions[partition].append({**row, "file": number, "row": post.row})

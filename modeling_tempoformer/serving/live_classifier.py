@@ -9,8 +9,8 @@ from safetensors.torch import load, save
 from transformers.utils import logging
 
 from ..data_collator_tempoformer import StreamCollator
-from ..decisions_tempoformer import name_thresholds
-from ..online_tempoformer import StreamState, with_checksum
+from ..decisions_tempoformer import name_thresholds, read_states
+from ..online_tempoformer import StreamMemory, with_checksum
 from ..pipeline_tempoformer import StreamClassificationPipeline
 from ..timeline_tempoformer import Timeline, tokenize_posts
 from .redis_store import RedisStore
@@ -21,15 +21,21 @@ logger = logging.get_logger(__name__)
 # Answers that are remembered of each timeline, for posts that are sent again.
 REMEMBERED_ANSWERS = 20
 Answers = dict[tuple[str, str], dict[str, Any] | None]
+# The speaker of a post that came without one. None is a speaker who is not known.
+MISSING: Any = object()
 
 
 class LivePost(NamedTuple):
-    """A tokenized post. `columns` and `times` hold the earlier posts that were given with it, and then the post."""
+    """
+    A tokenized post. `columns`, `times` and `speakers` hold the earlier posts that were given with it, and then the
+    post.
+    """
 
     timeline_id: str
     post_id: str
     columns: dict[str, list]
     times: list[float] | None
+    speakers: list[str] | None
 
     @property
     def key(self) -> tuple[str, str]:
@@ -41,11 +47,11 @@ class LivePost(NamedTuple):
         return sum(map(len, self.columns["input_ids"]))
 
 
-class Memory(NamedTuple):
-    """The memory of a timeline: the version that was read, the state of the model, and the last answers by post id."""
+class Stored(NamedTuple):
+    """The version of a timeline that was read, the memory of the model, and the last answers by post id."""
 
     version: bytes
-    state: StreamState
+    memory: StreamMemory
     answers: dict[str, dict[str, Any]]
 
 
@@ -70,9 +76,9 @@ class LiveClassifier:
         config = self.model.config
         # The same as in training. If the configuration does not say, posts must have a time.
         self.timed = config.timed is not False
-        self.window, self.fingerprint = config.window, self.model.fingerprint()
+        self.fingerprint = self.model.fingerprint()
         self.num_begun_anew = 0
-        self.collator = StreamCollator(self.tokenizer, self.window, timed=self.timed)
+        self.collator = StreamCollator(self.tokenizer, config.window, timed=self.timed)
         self.max_tokens = min(self.tokenizer.model_max_length, self.model.max_tokens)
 
     def read(
@@ -81,7 +87,8 @@ class LiveClassifier:
         post_id: str,
         text: str,
         timestamp: Any = None,
-        history: Sequence[tuple[str, Any]] = (),
+        history: Sequence[tuple] = (),
+        speaker: str | None = MISSING,
     ) -> LivePost:
         """
         Checks and tokenizes a post.
@@ -92,28 +99,34 @@ class LiveClassifier:
             text (`str`): The post.
             timestamp (`str`, `float` or `datetime`, *optional*): The time, in a form that [`to_seconds`] takes. None
                 for a model that was trained without times.
-            history (`Sequence[tuple[str, Any]]`, *optional*): Text and timestamp of earlier posts of the timeline,
-                oldest first. The last `window - 1` are read, and only if the timeline has no memory.
+            history (`Sequence[tuple]`, *optional*): Earlier posts of the timeline, oldest first, each a tuple of text
+                and timestamp, or of text, timestamp and speaker. They are read only if the timeline has no memory.
+            speaker (`str`, *optional*): The writer of the post, None where that is not known, for a model that
+                `reads_speakers`; others do not read it.
 
         Returns:
-            [`LivePost`]. Raises a `ValueError`, which repeats no text and no time, for a timestamp that is missing or
-            not a time, for one that is given to a model without times, for times that are not in order, and for a text
-            that cannot be read.
+            [`LivePost`]. Raises a `ValueError`, which repeats no text, time or speaker, for a timestamp that is
+            missing or not a time, for one that is given to a model without times, for times that are not in order, for
+            a speaker that is missing or not a string, and for a text that cannot be read.
         """
-        posts = [*history, (text, timestamp)]
+        posts = [(*post, MISSING)[:3] for post in (*history, (text, timestamp, speaker))]
         names = [*(f"post {row} of `history`" for row in range(len(history))), "the post"]
-        texts, timestamps = zip(*posts, strict=True)
-        timeline = Timeline.read(timeline_id, texts, timestamps, names.__getitem__, shows_values=False)
+        texts, timestamps, speakers = zip(*posts, strict=True)
+        if not self.model.config.reads_speakers:
+            speakers = None
+        elif MISSING in speakers:
+            name = names[speakers.index(MISSING)]
+            raise ValueError(f"The model reads who speaks: {name} needs a speaker, null where that is not known.")
+        timeline = Timeline.read(timeline_id, texts, timestamps, names.__getitem__, False, speakers)
         if (timeline.timestamps is not None) != self.timed:
             rule = "needs a timestamp" if self.timed else "must have no timestamp"
             raise ValueError(f"The model was trained with{'out' * (not self.timed)} times: {names[0]} {rule}.")
         if timeline.input_positions != list(range(len(timeline))):
             raise ValueError("`history` must be in order of time, oldest first, and not newer than the post.")
-        columns, num_cut = tokenize_posts(self.tokenizer, timeline.texts[-self.window :], self.max_tokens)
+        columns, num_cut = tokenize_posts(self.tokenizer, timeline.texts, self.max_tokens)
         if num_cut:
             logger.warning_once(f"Posts of more than {self.max_tokens} tokens are cut.")
-        times = None if timeline.timestamps is None else timeline.timestamps[-self.window :]
-        return LivePost(timeline_id, post_id, columns, times)
+        return LivePost(timeline_id, post_id, columns, timeline.timestamps, timeline.speakers)
 
     def score(self, posts: Sequence[LivePost]) -> list[dict[str, Any] | None]:
         """
@@ -124,7 +137,8 @@ class LiveClassifier:
 
         Returns:
             `list[dict | None]`: One answer for each post, or None for a post that is older than the newest one of its
-            timeline. An answer is a dict, valid as JSON, with `label` and `score` as the pipeline returns them;
+            timeline. An answer is a dict, valid as JSON, with `label`, `score` and, if the model has learned states,
+            `state` as the pipeline returns them;
             `probabilities` by class; `thresholds` by class, or None if the most probable class is chosen (the label
             has the largest ratio of probability to threshold); `stream_length`, the number of posts in the stream; and
             `context`, the source of the earlier posts: "memory", "texts" (`history`, for a timeline without memory) or
@@ -143,59 +157,60 @@ class LiveClassifier:
 
     def try_to_score(self, posts: list[LivePost], versions: dict[str, bytes]) -> Answers:
         """Returns answers for the posts whose timelines no other process wrote meanwhile. Updates `versions`."""
-        memories = self.recall(dict.fromkeys(post.timeline_id for post in posts))
+        stored = self.recall(dict.fromkeys(post.timeline_id for post in posts))
         # A timeline that has gone since an earlier try keeps its version, so that the store knows it was forgotten.
-        versions.update({name: memory.version for name, memory in memories.items() if memory.version})
-        remembered = {post.key: memories[post.timeline_id].answers.get(post.post_id) for post in posts}
+        versions.update({name: one.version for name, one in stored.items() if one.version})
+        remembered = {post.key: stored[post.timeline_id].answers.get(post.post_id) for post in posts}
         remembered = {key: answer for key, answer in remembered.items() if answer is not None}
         new = [post for post in posts if post.key not in remembered]
         if not new:
             return remembered
-        state = StreamState()
-        for memory in memories.values():
-            state.timelines |= memory.state.timelines
-        answers = self.step(new, state)
+        memory = StreamMemory()
+        for one in stored.values():
+            memory.timelines |= one.memory.timelines
+        answers = self.step(new, memory)
         read = {key: answer for key, answer in answers.items() if answer is not None}
         for (timeline_id, post_id), answer in read.items():
-            memories[timeline_id].answers[post_id] = answer
+            stored[timeline_id].answers[post_id] = answer
         changed = {timeline_id for timeline_id, _ in read}
         saved = self.store.save(
-            {name: (versions.get(name, b""), dump(name, state, memories[name].answers)) for name in changed}
+            {name: (versions.get(name, b""), dump(name, memory, stored[name].answers)) for name in changed}
         )
         settled = {key: answer for key, answer in answers.items() if key[0] in saved or key[0] not in changed}
         return remembered | settled
 
-    def recall(self, timeline_ids: Iterable[str]) -> dict[str, Memory]:
+    def recall(self, timeline_ids: Iterable[str]) -> dict[str, Stored]:
         """Loads the memories of timelines. A memory that is damaged, or was written by another model, is empty."""
-        memories = {}
+        stored = {}
         for timeline_id, (version, data) in self.store.load(timeline_ids).items():
-            memories[timeline_id] = Memory(version, StreamState(), {})
+            stored[timeline_id] = Stored(version, StreamMemory(), {})
             if not data:
                 continue
             try:
                 tensors = load(data)
-                state = self.model.restore_state(tensors)
-                state.check_model(self.fingerprint)
-                memories[timeline_id] = Memory(version, state, dict(json.loads(tensors["answers"].numpy().tobytes())))
+                memory = self.model.restore_memory(tensors)
+                memory.check_model(self.fingerprint)
+                stored[timeline_id] = Stored(version, memory, dict(json.loads(tensors["answers"].numpy().tobytes())))
             # Damaged bytes may raise any exception.
             except Exception as problem:
                 self.num_begun_anew += 1
                 name = type(problem).__name__
                 logger.error(f"A timeline begins anew: its memory is damaged, or another model's ({name}).")
-        return memories
+        return stored
 
-    def step(self, posts: list[LivePost], state: StreamState) -> Answers:
-        """Returns answers for new posts, None for late ones. Updates `state`."""
+    def step(self, posts: list[LivePost], memory: StreamMemory) -> Answers:
+        """Returns answers for new posts, None for late ones. Updates `memory`."""
         columns: dict[str, list] = {name: [] for name in posts[0].columns}
-        timeline_ids, times, targets, contexts = [], [], [], []
+        timeline_ids, times, speakers, targets, contexts = [], [], [], [], []
         for post in posts:
             size = len(post.columns["input_ids"])
-            has_memory = post.timeline_id in state or post.timeline_id in timeline_ids
+            has_memory = post.timeline_id in memory or post.timeline_id in timeline_ids
             contexts.append("memory" if has_memory else "texts" if size > 1 else "none")
             first = size - 1 if has_memory else 0
             for name, values in post.columns.items():
                 columns[name] += values[first:]
             times += post.times[first:] if self.timed else []
+            speakers += post.speakers[first:] if post.speakers else []
             timeline_ids += [post.timeline_id] * (size - first)
             targets.append(len(timeline_ids) - 1)
         # One row that holds all posts.
@@ -205,20 +220,24 @@ class LiveClassifier:
             timeline_ids=timeline_ids,
             timestamps=times if self.timed else None,
             is_context=[position not in targets for position in range(len(timeline_ids))],
-            state=state,
+            speakers=speakers or None,
+            memory=memory,
             drop_late=True,
         )
+        config = self.model.config
         probabilities, ranked = self.model.decide(output.logits[targets])
         lengths = output.stream_lengths[targets].tolist()
-        results = zip(posts, probabilities.tolist(), ranked[:, 0].tolist(), lengths, contexts, strict=True)
-        names = self.model.config.id2label
+        states = None if output.state_logits is None else read_states(output.state_logits[targets], config)
+        answered = [{} if states is None else {"state": states[number]} for number in range(len(posts))]
+        results = zip(posts, probabilities.tolist(), ranked[:, 0].tolist(), lengths, contexts, answered, strict=True)
+        names = config.id2label
         # A late post has no stream, and keeps None.
         answers: Answers = dict.fromkeys(post.key for post in posts)
-        for post, scores, label, length, context in results:
+        for post, scores, label, length, context, state in results:
             if length:
                 by_class = {names[number]: score for number, score in enumerate(scores)}
-                decision = {"label": names[label], "score": scores[label], "probabilities": by_class}
-                decision["thresholds"] = name_thresholds(self.model.config, self.model.config.calibration)
+                decision = {"label": names[label], "score": scores[label], "probabilities": by_class, **state}
+                decision["thresholds"] = name_thresholds(config, config.calibration)
                 answers[post.key] = {**decision, "stream_length": length, "context": context}
         return answers
 
@@ -227,8 +246,8 @@ class LiveClassifier:
         return self.store.forget(timeline_id)
 
 
-def dump(timeline_id: str, state: StreamState, answers: dict[str, dict[str, Any]]) -> bytes:
-    """Serializes the state and the last answers of a timeline, for `recall`."""
+def dump(timeline_id: str, memory: StreamMemory, answers: dict[str, dict[str, Any]]) -> bytes:
+    """Serializes the memory and the last answers of a timeline, for `recall`."""
     last = json.dumps(dict(list(answers.items())[-REMEMBERED_ANSWERS:])).encode()
     as_tensor = torch.tensor(list(last), dtype=torch.uint8)
-    return save(with_checksum({**state.state_dict([timeline_id]), "answers": as_tensor}))
+    return save(with_checksum({**memory.state_dict([timeline_id]), "answers": as_tensor}))

@@ -56,7 +56,7 @@ def check_record(output: Path, record: dict[str, Any]) -> dict[str, Any] | None:
     if begun is None:
         if present := sorted(path.name for path in output.glob("[!_]*")):
             raise ValueError(f"--output_dir has other files ({present[0]}): give a new one.")
-    elif changed := [name for name, value in record.items() if begun[name] != value]:
+    elif changed := [name for name, value in record.items() if begun.get(name) != value]:
         problem = f"was begun with another {' and another '.join(changed)}"
         raise ValueError(f"--output_dir {problem}: give a new one, or delete it to start anew.")
     return begun
@@ -73,28 +73,43 @@ def score_partition(pipe: CountingPipeline, corpus: Corpus, timed: bool, num_thr
     pipe.model.to(pipe.device)
     pipe.truncated = 0
     posts, names = corpus.read(partition), pipe.model.config.id2label
-    labels, scores = [], {names[label]: [] for label in range(len(names))}
+    labels, scores, states = [], {names[label]: [] for label in range(len(names))}, []
     for results in pipe(each_timeline(posts, timed), top_k=len(names)):
         for ranked in results:
             labels.append(ranked[0]["label"])
             for answer in ranked:
                 scores[answer["label"]].append(answer["score"])
+            states += [ranked[0]["state"]] if "state" in ranked[0] else []
     columns = {"timeline_id": posts["timeline_id"], "post_id": posts["post_id"]}
     if timed:
         columns["time"] = pa.array(map(to_date, posts["time"].to_pylist()), pa.timestamp("us", "UTC"))
     columns["prediction"] = pa.array(labels, pa.string())
     columns |= {f"probability_{name}": pa.array(values, pa.float64()) for name, values in scores.items()}
+    if states:
+        columns |= state_columns(states)
     with written_whole(corpus.output / f"part-{partition:05}.parquet") as path:
         parquet.write_table(pa.table(columns, metadata={TRUNCATED: str(pipe.truncated)}), path, compression="zstd")
     return posts.num_rows
+
+
+def state_columns(states: list[dict[str, Any]]) -> dict[str, pa.Array]:
+    """Returns columns of the answers about states: the likeliest, the mean of numbers, and all probabilities."""
+    columns = {"state_prediction": pa.array([state["label"] for state in states], pa.string())}
+    if "mean" in states[0]:
+        columns["state_mean"] = pa.array([state["mean"] for state in states], pa.float64())
+    for name in states[0]["probabilities"]:
+        values = [state["probabilities"][name] for state in states]
+        columns[f"state_probability_{name}"] = pa.array(values, pa.float64())
+    return columns
 
 
 def each_timeline(posts: pa.Table, timed: bool) -> Iterator[Timeline]:
     """Yields the timelines of sorted posts one by one."""
     for timeline_id, table in posts.to_pandas().groupby("timeline_id", sort=False):
         times = table["time"].tolist() if timed else [None] * len(table)
-        values = zip(range(len(table)), table["text"], times, strict=True)
-        yield Timeline.from_posts(timeline_id, [Post(*post) for post in values])
+        values = zip(table["text"], times, table["speaker"], strict=True)
+        rows = [Post(row, text, time, speaker=speaker) for row, (text, time, speaker) in enumerate(values)]
+        yield Timeline.from_posts(timeline_id, rows)
 
 
 def read_parts(output: Path) -> dict[int, tuple[int, int]]:

@@ -42,7 +42,8 @@ EXAMPLE = """2024-05-01 20:45  dinner with Sam, we laughed a lot
 """
 FORMS = (
     "One post on each line after its time, or a table copied from a spreadsheet: its first line names the columns "
-    f"text, timestamp, timeline_id (whose post) and label; only text must be there. At most {MOST_POSTS:,} posts."
+    "text, timestamp, timeline_id (whose timeline), speaker (who wrote the post) and label; only text must be there, "
+    f"and speaker for a model that reads who speaks. At most {MOST_POSTS:,} posts."
 )
 RESULT = Markup(
     """<p class="done"><span>Posts: {posts:,}. Timelines: {timelines:,}.</span>
@@ -72,7 +73,7 @@ def predict_posts(text: str, pipe: StreamClassificationPipeline, model: str) -> 
     timelines = hold_back("test", to_timelines(parse_posts(text), names), read_split(model), model)
     explain_timelines(pipe, timelines)
     predictions, probabilities = decide_posts(timelines, pipe.model.config.calibration)
-    table = to_csv(prediction_rows(timelines, predictions, probabilities, names))
+    table = to_csv(prediction_rows(timelines, predictions, probabilities, names, config=pipe.model.config))
     return RESULT.format(
         posts=len(predictions),
         timelines=len(timelines),

@@ -20,9 +20,10 @@ from transformers import (
 from ..configuration_streams_tempoformer import StreamFields
 from ..data.arguments import DataTrainingArguments
 from ..data.files import data_folder, lock_folder
-from ..data.post_splits import choose_class_weights, choose_label_names, load_splits, split_posts
+from ..data.post_splits import choose_class_weights, choose_label_names, derives_labels, load_splits, split_posts
 from ..data.rows import to_rows
-from ..data.timelines import TimelineStream, labelled_levels
+from ..data.states import choose_states, first_posts_rule, no_change_class
+from ..data.timelines import TimelineStream
 from ..data_collator_tempoformer import StreamCollator
 from ..modeling_post_tempoformer import PostTempoFormerForStreamClassification
 from ..modeling_streams_tempoformer import StreamPreTrainedModel
@@ -99,6 +100,7 @@ def run(
         is_saved = isinstance(config, StreamFields)
         posts = load_splits(data, model_args.cache_dir, model_args.token)
         names = saved_label_names(config) if is_saved else choose_label_names(posts, data)
+        change_step = choose_change_step(config, posts, data)
 
         # Split
         wanted = wanted_splits(training, model_args.calibrate)
@@ -111,12 +113,14 @@ def run(
             model=model_args.model_name_or_path,
             members=count_members(model_args, config, training.freeze_encoder),
             calibrates=model_args.calibrate,
+            change_step=change_step,
         )
         if training.do_train:
             check_posts(training, splits.surveys["train"].fingerprint)
 
         # Model
-        model = load_model(model_args, config, data.window, names)
+        known = {} if is_saved else describe_posts(splits.timelines["train"], names, data, model_args, training)
+        model = load_model(model_args, config, data.window, names, known | {"change_step": change_step})
         tokenizer = load_tokenizer(model_args, model, data.max_seq_length or (None if is_saved else DEFAULT_LENGTH))
         if training.freeze_encoder:
             freeze_encoder(model)
@@ -128,7 +132,7 @@ def run(
                 logger.warning("The posts have no column of times: the model knows only their order.")
 
         # Rows
-        rows = make_rows(splits.timelines, wanted, tokenizer, model.config.window, data)
+        rows = make_rows(splits.timelines, wanted, tokenizer, model.config, data)
         timelines = begin_streams(splits.timelines)
         if training.freeze_encoder:
             rows = embed_rows(rows, model.to(training.device), tokenizer)
@@ -145,7 +149,7 @@ def run(
             eval_dataset=rows.get("validation"),
             processing_class=tokenizer,
             data_collator=StreamCollator(tokenizer, model.config.window, timed=splits.timed),
-            levels=labelled_levels(timelines["train"]) if training.do_train else None,
+            train_timelines=timelines.get("train") if training.do_train else None,
             base_model=model_args.model_name_or_path,
             dataset=data.dataset_name,
             dataset_config=data.dataset_config_name,
@@ -232,10 +236,70 @@ def count_members(model_args: ModelArguments, config: PreTrainedConfig, freezes_
     return members if freezes_encoder else 1
 
 
+def choose_change_step(
+    config: PreTrainedConfig, posts: Mapping[str, Dataset | IterableDataset], data: DataTrainingArguments
+) -> float | None:
+    """
+    The step by which labels are derived from states, 0 for states that are classes; None if posts have labels. Raises
+    a `ValueError` for a step that is given with labels.
+    """
+    if isinstance(config, StreamFields):
+        return getattr(config, "change_step", None)
+    if derives_labels(posts.get("train", next(iter(posts.values()))), data):
+        return data.change_step or 0.0
+    if data.change_step is not None:
+        raise ValueError(
+            "--change_step derives the labels of posts that have states and no labels: these have labels."
+        )
+    return None
+
+
+def describe_posts(
+    timelines: list[Timeline] | TimelineStream,
+    names: list[str],
+    data: DataTrainingArguments,
+    model_args: ModelArguments,
+    training: StreamTrainingArguments,
+) -> dict[str, Any]:
+    """
+    The fields of a new model's configuration that the training posts decide: who speaks, which states there are, and
+    whether first posts can be a change.
+    """
+    fields: dict[str, Any] = {}
+    if isinstance(timelines, TimelineStream):
+        return fields
+    is_post_model = MODEL_CLASSES[model_args.model_type] is PostTempoFormerForStreamClassification
+    has_speakers = all(timeline.speakers is not None for timeline in timelines)
+    several = has_speakers and any(len(set(timeline.speakers) - {""}) > 1 for timeline in timelines)
+    if is_post_model and several:
+        fields["reads_speakers"] = True
+    states = choose_states(timelines)
+    if states is not None and is_post_model and training.freeze_encoder:
+        fields |= {"states": states.names, "state_values": states.values}
+        logger.info("The model learns the state of each post: %s.", ", ".join(states.names))
+    elif states is not None:
+        logger.warning("The states of posts are not learned: only the post model over a frozen encoder learns them.")
+    rule = first_posts_rule(timelines, fields.get("reads_speakers", False))
+    if rule is not None:
+        if data.no_change_label not in (None, *names):
+            raise ValueError(f"--no_change_label must be one of {', '.join(names)}, got {data.no_change_label!r}.")
+        label = (
+            no_change_class(timelines, names) if data.no_change_label is None else names.index(data.no_change_label)
+        )
+        fields |= {"first_posts": rule, "no_change": label}
+        logger.info(
+            "The first post of a %s never has a label: such posts are predicted as %s (--no_change_label).",
+            *(rule, names[label]),
+        )
+    return fields
+
+
 def load_model(
-    model_args: ModelArguments, config: PreTrainedConfig, window: int | None, names: list[str]
+    model_args: ModelArguments, config: PreTrainedConfig, window: int | None, names: list[str], known: dict[str, Any]
 ) -> StreamPreTrainedModel:
-    """A saved TempoFormer, or a new one with these label names on the encoder that `config` describes."""
+    """
+    A saved TempoFormer, or a new one with these label names and `known` fields on the encoder that `config` describes.
+    """
     if isinstance(config, StreamFields):
         # Load in float32. For mixed precision use `--bf16`.
         return AutoModelForSequenceClassification.from_pretrained(
@@ -246,6 +310,7 @@ def load_model(
         "window": DEFAULT_WINDOW if window is None else window,
         "id2label": dict(enumerate(names)),
         "label2id": {name: index for index, name in enumerate(names)},
+        **{name: value for name, value in known.items() if name in model_class.config_class.__dataclass_fields__},
         **(model_args.config_overrides or {}),
     }
     if model_args.config_name is not None:
@@ -275,8 +340,8 @@ def drop_outdated(model: StreamPreTrainedModel, freezes_encoder: bool, calibrate
     if model.config.calibration and not calibrates:
         logger.warning("The model's calibration is left out: it is of its weights as they were. --calibrate fits one.")
     model.config.calibration = None
-    if getattr(model.config, "tree_weights", None) and not freezes_encoder:
-        model.config.tree_weights = None
+    if getattr(model.config, "expert_weights", None) and not freezes_encoder:
+        model.config.expert_weights = None
         logger.warning("The model's trees are left out: they read the encoder as it was. --freeze_encoder keeps them.")
 
 
@@ -284,11 +349,12 @@ def make_rows(
     timelines: Mapping[str, list[Timeline] | TimelineStream],
     wanted: Sequence[str],
     tokenizer: PreTrainedTokenizerBase,
-    window: int,
+    config: StreamFields,
     data: DataTrainingArguments,
 ) -> dict[str, Dataset | IterableDataset]:
     """The rows of each wanted split. Only test rows have targets without a label."""
+    settings = {"targets_per_row": data.targets_per_row, "reads_speakers": config.reads_speakers}
     return {
-        part: to_rows(timelines[part], tokenizer, window, data.targets_per_row, only_labelled=part != "test")
+        part: to_rows(timelines[part], tokenizer, config.window, only_labelled=part != "test", **settings)
         for part in wanted
     }

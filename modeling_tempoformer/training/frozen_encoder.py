@@ -108,14 +108,15 @@ def hash_inputs(encoder: PreTrainedModel, posts: Any) -> str:
 def post_vectors(rows: Dataset, timelines: Sequence[Timeline]) -> np.ndarray:
     """
     Returns the vectors (posts, hidden) of all posts of timelines, in their order, from rows of [`embed_rows`]; 0 for a
-    post that no row classifies.
+    post that is in no stream.
     """
     first_posts = np.cumsum([0, *map(len, timelines)])
     vectors = np.zeros((first_posts[-1], rows[0]["post_embeds"].shape[-1]), dtype=np.float32)
     for row in rows:
-        targets = row["post_embeds"][row["num_context"] :].numpy()
-        first = first_posts[row["timeline"]] + row["num_before"] + row["num_context"]
-        vectors[first : first + len(targets)] = targets
+        older = row.get("num_older", 0)
+        posts = row["post_embeds"][older:].numpy()
+        first = first_posts[row["timeline"]] + row["num_before"] + older
+        vectors[first : first + len(posts)] = posts
     return vectors
 
 

@@ -188,7 +188,7 @@ def load_ended(trainer: Trainer) -> dict[str, float]:
     check_whole(output_dir, info["missing_keys"])
     trainer.model.load_state_dict(model.state_dict())
     # Fields that belong to the weights
-    for name in ("calibration", "tree_weights"):
+    for name in ("calibration", "expert_weights"):
         if hasattr(model.config, name):
             setattr(trainer.model.config, name, getattr(model.config, name))
     trainer.state = TrainerState.load_from_json(str(output_dir / TRAINER_STATE))

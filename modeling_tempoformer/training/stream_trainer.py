@@ -3,7 +3,7 @@
 import logging
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -32,10 +32,11 @@ from ..evaluation.report import (
     training_line,
     warn_of_worthless,
 )
+from ..evaluation.state_scores import score_states
 from ..timeline_tempoformer import Timeline
 from .frozen_encoder import post_vectors
 from .hub_trainer import SPLIT_NAMES, HubTrainer, HubTrainingArguments, kept_evaluation
-from .tree_growing import grow_trees
+from .tree_growing import grow_experts
 
 
 logger = logging.getLogger(__name__)
@@ -116,14 +117,14 @@ class StreamTrainer(HubTrainer):
     Args:
         args, kwargs: The arguments of [`Trainer`]. `compute_metrics` defaults to [`compute_metrics`].
         base_model, dataset, dataset_config: Arguments of [`HubTrainer`].
-        levels (`np.ndarray` of shape `(posts,)`, *optional*): The levels of the labelled training posts, from which
-            the trees of a model over a frozen encoder learn.
+        train_timelines (`Sequence[Timeline]`, *optional*): The timelines of the training rows, for a model that
+            learns states.
     """
 
-    def __init__(self, *args, levels: np.ndarray | None = None, **kwargs):
+    def __init__(self, *args, train_timelines: Sequence[Timeline] | None = None, **kwargs):
         super().__init__(*args, **kwargs)
         config = self.model.config
-        self.levels = levels
+        self.train_timelines = train_timelines
         self.class_names = [config.id2label[label] for label in range(config.num_labels)]
         if self.compute_metrics is None:
             self.compute_metrics = compute_metrics(self.class_names)
@@ -134,23 +135,21 @@ class StreamTrainer(HubTrainer):
             self.add_callback(EarlyStoppingCallback(self.args.early_stopping_patience))
 
     def train(self, *args, **kwargs):
-        """Trains as the library does. Then grows trees ([`grow_trees`]), and warns of a model that learned nothing."""
+        """Trains as the library does, grows experts ([`grow_experts`]), and warns if the model has learned nothing."""
         result = super().train(*args, **kwargs)
         kept = kept_evaluation(self.state, self.args.load_best_model_at_end)
         model, rows = self.accelerator.unwrap_model(self.model), self.train_dataset
-        if getattr(model, "trees", None) is not None and "held_out" in (getattr(rows, "column_names", None) or ()):
-            # Each process grows the same trees on all posts, which the Trainer's own loader would share out.
+        has_experts = len(getattr(model.config, "experts", ())) > 1
+        if has_experts and "held_out" in (getattr(rows, "column_names", None) or ()):
+            # Each process grows the same experts on all posts, which the Trainer's own loader would share out.
             batches = DataLoader(rows, self.args.eval_batch_size, collate_fn=self.data_collator)
-            if self.levels is not None:
-                logger.info("The trees learn from the levels of %d labelled posts.", np.isfinite(self.levels).sum())
-            grow_trees(model, batches, self.args.seed, self.levels)
+            posts = self.train_timelines if model.config.states else None
+            grow_experts(model, batches, self.args.seed, posts, None if posts is None else post_vectors(rows, posts))
             if kept:
                 # Evaluated inside the training, since after it `--bf16_full_eval` would leave the weights in 16 bits.
                 self.is_in_train = True
                 kept = self.predict(self.eval_dataset, metric_key_prefix="eval").metrics
                 self.is_in_train = False
-        elif self.levels is not None:
-            logger.warning("The levels of posts are not read: only trees over a frozen encoder learn from them.")
         if self.is_world_process_zero():
             warn_of_worthless(kept, self.class_names)
         return result
@@ -212,10 +211,34 @@ class StreamTrainer(HubTrainer):
             output = self.predict(items, metric_key_prefix=metric_key_prefix)
         finally:
             self.args.train_sampling_strategy = strategy
+        logits, states = output.predictions if isinstance(output.predictions, tuple) else (output.predictions, None)
         # An item may be one post, without a dimension for posts.
-        logits = output.predictions if output.predictions.ndim == 3 else output.predictions[:, None]
-        attach_logits(timelines, items, logits)
+        attach_logits(timelines, items, logits if logits.ndim == 3 else logits[:, None], states)
         return output.metrics
+
+    def predict_experts(
+        self, items: Dataset, timelines: Sequence[Timeline]
+    ) -> dict[str, tuple[float, np.ndarray]] | None:
+        """
+        Predicts posts by each expert alone. The arguments are those of [`StreamTrainer.predict_posts`].
+
+        Returns the weight of each expert and the class ids (posts,) of its largest logits, by name. None for a model
+        without other experts than its network, and for posts that the encoder would have to read for each once more.
+        """
+        config = self.model.config
+        weights = getattr(config, "expert_weights", None)
+        if weights is None or "post_index" not in items.column_names:
+            return None
+        alone = {}
+        try:
+            for number, name in enumerate(config.experts):
+                config.expert_weights = np.eye(len(weights))[number].tolist()
+                copies = [replace(timeline) for timeline in timelines]
+                self.predict_posts(items, copies)
+                alone[name] = weights[number], decide_posts(copies, None)[0]
+        finally:
+            config.expert_weights = weights
+        return alone
 
     def predict_timelines(
         self,
@@ -245,13 +268,17 @@ class StreamTrainer(HubTrainer):
         predictions, probabilities = decide_posts(asked, calibration)
         if split == "test" and self.is_world_process_zero():
             uncalibrated = None if calibration is None else decide_posts(asked, None)[1]
-            table = prediction_rows(asked, predictions, probabilities, names, with_texts)
+            table = prediction_rows(asked, predictions, probabilities, names, with_texts, self.model.config)
             write_predictions(self.args.output_dir, table)
             write_test_figures(self.args.output_dir, asked, predictions, probabilities, names, uncalibrated)
         vectors = None
         if split == "test" and "train" in timelines and "post_index" in (items["train"].column_names or ()):
             vectors = tuple(post_vectors(items[part], timelines[part]) for part in ("train", "test"))
-        scores = score_part(asked, predictions, probabilities, names, timelines.get("train"), vectors)
+        train = timelines.get("train")
+        experts = self.predict_experts(items[split], asked) if split == "test" else None
+        scores = score_part(asked, predictions, probabilities, names, train, vectors, experts)
+        if split == "test" and asked[0].state_logits is not None:
+            scores["states"] = score_states(asked, self.model.config, train)
         if seconds := metrics[f"{prefix}_runtime"]:
             # Over frozen embeddings, this time does not include the encoder's.
             embedded = self.args.freeze_encoder or not self.model.base_model_prefix

@@ -1,6 +1,6 @@
-"""Grows the trees of a post model over a frozen encoder, after its members are trained."""
+"""Grows the experts of a post model over a frozen encoder, after its members are trained: trees and states."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -9,9 +9,15 @@ from scipy.optimize import minimize
 from scipy.special import log_softmax
 from sklearn.decomposition import PCA
 from sklearn.ensemble import ExtraTreesClassifier
-from sklearn.linear_model import RidgeCV
+from sklearn.linear_model import LogisticRegression
 
+from ..configuration_post_tempoformer import PostTempoFormerConfig
+from ..data.states import all_states, compared_posts, state_ids
+from ..evaluation.predictions import all_labels
+from ..evaluation.rivals import held_out_posts
 from ..modeling_post_tempoformer import PostTempoFormerForStreamClassification
+from ..states_tempoformer import States
+from ..timeline_tempoformer import Timeline
 from ..trees_tempoformer import DEPTH, NUM_SPLITS, Trees
 
 
@@ -25,49 +31,140 @@ LEAST_SPREAD = 1e-2
 DECIMALS = 3
 # Largest weight of an expert. If the experts separate all posts, the likelihood has no maximum.
 LARGEST_WEIGHT = 5.0
-# Ridge penalties of the prediction of a level, among which a cross-validation chooses
-PENALTIES = np.logspace(-2, 3, 11)
+# Inverse L2 penalties of the states' regression, for vectors whose numbers have about the size of 1
+STRENGTHS = (0.001, 0.01, 0.1)
+MOST_ITERATIONS = 1000
+# The logit of a state that a member has not seen
+NEVER = -30.0
 
 
 @torch.no_grad()
-def grow_trees(
+def grow_experts(
     model: PostTempoFormerForStreamClassification,
     batches: Iterable[Mapping[str, torch.Tensor]],
     seed: int,
-    levels: np.ndarray | None = None,
+    timelines: Sequence[Timeline] | None = None,
+    vectors: np.ndarray | None = None,
 ):
     """
-    Grows the trees of each member on the posts from which it learns, and weighs trees and members on the posts from
-    which neither has learned.
+    Fits the states and grows the trees of each member on the posts from which it learns, and weighs the experts on
+    posts from which they have not learned.
 
     Args:
-        model ([`PostTempoFormerForStreamClassification`]): The model, whose members are trained. It gets trees and
-            `tree_weights`.
+        model ([`PostTempoFormerForStreamClassification`]): The model, whose members are trained. It gets its other
+            experts and `expert_weights`.
         batches (`Iterable[Mapping[str, torch.Tensor]]`): All training posts, with their `labels` and `held_out`.
         seed (`int`): Seed of the trees.
-        levels (`np.ndarray` of shape `(posts,)`, *optional*): The level of each labelled post, NaN for none. With
-            levels, the trees read a level that is predicted from a post's vector, in the place of the last component.
+        timelines (`Sequence[Timeline]`, *optional*): The training timelines, for a model with states.
+        vectors (`np.ndarray` of shape `(posts, hidden)`, *optional*): The vectors of their posts.
     """
-    trees = model.trees
-    model.config.tree_weights = None
+    config = model.config
+    config.expert_weights = None
     model.eval()
+    if model.states is not None:
+        fit_states(model.states, config, timelines, vectors)
+        model.states.to(model.device)
     read = [read_batch(model, {name: values.to(model.device) for name, values in batch.items()}) for batch in batches]
-    pairs, cosines, position_and_gap, *rest = (torch.cat(parts).cpu() for parts in zip(*read, strict=True))
-    logits, labels, held_out = (values.numpy() for values in rest)
+    logits, labels, held_out, *tree_inputs = (torch.cat(parts).cpu() for parts in zip(*read, strict=True))
+    labels, held_out, changes = labels.numpy(), held_out.numpy(), tree_inputs[3:]
+    experts = [logits.numpy()]
+    if model.trees is not None:
+        experts.append(grow_trees(model, labels, held_out, seed, *tree_inputs))
+    experts += [change.numpy() for change in changes]
+    config.expert_weights = weigh(experts, labels, config.class_weights)
+    model.to(model.device)
 
-    trees.cpu()
-    newest = pairs[:, 1].numpy()
+
+def fit_states(states: States, config: PostTempoFormerConfig, timelines: Sequence[Timeline], vectors: np.ndarray):
+    """
+    Fits the states of each member to the posts from which it learns, with the penalty that is best on the posts from
+    which it does not, and counts which classes follow which states. The arguments are those of [`grow_experts`].
+    """
+    ids = state_ids(all_states(timelines), config.states, config.state_values)
+    # A post in no stream has no vector.
+    ids[~vectors.any(-1)] = -1
+    held_out, posts = held_out_posts(timelines), np.flatnonzero(ids >= 0)
+    center = vectors[posts].mean(0)
+    scale = (vectors[posts] - center).std(0).mean()
+    inputs = (vectors - center) / scale
+    learned = [posts[held_out[posts] != member] for member in range(config.num_members)]
+    if any(len(np.unique(ids[part])) < 2 for part in learned):
+        raise ValueError("A member learns from posts of one state alone: give more timelines, or leave states out.")
+    best = np.inf
+    for strength in STRENGTHS:
+        fits = [
+            LogisticRegression(C=strength, max_iter=MOST_ITERATIONS).fit(inputs[part], ids[part]) for part in learned
+        ]
+        slopes, intercepts = (np.stack(parts) for parts in zip(*(by_state(fit, len(config.states)) for fit in fits)))
+        losses = []
+        for member in range(config.num_members):
+            unseen = posts[held_out[posts] == member]
+            log_p = log_softmax(inputs[unseen] @ slopes[member] + intercepts[member], axis=-1)
+            losses += (-log_p[np.arange(len(unseen)), ids[unseen]]).tolist()
+        loss = np.mean(losses)
+        if loss < best:
+            best = loss
+            states.weight.copy_(torch.from_numpy(slopes / scale))
+            states.bias.copy_(torch.from_numpy(intercepts))
+    states.center.copy_(torch.from_numpy(center))
+    states.change.copy_(torch.from_numpy(count_changes(ids, timelines, len(config.states), config.num_labels)))
+    states.class_weights.copy_(torch.tensor(config.class_weights or [1.0] * config.num_labels))
+
+
+def by_state(fit: LogisticRegression, num_states: int) -> tuple[np.ndarray, np.ndarray]:
+    """The slopes (hidden, states) and intercepts (states,) of a regression, also for states that it has not seen."""
+    slopes, intercepts = fit.coef_, fit.intercept_
+    if len(fit.classes_) == 2:
+        slopes, intercepts = np.outer([-0.5, 0.5], slopes), np.outer([-0.5, 0.5], intercepts)[:, 0]
+    every_slope, every_intercept = np.zeros((slopes.shape[1], num_states)), np.full(num_states, NEVER)
+    every_slope[:, fit.classes_], every_intercept[fit.classes_] = slopes.T, intercepts
+    return every_slope, every_intercept
+
+
+def count_changes(ids: np.ndarray, timelines: Sequence[Timeline], num_states: int, num_labels: int) -> np.ndarray:
+    """
+    The probability of each class (states + 1, states, classes) after a state, or as the last one after no post, and
+    before another: its share of the labelled posts, and of one post more that has the classes' shares of all.
+    """
+    first_posts = np.cumsum([0, *map(len, timelines)])
+    compared = np.concatenate(
+        [
+            np.where((posts := np.array(compared_posts(timeline))) < 0, -1, posts + first)
+            for timeline, first in zip(timelines, first_posts, strict=False)
+        ]
+    )
+    labels, previous = all_labels(timelines), np.where(compared < 0, num_states, ids[compared])
+    counted = (labels >= 0) & (ids >= 0) & (previous >= 0)
+    counts = np.zeros((num_states + 1, num_states, num_labels))
+    np.add.at(counts, (previous[counted], ids[counted], labels[counted]), 1)
+    counts += np.bincount(labels[labels >= 0], minlength=num_labels) / (labels >= 0).sum()
+    return counts / counts.sum(-1, keepdims=True)
+
+
+def grow_trees(
+    model: PostTempoFormerForStreamClassification,
+    labels: np.ndarray,
+    held_out: np.ndarray,
+    seed: int,
+    compared: torch.Tensor,
+    *inputs: torch.Tensor,
+) -> np.ndarray:
+    """
+    Grows the trees of each member. Returns the logits (posts, classes) that each labelled post gets from the member
+    that has not learned from it. `compared` and `inputs` are arguments of [`Trees.read`].
+    """
+    trees = model.trees.cpu()
+    newest = compared[:, -1].numpy()
     components = PCA(min(len(trees.components), *newest.shape), random_state=seed).fit(newest)
     trees.mean.copy_(torch.from_numpy(components.mean_))
     trees.components.zero_()
     trees.components[: components.n_components_] = torch.from_numpy(components.components_)
-    directions = None if levels is None else level_directions(newest, levels, held_out, model.config.num_members)
     trees.center.zero_()
     trees.scale.fill_(1)
-    features = read_features(trees, pairs, cosines, position_and_gap, held_out, directions)
+    features = trees.read(compared, *inputs)
     trees.center.copy_(features.mean(0))
     spread = features.std(0)
-    counts = spread > least_spread(trees, spread)
+    counts = spread > least_spread(trees, spread, compared.shape[1] - 1)
     trees.scale.copy_(torch.where(counts, spread, 1.0))
     features = ((features - trees.center) / trees.scale).masked_fill(~counts, 0.0).round(decimals=DECIMALS)
     for member in range(model.config.num_members):
@@ -85,70 +182,34 @@ def grow_trees(
         for number, tree in enumerate(forest.estimators_):
             buffers = (values[member, number] for values in (trees.feature, trees.threshold, trees.leaves))
             copy_tree(tree.tree_, forest.classes_, *buffers)
-    own = torch.cat([trees(part) for part in features.split(POSTS_AT_ONCE)], dim=1)[held_out, np.arange(len(labels))]
-    model.config.tree_weights = weigh(logits, own.numpy(), labels, model.config.class_weights)
-    model.to(model.device)
+    by_member = torch.cat([trees(part) for part in features.split(POSTS_AT_ONCE)], dim=1)
+    return by_member[held_out, np.arange(len(labels))].numpy()
 
 
-def least_spread(trees: Trees, spread: torch.Tensor) -> torch.Tensor:
+def least_spread(trees: Trees, spread: torch.Tensor, num_compared: int) -> torch.Tensor:
     """The standard deviation from which each of the trees' features counts. `spread` is that of each feature."""
     # If all texts are the same, the largest component holds only the rounding errors of their vector.
     largest = torch.maximum(spread[0], LEAST_SPREAD * trees.mean.norm())
-    # The direction of levels may have any length, and those of components have length 1.
-    scales = (largest * trees.components.norm(dim=-1)).repeat(3)
+    scales = (largest * trees.components.norm(dim=-1)).repeat(1 + 2 * num_compared)
     return LEAST_SPREAD * torch.cat((scales, torch.ones(len(spread) - len(scales))))
-
-
-def level_directions(
-    vectors: np.ndarray, levels: np.ndarray, held_out: np.ndarray, members: int
-) -> torch.Tensor | None:
-    """
-    The direction of vectors in which the level grows (members, hidden), fitted to the posts from which each member
-    learns; None if their levels do not differ.
-    """
-    learned = [~np.isnan(levels) & (held_out != member) for member in range(members)]
-    if min(len(np.unique(levels[posts])) for posts in learned) < 2:
-        return None
-    fits = (RidgeCV(PENALTIES).fit(vectors[posts], levels[posts]) for posts in learned)
-    return torch.from_numpy(np.stack([fit.coef_ for fit in fits]))
-
-
-def read_features(
-    trees: Trees,
-    pairs: torch.Tensor,
-    cosines: torch.Tensor,
-    position_and_gap: torch.Tensor,
-    held_out: np.ndarray,
-    directions: torch.Tensor | None,
-) -> torch.Tensor:
-    """
-    The features of the training posts that the trees read. The level of a training post is predicted by the direction
-    of the member that does not learn from it, because trees would trust another one too much. The level of a new post
-    is predicted by the mean of the directions.
-    """
-    if directions is None:
-        return trees.read(pairs, cosines, position_and_gap)
-    features = torch.empty(len(pairs), len(trees.center))
-    for member, direction in enumerate(directions):
-        posts = torch.from_numpy(held_out == member)
-        trees.components[-1] = direction
-        features[posts] = trees.read(pairs[posts], cosines[posts], position_and_gap[posts])
-    trees.components[-1] = directions.mean(0)
-    return features
 
 
 def read_batch(model: PostTempoFormerForStreamClassification, batch: dict[str, torch.Tensor]) -> list[torch.Tensor]:
     """
-    Returns, for each labelled post, the arguments of [`Trees.read`], its logits by the member that has not learned
-    from it, its label and that member.
+    Returns, for each labelled post, its logits by the member that has not learned from it, its label and that member,
+    and the arguments of [`Trees.read`], without changes if the model has no states.
     """
     labels, held_out, timeline_position = (batch.pop(name) for name in ("labels", "held_out", "timeline_position"))
+    if not model.config.reads_speakers:
+        batch.pop("speaker_posts", None)
     outputs = model.base_model(**batch, return_dict=True)
     rows = torch.arange(len(held_out), device=held_out.device)
-    arguments = (outputs, timeline_position, batch.get("elapsed"))
-    logits = model.classify_streams(*arguments)[held_out, rows]
-    values = (*model.tree_inputs(*arguments), logits, labels, held_out.unsqueeze(-1).expand_as(labels))
-    return [tensor[labels >= 0] for tensor in values]
+    elapsed = batch.get("elapsed")
+    logits, _ = model.classify_streams(outputs, timeline_position, elapsed, held_out)
+    changes, _ = model.read_states(outputs, held_out)
+    inputs = model.tree_inputs(outputs, timeline_position, elapsed, changes)
+    values = (logits[held_out, rows], labels, held_out.unsqueeze(-1).expand_as(labels), *inputs)
+    return [tensor[labels >= 0] for tensor in values if tensor is not None]
 
 
 def copy_tree(grown: Any, classes: np.ndarray, feature: torch.Tensor, threshold: torch.Tensor, leaves: torch.Tensor):
@@ -170,21 +231,20 @@ def copy_tree(grown: Any, classes: np.ndarray, feature: torch.Tensor, threshold:
         waiting += [(2 * index + 1, left), (2 * index + 2, right)]
 
 
-def weigh(
-    network: np.ndarray, trees: np.ndarray, labels: np.ndarray, class_weights: list[float] | None
-) -> list[float]:
+def weigh(experts: Sequence[np.ndarray], labels: np.ndarray, class_weights: list[float] | None) -> list[float]:
     """
-    The weights of two experts' logits, from 0 to 5, that give the labels the largest likelihood.
+    The weights of experts' logits, from 0 to 5, that give the labels the largest likelihood.
 
     Args:
-        network, trees (`np.ndarray` of shape `(posts, classes)`): Logits of posts from which neither has learned.
+        experts (`Sequence[np.ndarray]` of shape `(posts, classes)`): Logits of posts from which no expert has learned.
         labels (`np.ndarray` of shape `(posts,)`): Class ids.
         class_weights (`list[float]`, *optional*): The weight of a post of each class, as in the loss. Default: 1.
     """
     counts = np.ones(len(labels)) if class_weights is None else np.asarray(class_weights)[labels]
 
     def loss(weights: np.ndarray) -> float:
-        log_p = log_softmax(weights[0] * network + weights[1] * trees, axis=-1)
-        return -np.average(log_p[np.arange(len(labels)), labels], weights=counts)
+        scores = sum(weight * expert for weight, expert in zip(weights, experts, strict=True))
+        return -np.average(log_softmax(scores, axis=-1)[np.arange(len(labels)), labels], weights=counts)
 
-    return minimize(loss, (1.0, 0.3), bounds=[(0, LARGEST_WEIGHT)] * 2).x.tolist()
+    start = [1.0, *[0.3] * (len(experts) - 1)]
+    return minimize(loss, start, bounds=[(0, LARGEST_WEIGHT)] * len(experts)).x.tolist()

@@ -8,6 +8,7 @@ const LOG_ODDS_UNIT = 100;
 const LEAST_REACH = 0.5; // of the axis of effects, in log-odds
 const STRONGEST = 6; // causes in the table, until all are shown
 const isLabelled = timelines.some((timeline) => timeline.actual.some((label) => label >= 0));
+const hasGiven = timelines.some(({ states }) => states?.given.some((given) => given !== ""));
 const isTimed = timelines.some((timeline) => timeline.times);
 
 const state = {
@@ -223,6 +224,7 @@ function aboutChart() {
     const rule = `${page.data.silence} times the timeline's median time between two posts`;
     words.push(`A shaded band is a silence, more than ${duration(silence)} without a post (${rule}); by time it is drawn shorter.`);
   }
+  if (page.data.states) words.push(aboutStates());
   if (isLabelled) words.push("Below: an open square is a label, a dot what the model predicts.");
   return words.join(" ");
 }
@@ -259,6 +261,54 @@ function silenceRows(width) {
     if (((end - x) / span) * width < LETTER * words.length) return { x, end };
     return { x, end, middle: (x + end) / 2, words };
   });
+}
+
+// Returns the ends of the strips of posts: each reaches halfway to its neighbours, and only a little into a silence.
+function stripEnds() {
+  const isSilent = new Set(shown().silences);
+  const gaps = positions.slice(1).map((position, post) => position - positions[post]);
+  const usual = gaps.length ? median(gaps) || Math.max(...gaps) : 1;
+  const half = (post) => (post > 0 && post <= gaps.length && !isSilent.has(post) ? gaps[post - 1] : Math.min(usual, gaps[post - 1] ?? usual)) / 2;
+  return positions.map((position, post) => [position - half(post), position + half(post + 1)]);
+}
+
+function stripRows() {
+  const { likeliest, sure, given } = shown().states;
+  const { names: stateNames, coloured, other } = page.data.states;
+  const colour = (name) => (coloured.includes(name) ? name : other);
+  return stripEnds().flatMap(([x, end], post) => [
+    { x, end, kind: "state", state: colour(stateNames[likeliest[post]]), sure: sure[post] / UNIT },
+    ...(given[post] ? [{ x, end, kind: "given", state: colour(given[post]), sure: 1 }] : []),
+  ]);
+}
+
+// A line belongs to a speaker, and is broken at silences.
+function numberRows() {
+  const { mean, spread } = shown().states;
+  const ends = new Set(shown().silences);
+  let silence = 0;
+  return mean.map((value, post) => {
+    if (ends.has(post)) silence++;
+    const run = `${silence} ${shown().speakers[post]}`;
+    return { x: positions[post], mean: value, low: value - spread[post], high: value + spread[post], run };
+  });
+}
+
+function stateData() {
+  const { states } = shown();
+  if (!states) return {};
+  if (!states.mean) return { states: stripRows() };
+  const given = states.given.flatMap((value, post) => (value === "" ? [] : [{ x: positions[post], value: Number(value) }]));
+  return { states: numberRows(), given };
+}
+
+function aboutStates() {
+  if (!shown().states.mean) {
+    const given = hasGiven ? ", above the state that was given" : "";
+    return `The strip of colours is the likeliest state of each post, fainter where the model is less sure${given}.`;
+  }
+  const given = hasGiven ? ", and a dash what was given" : "";
+  return `The line of the state is its mean, the band one standard deviation to each side${given}.`;
 }
 
 function classRows(labels) {
@@ -306,6 +356,7 @@ async function showChart() {
     threshold: [{ p: state.threshold / UNIT }],
     current: pointRows(state.current),
     chosen: pointRows(state.chosen),
+    ...stateData(),
     ...(isLabelled ? { actual: classRows(shown().actual), predicted: classRows(shown().predicted) } : {}),
   });
   into.ariaLabel = `Probabilities of the ${plural(shown().texts.length, "post")} of ${shown().id}`;
@@ -320,9 +371,31 @@ function labelWords(post) {
   return label < 0 ? predicted : `labelled ${names[label]}, ${predicted}`;
 }
 
+// Returns what the model says about the state of a post.
+function stateOf(post) {
+  const { likeliest, sure, mean, spread } = shown().states;
+  if (mean) return `${significant(mean[post], 3)} ± ${significant(spread[post], 2)}`;
+  return `${page.data.states.names[likeliest[post]]} ${Math.round(sure[post] / (UNIT / 100))} %`;
+}
+
+// Returns from which state to which a post goes.
+function stateWords(post) {
+  const { states, speakers } = shown();
+  const before = states.before[post];
+  const words = [`State: ${stateOf(post)}`];
+  if (before >= 0) {
+    const same = speakers[post] && speakers[before] === speakers[post] ? ", same speaker" : "";
+    words.push(` (before: ${stateOf(before)}${same})`);
+  }
+  if (states.given[post]) words.push(`; given: ${states.given[post]}`);
+  if (states.given[post] && states.given[before]) words.push(` (before: ${states.given[before]})`);
+  return `${words.join("")}.`;
+}
+
 function postWords(post) {
   const watched = `${names[state.watched]} ${probability(probabilityOf(post))}`;
-  return `Post ${post + 1}: ${watched}, ${outcome(post)}; ${labelWords(post)}`;
+  const words = `Post ${post + 1}: ${watched}, ${outcome(post)}; ${labelWords(post)}`;
+  return shown().states ? `${words}; state ${stateOf(post)}` : words;
 }
 
 // ---- Pointing at posts
@@ -399,6 +472,7 @@ function postHead(post) {
     ),
     // The label of a hit or a miss is the watched class.
     ...(label < 0 || label === state.watched ? [] : [element("span", {}, `labelled ${names[label]}`)]),
+    ...(shown().states ? [element("span", {}, `state ${stateOf(post)}`)] : []),
   );
 }
 
@@ -497,6 +571,8 @@ function showWhy() {
   const watched = names[state.watched];
   byId("why-title").textContent = `Why post ${post + 1} has ${watched} ${probability(probabilityOf(post))}`;
   byId("why-text").textContent = shown().texts[post];
+  byId("why-state").hidden = !shown().states;
+  if (shown().states) byId("why-state").textContent = stateWords(post);
   const hasEarlier = ofPosts.length > 1;
   for (const id of ["why_chart", "why-table", "save-why"]) byId(id).hidden = !hasEarlier;
   byId("why-words").replaceChildren(...(hasEarlier ? whyWords(watched, layers) : [

@@ -5,14 +5,16 @@ named data sets of the charts, and sets their signals.
 
 import math
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
+from functools import partial
 from typing import Any
 
 import altair as alt
 import numpy as np
 
+from ..data.states import compared_posts, to_numbers
 from ..timeline_tempoformer import Timeline
-from .page import render_page
+from .page import COLOURS, render_page
 
 
 # The page's probabilities are integers, in 1 / UNIT: short in the file, and compared with a threshold exactly.
@@ -32,7 +34,14 @@ OUTCOMES = {
 DASHES = [[1, 0], [6, 3], [2, 2], [8, 3, 2, 3], [12, 4], [4, 1], [1, 3], [10, 2, 2, 2, 2, 2]]
 WIDTH = 800  # replaced by the script
 CLASS_ROW = 22
+STATE_HEIGHT = 120
+STATE_ROOM = 0.06  # above and below the states, as a share of their range
+# The strip of a state of which the model is not sure at all is this faint.
+FAINTEST = 0.15
+OTHER_STATES = "other"
 LEAST_REACH = 0.5  # of the axis of effects, in log-odds
+# Makes a part of the chart of a timeline, for its horizontal axis.
+ChartMaker = Callable[[alt.X], alt.LayerChart]
 WATCHED = alt.param(name="watched", value="")
 # The script sets the positions and the words of ticks.
 TICKS, TICK_WORDS = alt.param(name="ticks", value=[]), alt.param(name="tick_words", value=[])
@@ -40,6 +49,8 @@ PROBABILITY = alt.Y("p:Q", title="probability", scale=alt.Scale(domain=[0, 1]), 
 LEGEND = alt.Legend(
     orient="top", title=None, columns=alt.ExprRef("width < 480 ? 3 : 8"), symbolStrokeColor="var(--quiet)"
 )
+STATE_LEGEND = alt.Legend(orient="top", title=None, columns=alt.ExprRef("width < 480 ? 3 : 8"), symbolType="square")
+KIND_AXIS = alt.Axis(grid=False, ticks=False, domain=False, labelLimit=90)
 
 
 def timeline_page(
@@ -68,14 +79,17 @@ def timeline_page(
         timeline["heeded"] = [watched_speakers is None or speaker in watched_speakers for speaker in speakers]
     labels = [label for timeline in packed for label in timeline["actual"]]
     layers = max((len(layers) for timeline in packed for layers in timeline["attention"]), default=0)
+    states = describe_states(timelines, packed)
     data = {
         "names": list(names),
         "watched": rarest_class(packed, len(names)),
         "thresholds": first_thresholds(thresholds, len(names)),
         "silence": SILENCE,
+        "states": states,
         "timelines": packed,
     }
-    charts = timeline_charts(names, data["watched"], {label >= 0 for label in labels}, layers)
+    below = state_charts(packed, states) if states else None
+    charts = timeline_charts(names, data["watched"], {label >= 0 for label in labels}, layers, below)
     values = {"title": title, "verdict": verdict, "speakers": watched_speakers}
     values |= {"posts": len(labels), "timelines": len(packed)}
     return render_page("timeline_page.html.jinja", data, charts, **values)
@@ -108,7 +122,56 @@ def pack_timeline(timeline: Timeline, names: Sequence[str]) -> dict[str, Any]:
         "attention": [[[round(weight * UNIT) for weight in layer] for layer in post["attention"]] for post in posts],
         "effects": effects("effects", UNIT),
         "log_odds_effects": effects("log_odds_effects", LOG_ODDS_UNIT),
+        "states": pack_states(timeline),
     }
+
+
+def pack_states(timeline: Timeline) -> dict[str, list] | None:
+    """
+    Packs the states of a timeline, with a value for each post: the number of the `likeliest` state, its probability
+    (`sure`), for numbers the `mean` and the standard deviation (`spread`), the state that was `given` (text), and the
+    post `before`, which it is compared with. None if the model has not answered states.
+    """
+    answers = [post["state"] for post in timeline.explanations if "state" in post]
+    if not answers:
+        return None
+    names = list(answers[0]["probabilities"])
+    packed = {
+        "likeliest": [names.index(answer["label"]) for answer in answers],
+        "sure": [floor_units(answer["score"]) for answer in answers],
+        "given": timeline.states or [""] * len(timeline),
+        "before": compared_posts(timeline),
+    }
+    if "mean" in answers[0]:
+        means = np.array([answer["mean"] for answer in answers])
+        shares = np.array([list(answer["probabilities"].values()) for answer in answers])
+        # The names are the numbers, rounded.
+        spreads = np.sqrt((shares * np.subtract.outer(means, np.array(names, dtype=float)) ** 2).sum(-1))
+        measured = {"mean": means, "spread": spreads}
+        packed |= {name: [float(f"{value:.4g}") for value in values] for name, values in measured.items()}
+    return packed
+
+
+def describe_states(timelines: Sequence[Timeline], packed: Sequence[dict]) -> dict[str, Any] | None:
+    """
+    Returns the `names` of the states that a model has answered, those that have a colour of their own (`coloured`, the
+    most frequent if there are more states than colours), and the name of the `other` ones. None without states.
+    """
+    first = next((post for timeline in timelines for post in timeline.explanations), {})
+    if "state" not in first:
+        return None
+    names = list(first["state"]["probabilities"])
+    coloured = names
+    if len(names) > len(COLOURS):
+        counts = Counter(state for states in answered(packed) for state in states["likeliest"])
+        most = sorted(range(len(names)), key=lambda state: -counts[state])[: len(COLOURS) - 1]
+        coloured = [names[state] for state in sorted(most)]
+    return {"names": names, "coloured": coloured, "other": OTHER_STATES}
+
+
+def answered(timelines: Sequence[dict]) -> list[dict[str, list]]:
+    """Returns the states of packed timelines, but of those without posts."""
+    return [timeline["states"] for timeline in timelines if timeline["states"]]
 
 
 def floor_units(probability: float) -> int:
@@ -150,33 +213,46 @@ def rows(name: str) -> alt.Chart:
 
 
 def timeline_charts(
-    names: Sequence[str], watched: int, labelled: Collection[bool], layers: int
+    names: Sequence[str], watched: int, labelled: Collection[bool], layers: int, states: ChartMaker | None = None
 ) -> dict[str, alt.TopLevelMixin]:
-    """Makes the charts, by name; `labelled` contains True if any post has a label, and False if any has none."""
+    """
+    Makes the charts, by name; `labelled` contains True if any post has a label, and False if any has none. `states`
+    makes the chart of states.
+    """
     # The watched class comes first, whose line is solid.
     classes = [names[watched], *(name for name in names if name != names[watched])]
     outcomes = [outcome for outcome in OUTCOMES if outcome != "alarm" or False in labelled]
     labels = names
     if True not in labelled:
         outcomes, labels = ["alarm", "no alarm"], ()
-    charts = {"timeline_chart": timeline_chart(classes, outcomes, labels), "why_chart": why_chart(layers)}
+    charts = {"timeline_chart": timeline_chart(classes, outcomes, labels, states), "why_chart": why_chart(layers)}
     return {**charts, "sparkline": sparkline()}
 
 
-def timeline_chart(classes: Sequence[str], outcomes: Sequence[str], labels: Sequence[str]) -> alt.VConcatChart:
-    """Charts probabilities and alarms over time and, if there are labels, labels and predictions below them."""
+def timeline_chart(
+    classes: Sequence[str], outcomes: Sequence[str], labels: Sequence[str], states: ChartMaker | None = None
+) -> alt.VConcatChart:
+    """Charts probabilities and alarms over time; below them states, and labels and predictions, if there are any."""
     words = f"{TICK_WORDS.name}[indexof({TICKS.name}, datum.value)]"
     axis = alt.Axis(grid=False, values=alt.ExprRef(TICKS.name), labelExpr=words, labelOverlap=False, labelAlign="left")
     x = alt.X("x:Q", title=None, scale=alt.Scale(zero=False, nice=False, padding=14), axis=axis)
-    # Both parts share the axis of the lower one.
+    # All parts share the axis of the lowest one.
     above = x.copy()
-    if labels:
-        above.axis = alt.Axis(labels=False, ticks=False, grid=False)
-    top = alt.layer(silence_layer(above), *line_layers(above, classes), *post_layers(above, outcomes))
-    parts = [top.properties(width=WIDTH, height=240)]
-    if labels:
-        parts.append(label_chart(x, labels))
-    return alt.vconcat(*parts, spacing=10).resolve_scale(x="shared").add_params(WATCHED, TICKS, TICK_WORDS)
+    above.axis = alt.Axis(labels=False, ticks=False, grid=False)
+    makers = [partial(post_chart, classes=classes, outcomes=outcomes)]
+    makers += [] if states is None else [states]
+    makers += [partial(label_chart, names=labels)] if labels else []
+    parts = [make(x if make is makers[-1] else above) for make in makers]
+    # Each part has its own legends.
+    own = dict.fromkeys(("fill", "shape", "strokeDash"), "independent")
+    chart = alt.vconcat(*parts, spacing=10).resolve_scale(x="shared", **own)
+    return chart.add_params(WATCHED, TICKS, TICK_WORDS)
+
+
+def post_chart(x: alt.X, classes: Sequence[str], outcomes: Sequence[str]) -> alt.LayerChart:
+    """Charts the probabilities of posts, silences between them, and the threshold."""
+    chart = alt.layer(silence_layer(x), *line_layers(x, classes), *post_layers(x, outcomes))
+    return chart.properties(width=WIDTH, height=240)
 
 
 def silence_layer(x: alt.X) -> alt.LayerChart:
@@ -222,8 +298,64 @@ def post_layers(x: alt.X, outcomes: Sequence[str]) -> list[alt.Chart]:
         )
     )
     ring = rows("current").mark_point(size=320, stroke="var(--ink)", strokeWidth=2, opacity=1, aria=False)
-    rule = rows("chosen").mark_rule(stroke="var(--ink)", strokeWidth=1, aria=False)
-    return [rule.encode(x=x), marks, ring.encode(x=x, y=PROBABILITY)]
+    return [chosen_layer(x), marks, ring.encode(x=x, y=PROBABILITY)]
+
+
+def state_charts(timelines: Sequence[dict], states: dict[str, Any]) -> ChartMaker:
+    """Returns what charts the states of packed timelines: numbers as a line, classes as a strip of colours."""
+    packed = answered(timelines)
+    given = [state for timeline in packed for state in timeline["given"] if state]
+    if "mean" in packed[0]:
+        values = [float(name) for name in states["names"]]
+        return partial(number_chart, values=values + (to_numbers(given) or []))
+    colours = states["coloured"] + [OTHER_STATES] * (len(states["coloured"]) < len(states["names"]))
+    return partial(strip_chart, colours=colours, kinds=["state", *["given"] * bool(given)])
+
+
+def number_chart(x: alt.X, values: Sequence[float]) -> alt.LayerChart:
+    """Charts states that are numbers: the mean, a band of one standard deviation to each side, and what was given."""
+
+    room = STATE_ROOM * (max(values) - min(values))
+    domain = [min(values) - room, max(values) + room]
+
+    def y(name: str) -> alt.Y:
+        return alt.Y(f"{name}:Q", title="state", scale=alt.Scale(domain=domain, nice=False))
+
+    band = rows("states").mark_area(fill="var(--accent)", opacity=0.16, aria=False, clip=True)
+    line = rows("states").mark_line(stroke="var(--accent)", strokeWidth=2, strokeCap="round", aria=False)
+    dots = rows("states").mark_point(shape="circle", size=22, filled=True, fill="var(--accent)", opacity=1, aria=False)
+    # A dash hides less of the line than a square would.
+    given = rows("given").mark_point(
+        shape="stroke", size=70, stroke="var(--ink)", strokeWidth=1.5, opacity=1, aria=False
+    )
+    layers = [
+        band.encode(x=x, y=y("low"), y2="high", detail="run:N"),
+        chosen_layer(x),
+        line.encode(x=x, y=y("mean"), detail="run:N"),
+        dots.encode(x=x, y=y("mean")),
+        given.encode(x=x, y=y("value")),
+    ]
+    return alt.layer(*layers).properties(width=WIDTH, height=STATE_HEIGHT)
+
+
+def strip_chart(x: alt.X, colours: Sequence[str], kinds: Sequence[str]) -> alt.LayerChart:
+    """
+    Charts states that are classes: a strip of colour for each post, fainter where the model is less sure, in a row for
+    each of `kinds`. `colours` are the entries of the legend.
+    """
+    y = alt.Y("kind:N", title=None, scale=alt.Scale(domain=list(kinds), paddingInner=0.15), axis=KIND_AXIS)
+    scale = alt.Scale(domain=list(colours), range=COLOURS[: len(colours)])
+    sure = alt.Opacity("sure:Q", scale=alt.Scale(domain=[0, 1], range=[FAINTEST, 1]), legend=None)
+    strips = rows("states").mark_rect(aria=False)
+    strips = strips.encode(
+        x=x, x2="end", y=y, fill=alt.Fill("state:N", scale=scale, legend=STATE_LEGEND), opacity=sure
+    )
+    return alt.layer(strips, chosen_layer(x)).properties(width=WIDTH, height=CLASS_ROW * len(kinds))
+
+
+def chosen_layer(x: alt.X) -> alt.Chart:
+    """Draws a rule through the post that is explained."""
+    return rows("chosen").mark_rule(stroke="var(--ink)", strokeWidth=1, aria=False).encode(x=x)
 
 
 def label_chart(x: alt.X, names: Sequence[str]) -> alt.LayerChart:

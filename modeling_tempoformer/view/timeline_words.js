@@ -44,6 +44,10 @@ function signed(value, digits) {
   return (value < 0 ? "−" : "+") + Math.abs(value).toFixed(digits);
 }
 
+function significant(value, digits) {
+  return value.toLocaleString("en", { maximumSignificantDigits: digits });
+}
+
 function plural(number, noun) {
   return `${plainNumber(number)} ${noun}${number === 1 ? "" : "s"}`;
 }

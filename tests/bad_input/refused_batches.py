@@ -12,7 +12,7 @@ from transformers import BertTokenizer, pipeline
 from modeling_tempoformer import (
     BertWithTemporalAttention,
     StreamCollator,
-    StreamState,
+    StreamMemory,
     TemporalBertTokenizer,
 )
 from modeling_tempoformer.data.temporal_mlm_collator import TemporalMlmCollator
@@ -98,17 +98,17 @@ def step(**change) -> Callable[[Path], Any]:
     def run(folder: Path):
         model = tiny_model()
         good = {"input_ids": torch.full((2, 2), 7), "timeline_ids": ["ann", "bob"], "timestamps": [1.0, 2.0]}
-        state = model.step(**good).state
-        return model.step(**{**good, "state": state, **change})
+        memory = model.step(**good).memory
+        return model.step(**{**good, "memory": memory, **change})
 
     return run
 
 
-def broken_state(folder: Path):
-    """Reads back a state that lacks a tensor."""
-    tensors = tiny_model().step(torch.full((1, 2), 7), timeline_ids=["ann"]).state.state_dict()
+def broken_memory(folder: Path):
+    """Reads back a memory that lacks a tensor."""
+    tensors = tiny_model().step(torch.full((1, 2), 7), timeline_ids=["ann"]).memory.state_dict()
     del tensors["about"]
-    StreamState.from_state_dict(tensors)
+    StreamMemory.from_state_dict(tensors)
 
 
 STEP = {
@@ -125,7 +125,7 @@ STEP = {
         lambda folder: tiny_model().train().step(torch.full((1, 2), 7), timeline_ids=["ann"]),
         "`step`…`model.eval()`",
     ),
-    "a state that lacks a tensor": (broken_state, "damaged"),
+    "a memory that lacks a tensor": (broken_memory, "damaged"),
 }
 
 

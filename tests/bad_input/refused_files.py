@@ -106,16 +106,6 @@ POST_CASES = {
     "an unknown label": (posts({"label": "XX"}), "Row 1…'label'…'XX'", "PostError"),
     "R's mark of nothing as a label": (posts({"label": "NA"}), "Row 1…'label'…'NA'…na = \"\"", "PostError"),
     "several timeline ids": (posts_of_lists, "Row 1…'timeline_id'…['ann', 'bob']", "PostError"),
-    "a level that is no number": (
-        posts({"level": "high"}, level_column="level"),
-        "Row 1…'level'…'high'…number",
-        "PostError",
-    ),
-    "a level that trees cannot read": (
-        posts({"level": "1e300"}, level_column="level"),
-        "Row 1…'level'…'1e300'…1e+15",
-        "PostError",
-    ),
     "a post id twice": (posts({"id": "p0"}, id_column="id"), "Row 1…'id'…'p0'", "PostError"),
     "a window without posts": (rows(window=0), "`window`"),
     "posts cut to nothing": (rows(max_seq_length=2), "`max_seq_length`…3…2"),

@@ -134,6 +134,28 @@ def test_the_snippet_of_a_stream_classifier_runs(tmp_path, monkeypatch, capsys, 
     assert len(posts) == 2 and {post["label"] for post in posts} <= {"IS", "O", "IE"}
 
 
+@pytest.mark.parametrize("values", [None, [-1.5, 4.25]])
+def test_the_card_of_a_model_of_states_and_speakers(tmp_path, monkeypatch, capsys, values):
+    """The snippet gives speakers, and gets states. A plain model's card has neither."""
+    names = ["sad", "glad"] if values is None else ["-1.5", "4.25"]
+    learned = {"states": names, "state_values": values, "expert_weights": [0.5, 0.8, 0.3], "change_step": 2.5}
+    kind = {"model_type": "post_tempoformer", "num_trees": 4, "reads_speakers": True, **CHANGES}
+    model, tokenizer = tiny_reader(**kind, **learned, timed=True, first_posts="speaker", no_change=2)
+    save(model, tokenizer, tmp_path / "mine")
+    printed = ast.literal_eval(run_snippet(tmp_path / "mine", monkeypatch, capsys))
+    assert [list(post["state"]["probabilities"]) for post in printed] == [names] * 2
+    # Both posts are the first of a speaker.
+    assert [post["label"] for post in printed] == ["IE"] * 2
+    plain = card_of(tiny_model(**CHANGES, model_type="post_tempoformer"), tmp_path / "plain").text.splitlines()
+    own = [line for line in (tmp_path / "mine" / "README.md").read_text().splitlines() if line not in plain]
+    said = re.sub(r"\\(.)", r"\1", "\n".join(own))
+    for words in (", ".join(names), "2.5", "label IE", "speaker", "probabilities"):
+        assert words in said
+    assert ("`mean`" in said) == (values is not None)
+    for words in ("`state`", "State of", '"speaker"', "First posts"):
+        assert words not in "\n".join(plain)
+
+
 def dated_model(family: str, **settings):
     if family == "roberta":
         tokenizer = dated_roberta()

@@ -6,10 +6,12 @@ import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
+import torch
 from datasets import Dataset
 from helpers import make_timeline
 from sklearn.metrics import f1_score
 
+from modeling_tempoformer import PostTempoFormerConfig
 from modeling_tempoformer.data.timelines import to_timelines
 from modeling_tempoformer.evaluation.metrics import compute_scores
 from modeling_tempoformer.evaluation.predictions import (
@@ -122,3 +124,25 @@ def test_posts_without_times_or_labels(tmp_path):
     assert set(as_text["label"]) == {""} and typed["label"].isna().all()
     # The column has the same type where some posts have labels.
     assert "string" in str(pq.read_schema(tmp_path / "_predictions.parquet").field("label").type)
+
+
+def test_states_stand_beside_the_labels(timelines):
+    """Two timelines alternate in the input. The model was not asked about one post, and one has no state."""
+    config = PostTempoFormerConfig(states=["-1", "0", "2"], state_values=[-1.0, 0.0, 2.0])
+    plain = prediction_rows(timelines, np.ones(5, int), np.ones((5, 2)) / 2, NAMES, config=config)
+    assert not [name for name in plain if name.startswith("state")]
+    timelines[0].states, timelines[1].states = ["2", "0"], ["", "-1", "0"]
+    logits = np.log([[0.1, 0.2, 0.7], [0.5, 0.3, 0.2], [0.6, 0.2, 0.2], [math.nan] * 3, [0.2, 0.5, 0.3]])
+    timelines[0].state_logits, timelines[1].state_logits = map(torch.from_numpy, (logits[:2], logits[2:]))
+    table = prediction_rows(timelines, np.ones(5, int), np.ones((5, 2)) / 2, NAMES, config=config)
+    assert list(table.drop(columns=list(plain))) == [
+        *("state", "state_prediction", "state_mean"),
+        *("state_probability_-1", "state_probability_0", "state_probability_2"),
+    ]
+    # In the input a has the rows 0 and 2, b has 1, 3 and 4.
+    assert table["state"].fillna("none").tolist() == ["2", "none", "0", "-1", "0"]
+    assert table["state_prediction"].fillna("none").tolist() == ["2", "-1", "-1", "none", "0"]
+    assert table["state_mean"].tolist() == pytest.approx([1.3, -0.2, -0.1, math.nan, 0.4], nan_ok=True)
+    assert table["state_probability_0"].tolist() == pytest.approx([0.2, 0.2, 0.3, math.nan, 0.5], nan_ok=True)
+    config = PostTempoFormerConfig(states=["joy", "fear", "no"])
+    assert "state_mean" not in prediction_rows(timelines, np.ones(5, int), np.ones((5, 2)) / 2, NAMES, config=config)

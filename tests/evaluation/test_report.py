@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 from helpers import make_timeline
+from sklearn.metrics import f1_score
 
 from modeling_tempoformer.evaluation import report
 from modeling_tempoformer.evaluation.metrics import compute_scores
@@ -84,8 +85,9 @@ def test_a_remark_names_each_rival_that_is_as_good():
     assert "position" in remark and "Switch" not in remark
     assert better_than_one["compared_with"]["position_and_time"]["difference_interval"][0] <= 0
     assert better_than_one["compared_with"]["larger_class"]["difference_interval"][0] > 0
-    remark = remarks(results_of(timelines, [1] * 120, timelines))[-1]
-    assert "position" in remark and "Switch" in remark
+    # This model is as good as the larger class, and worse than position alone: there is a sentence for each.
+    as_good, worse = remarks(results_of(timelines, [1] * 120, timelines))[-2:]
+    assert "Switch" in as_good and "position" in worse and "Switch" not in worse
 
 
 def test_a_score_of_one_timeline_is_called_so(tmp_path):
@@ -107,3 +109,44 @@ def test_unlabelled_posts_have_no_scores(tmp_path):
     assert "macro_f1" in results_of(two_timelines(num_labelled=4), PREDICTED)
     assert read_test(str(tmp_path)) == {} and report.test_summary({}) == report.test_summary(unlabelled)
     assert len(report.test_summary({})) == 1 and remarks({}) == []
+
+
+def test_experts_alone_and_states_stand_under_the_table():
+    """The first expert predicts what the model predicts. The second one is always wrong."""
+    timelines = [make_timeline([0, 1, 1]) for _ in range(40)]
+    predicted = [0, 1, 1] * 39 + [1, 1, 1]
+    wrong = [1, 0, 0] * 40
+    experts = {"network": (0.5, np.array(predicted)), "trees": (1.25, np.array(wrong))}
+    scores = score_part(timelines, np.array(predicted), np.eye(2)[predicted], NAMES, experts=experts)
+    alone = scores["experts"]
+    actual = [label for timeline in timelines for label in timeline.labels]
+    assert alone["network"]["macro_f1"] == pytest.approx(f1_score(actual, predicted, average="macro"))
+    assert alone["trees"]["macro_f1"] == 0 and alone["trees"]["weight"] == 1.25
+    assert alone["network"]["difference"] == 0 and alone["trees"]["difference_interval"][0] > 0
+    results = group_by_class({f"predict_{name}": value for name, value in scores.items()}, "predict", NAMES)
+    frequent = {"state": "joy", "accuracy": 0.25, "macro_f1": 0.111, "difference_interval": [-0.1, 0.3]}
+    results["states"] = {"posts": 77, "accuracy": 0.625, "macro_f1": 0.222, "most_frequent": frequent}
+    table = results_table("test", results)
+    for words in ("0.000 (weight 1.25)", "(weight 0.50)", "77 posts", "0.625", "0.222", "always joy", "0.111"):
+        assert words in table
+    # It says only of the first expert that nobody can tell it apart.
+    (line,) = [line for line in table.splitlines() if "(weight 0.50)" in line]
+    assert report.NO_DIFFERENCE in line and "trees" not in line.partition(report.NO_DIFFERENCE)[2]
+    assert any("0.222" in sentence and report.NO_DIFFERENCE in sentence for sentence in report.test_summary(results))
+
+
+@pytest.mark.parametrize(
+    ("interval", "words"),
+    [([0.01, 0.3], report.BETTER), ([-0.3, -0.01], report.WORSE), ([-0.01, 0.3], report.AS_GOOD)],
+)
+def test_the_interval_of_a_difference_decides_about_the_words(interval, words):
+    results = results_of(two_timelines(), PREDICTED)
+    results["compared_with"] = {"larger_class": {"class": "Switch", "macro_f1": 0.5, "difference": 0.123}}
+    results["compared_with"]["larger_class"]["difference_interval"] = interval
+    can_tell = words != report.AS_GOOD
+    assert ("+0.123" in results_table("test", results)) == can_tell
+    assert (report.NO_DIFFERENCE in results_table("test", results)) == (not can_tell)
+    assert [words in sentence for sentence in remarks(results)[:1]] == [words != report.BETTER]
+    # One timeline says nothing about others.
+    del results["compared_with"]["larger_class"]["difference_interval"]
+    assert report.NO_DIFFERENCE in remarks(results)[0]

@@ -57,9 +57,9 @@ for folder in map(Path, sys.argv[1:]):
         assert type(base).__name__ == type(loaded.base_model).__name__
         if hasattr(loaded, "step"):
             post = {name: batch[name][0, :1] for name in ("input_ids", "attention_mask")}
-            state = loaded.step(**post, timeline_ids=["ann"]).state
-            restored = type(loaded).restore_state(state.state_dict())
-            steps = [loaded.step(**post, timeline_ids=["ann"], state=one).logits for one in (state, restored)]
+            memory = loaded.step(**post, timeline_ids=["ann"]).memory
+            restored = type(loaded).restore_memory(memory.state_dict())
+            steps = [loaded.step(**post, timeline_ids=["ann"], memory=one).logits for one in (memory, restored)]
             torch.testing.assert_close(*steps, atol=1e-5, rtol=0)
 """
 

@@ -13,6 +13,7 @@ from sklearn.metrics import f1_score
 
 from modeling_tempoformer.data.arguments import DataTrainingArguments
 from modeling_tempoformer.data.synthetic import synthetic_posts
+from modeling_tempoformer.evaluation.report import NO_DIFFERENCE
 from modeling_tempoformer.training.recipes import parse
 from modeling_tempoformer.training.stream_trainer import StreamTrainingArguments
 from research import run_cross_validation
@@ -24,6 +25,7 @@ from research.cross_validation import (
     compare,
     compare_methods,
     cross_validate,
+    printed,
 )
 
 
@@ -251,6 +253,14 @@ def test_the_table_has_what_the_predictions_say(tmp_path):
     # The same for a paper; underscores are escaped.
     latex = (tmp_path / "comparison.tex").read_text(encoding="utf-8")
     assert "class\\_prior & " in latex and f"{spread} &" in latex and interval in latex
+
+
+@pytest.mark.parametrize(("low", "high", "can_tell"), [(0.01, 0.2, True), (-0.2, -0.01, True), (-0.01, 0.2, False)])
+def test_the_interval_of_a_difference_decides_about_the_words(low, high, can_tell):
+    row = {"macro_f1": 0.5, "macro_f1_std": None, "difference": 0.123, "low": low, "high": high, "train_seconds": None}
+    cells = printed({**row, "one_class_runs": 0, "runs": 1}, "trees", [])
+    cell = cells["less trees (95 %)"]
+    assert ("+0.123" in cell) == can_tell == (NO_DIFFERENCE not in cell) and f"{low:+.3f} to {high:+.3f}" in cell
 
 
 def test_a_method_has_the_settings_of_its_recipe(tmp_path):

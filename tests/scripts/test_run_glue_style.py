@@ -2,6 +2,7 @@
 
 import sys
 from datetime import datetime
+from itertools import groupby
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +19,7 @@ from modeling_tempoformer.evaluation.calibration import fit_temperature, tune_th
 from modeling_tempoformer.training.arguments import ModelArguments
 from modeling_tempoformer.training.recipes import parse, run_script
 from modeling_tempoformer.training.stream_trainer import StreamTrainingArguments
+from modeling_tempoformer.view.timelines import load_pipeline
 from run_glue_style import main
 
 
@@ -130,6 +132,27 @@ def test_the_results_are_those_of_the_predictions(trained):
     assert low <= test["macro_f1"] <= high
 
 
+def test_experts_alone_and_states_are_in_the_results(tmp_path, encoder):
+    """The scores of each expert are those of the pipeline, if only that expert has a weight."""
+    posts = [{**post, "state": ("calm", "low", "")[len(post["text"]) % 3]} for post in POSTS]
+    rows = fine_tune(tmp_path / "out", encoder, "--train_file", write_posts(tmp_path / "posts.csv", posts))
+    test, config = (read_json(tmp_path / "out" / name) for name in ("all_results.json", "config.json"))
+    test, pipe = test["test"], load_pipeline(str(tmp_path / "out"))
+    assert [score["weight"] for score in test["experts"].values()] == pytest.approx(config["expert_weights"])
+    people = [list(group) for _, group in groupby(rows, key=lambda row: row["timeline_id"])]
+    timelines = [{"text": [row["text"] for row in own], "timestamp": [row["time"] for row in own]} for own in people]
+    actual = [row["label"] for row in rows]
+    for number, name in enumerate(("network", "trees", "states")):
+        pipe.model.config.expert_weights = [float(other == number) for other in range(3)]
+        predicted = [post["label"] for posts in pipe(timelines) for post in posts]
+        assert test["experts"][name]["macro_f1"] == pytest.approx(f1_score(actual, predicted, average="macro"))
+    given = [row for row in rows if row["state"]]
+    right = [row["state"] == row["state_prediction"] for row in given]
+    assert test["states"]["posts"] == len(given) and test["states"]["accuracy"] == pytest.approx(np.mean(right))
+    # The card has them, too.
+    assert f"{np.mean(right):.3f}" in (tmp_path / "out" / "README.md").read_text()
+
+
 def test_calibration_is_fitted_on_labelled_dev_posts_saved_and_applied(tmp_path, encoder, caplog):
     dev = list(synthetic_posts(8, seed=1, posts_per_timeline=9))
     dev = [post | {"label": "" if number % 3 == 1 else post["label"]} for number, post in enumerate(dev)]
@@ -169,7 +192,7 @@ def test_calibration_is_fitted_on_labelled_dev_posts_saved_and_applied(tmp_path,
     assert "calibration is left out" not in caplog.text
     run(tmp_path / "kept", *further, "--calibrate", "--freeze_encoder")
     kept = read_json(tmp_path / "kept" / "config.json")
-    assert kept["calibration"] not in (None, calibration) and kept["tree_weights"]
+    assert kept["calibration"] not in (None, calibration) and kept["expert_weights"]
     assert "left out" not in caplog.text
     run(tmp_path / "further", *further)
     assert read_json(tmp_path / "further" / "config.json").get("calibration") is None

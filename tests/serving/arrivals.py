@@ -25,6 +25,11 @@ TIMELINES = {
 }
 
 
+# Eve's last post is after a window of others, and of one post of bob's timeline the speaker is not known.
+SPEAKERS = {"ann": ["eve", "dan", "dan", "cy", "dan", "eve"], "bob": ["dan", "eve", None, "dan", "", "eve"]}
+SPOKEN = {name: {**timeline, "speaker": SPEAKERS[name]} for name, timeline in TIMELINES.items()}
+
+
 def cut(name: str, *numbers: int) -> dict[str, list]:
     """Returns some posts of a timeline, as if there were no others."""
     return {key: [values[number] for number in numbers] for key, values in TIMELINES[name].items()}
@@ -74,14 +79,23 @@ def send(classifier: LiveClassifier, timelines: dict, posts: list[tuple[str, int
     for name, number in posts:
         texts = timelines[name]["text"]
         times = timelines[name].get("timestamp") or [None] * len(texts)
-        earlier = list(zip(texts, times, strict=True))[max(0, number - num_earlier) : number]
-        read.append(classifier.read(name, f"post {number}", texts[number], times[number], earlier))
+        speakers = [(speaker,) for speaker in timelines[name].get("speaker", ())] or [()] * len(texts)
+        posts = [(text, time, *speaker) for text, time, speaker in zip(texts, times, speakers, strict=True)]
+        earlier = posts[max(0, number - num_earlier) : number]
+        text, time, *speaker = posts[number]
+        read.append(classifier.read(name, f"post {number}", text, time, earlier, *speaker))
     return classifier.score(read)
 
 
 def assert_same(answers: list[dict], expected: list[dict]):
     assert [answer["label"] for answer in answers] == [result["label"] for result in expected]
     assert [answer["score"] for answer in answers] == pytest.approx([result["score"] for result in expected], abs=1e-5)
+    # A model that has learned states answers them for each post.
+    states = [result["state"] for result in expected if "state" in result]
+    for answer, state in zip(answers if states else (), states, strict=True):
+        assert answer["state"]["label"] == state["label"]
+        assert answer["state"]["probabilities"] == pytest.approx(state["probabilities"], abs=1e-5)
+        assert answer["state"].get("mean") == pytest.approx(state.get("mean"), abs=1e-5)
 
 
 def free_port() -> int:

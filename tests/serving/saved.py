@@ -9,11 +9,11 @@ from transformers import AutoTokenizer
 from modeling_tempoformer import write_card
 
 
-def save_model(folder: Path) -> str:
+def save_model(folder: Path, **settings) -> str:
     """Saves a tiny model with its card, and returns the folder's name."""
     tokenizer = AutoTokenizer.from_pretrained(ROOT / "tokenization")
     encoder = {**tiny_encoder(), "vocab_size": len(tokenizer), "initializer_range": 0.3}
-    model = tiny_model(**CHANGES, encoder_config=encoder)
+    model = tiny_model(**CHANGES, encoder_config=encoder, **settings)
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     write_card(model, folder, repo_id="me/mine", license="mit")

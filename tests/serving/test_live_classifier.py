@@ -5,8 +5,8 @@ import random
 
 import pytest
 import torch
-from arrivals import TIMELINES, DictStore, assert_same, cut, make_pipe, send
-from helpers import MODELS
+from arrivals import SPOKEN, TIMELINES, DictStore, assert_same, cut, make_pipe, send
+from helpers import MODELS, WITH_STATES
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.torch import load, save
@@ -15,13 +15,15 @@ from modeling_tempoformer.serving.live_classifier import LiveClassifier
 
 
 @pytest.mark.parametrize(
-    "variant", [{}, {"model_type": "post_tempoformer"}, {"window": 1}, {"timed": False}, {"head": "lstm"}], ids=str
+    "variant",
+    [{}, {"model_type": "post_tempoformer"}, {"window": 1}, {"timed": False}, {"head": "lstm"}, WITH_STATES],
+    ids=str,
 )
 @settings(max_examples=5, deadline=None, database=None)
 @given(data=st.data())
 def test_any_order_of_timelines_gives_the_pipeline_s_answers(variant, data):
     """Posts come in batches of any size, at one of two processes."""
-    pipe, timelines = make_pipe(**variant), dict(TIMELINES)
+    pipe, timelines = make_pipe(**variant), dict(SPOKEN)
     if variant.get("timed") is False:
         timelines = {name: {"text": timeline["text"]} for name, timeline in timelines.items()}
     store = DictStore()
@@ -38,6 +40,30 @@ def test_any_order_of_timelines_gives_the_pipeline_s_answers(variant, data):
         assert_same(answers[name], pipe(timeline))
         window = pipe.model.config.window
         assert [answer["stream_length"] for answer in answers[name]] == [min(n, window) for n in range(1, 7)]
+
+
+@pytest.mark.parametrize("number", range(6))
+def test_a_forgotten_timeline_goes_on_from_its_history_with_its_speakers(number):
+    """The history is longer than the window, and reaches back to a speaker's own previous post."""
+    pipe = make_pipe(**WITH_STATES)
+    classifier, expected = LiveClassifier(pipe, DictStore()), pipe(SPOKEN["ann"])
+    assert_same(send(classifier, SPOKEN, [("ann", number)], number), expected[number : number + 1])
+    # Later posts find it in the memory.
+    for later in range(number + 1, 6):
+        assert_same(send(classifier, SPOKEN, [("ann", later)]), expected[later : later + 1])
+
+
+def test_a_model_that_reads_who_speaks_needs_a_speaker_of_each_post():
+    classifier = LiveClassifier(make_pipe(**WITH_STATES), DictStore())
+    for history, speaker, problem in (
+        ([], [], "the post needs a speaker"),
+        ([("so sad", 1e9)], ["dan"], "post 0 of `history` needs a speaker"),
+        ([], [7], "the post: speaker"),
+        ([("so sad", 1e9, ["secret"])], ["dan"], "post 0 of `history`: speaker"),
+    ):
+        with pytest.raises(ValueError, match=problem) as refused:
+            classifier.read("ann", "1", "so sad", 1e9, history, *speaker)
+        assert "sad" not in str(refused.value) and "secret" not in str(refused.value)
 
 
 @pytest.fixture
@@ -157,7 +183,7 @@ def unreadable(memory: bytes) -> list[bytes]:
     tensors, store = load(memory), DictStore()
     send(LiveClassifier(make_pipe(seed=1), store), TIMELINES, [("ann", 0)])
     about = json.loads(tensors["about"].numpy().tobytes())
-    (_, _, _, (time,), _, _) = about["timelines"][0]
+    (_, _, _, (time,), *_) = about["timelines"][0]
     others = []
     for field, value in ((3, ["yesterday"]), (3, [float("nan")]), (3, [time - 1]), (4, "one"), (2, 0)):
         changed = json.loads(json.dumps(about))

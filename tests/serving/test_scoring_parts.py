@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from datasets import Dataset
-from helpers import tiny_model, tiny_reader, write_posts
+from helpers import WITH_STATES, tiny_model, tiny_reader, write_posts
 from transformers import AutoTokenizer
 
 from modeling_tempoformer.data.files import write_json
@@ -30,7 +30,7 @@ from modeling_tempoformer.serving.scorer import (
 from modeling_tempoformer.times_tempoformer import to_date
 
 
-COLUMNS = {"timeline": "timeline_id", "timestamp": None, "text": "text", "id": None}
+COLUMNS = {"timeline": "timeline_id", "timestamp": None, "text": "text", "id": None, "speaker": None}
 
 
 def write(path: Path, text: str = "x") -> Path:
@@ -161,6 +161,41 @@ def test_a_time_is_the_same_in_both_kinds_of_predictions(tmp_path):
     assert scored["time"].tolist() == predicted["time"].tolist()
     # A double of this size has steps of a quarter of a microsecond.
     assert [time.timestamp() for time in scored["time"]] == pytest.approx(times, abs=6e-7, rel=0)
+
+
+@pytest.mark.parametrize("values", [[-1.0, 0.0, 2.0], None])
+def test_speakers_are_read_and_states_written_as_the_pipeline_answers_them(tmp_path, values):
+    """Some speakers are not known. The posts of a timeline are in two files."""
+    model, tokenizer = tiny_reader(**{**WITH_STATES, "state_values": values})
+    words, speakers = ["so happy", "rain", "alone", "why not"], ["dan", "eve", "", "cy", "dan"]
+    posts = [
+        {"timeline_id": "ab"[row % 2], "timestamp": 1e9 + row, "text": words[row % 4], "who": speakers[row % 5]}
+        for row in range(24)
+    ]
+    corpus = make_corpus(tmp_path, [posts[::3], [*posts[1::3], *posts[2::3]]], num_partitions=1, speaker="who")
+    write_files(corpus)
+    pipe = CountingPipeline(model=model, tokenizer=tokenizer, device="cpu")
+    assert score_partition(pipe, corpus, True, 1, 0) == 24
+    scored = pd.read_parquet(corpus.output / "part-00000.parquet")
+    for name, rows in scored.groupby("timeline_id"):
+        own = [post for post in posts if post["timeline_id"] == name]
+        keys = {"text": "text", "timestamp": "timestamp", "speaker": "who"}
+        answers = pipe({key: [post[column] for post in own] for key, column in keys.items()})
+        for row, answer in zip(rows.to_dict("records"), answers, strict=True):
+            assert row["prediction"] == answer["label"] and row["state_prediction"] == answer["state"]["label"]
+            assert row[f"probability_{answer['label']}"] == pytest.approx(answer["score"], abs=1e-5)
+            for state, probability in answer["state"]["probabilities"].items():
+                assert row[f"state_probability_{state}"] == pytest.approx(probability, abs=1e-5)
+            if values is not None:
+                expected = sum(float(state) * share for state, share in answer["state"]["probabilities"].items())
+                assert row["state_mean"] == pytest.approx(expected, abs=1e-5)
+    assert ("state_mean" in scored) == (values is not None)
+
+
+def test_a_file_without_the_column_of_speakers_is_refused(tmp_path):
+    corpus = make_corpus(tmp_path, [[{"timeline_id": "a", "text": "x"}]], speaker="speaker")
+    with pytest.raises(ValueError, match="0.csv: .*'speaker'.*--speaker_column"):
+        corpus.write_file(0)
 
 
 # The module asks for Ray, which the fast tests do not install.

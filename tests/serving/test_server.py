@@ -12,9 +12,9 @@ from concurrent.futures import ThreadPoolExecutor
 import httpx
 import pytest
 import redis
-from arrivals import TIMELINES, DictStore, assert_same, free_port, wait_for
+from arrivals import SPOKEN, TIMELINES, DictStore, assert_same, free_port, make_pipe, wait_for
 from fastapi.testclient import TestClient
-from helpers import ROOT
+from helpers import ROOT, WITH_STATES
 
 from modeling_tempoformer.serving.redis_store import KEY
 
@@ -183,6 +183,35 @@ def test_an_answer_says_what_chose_its_label_and_the_description_for_programs_to
     assert list(answer["thresholds"].values()) == [0.9, 0.05, 0.05]
     response = described["paths"]["/score"]["post"]["responses"]["200"]["content"]["application/json"]["schema"]
     assert set(described["components"]["schemas"][response["$ref"].split("/")[-1]]["properties"]) == set(answer)
+
+
+def test_posts_with_speakers_get_states(server, tmp_path, monkeypatch):
+    pipe = make_pipe(**WITH_STATES)
+    pipe.save_pretrained(tmp_path / "model")
+    monkeypatch.setattr(server, "RedisStore", lambda *settings: DictStore())
+    timeline, expected = SPOKEN["bob"], pipe(SPOKEN["bob"])
+    posts = [{name: values[number] for name, values in timeline.items()} for number in range(6)]
+    with TestClient(server.create_app(str(tmp_path / "model"), "redis://nobody")) as client:
+        answers = []
+        for number in range(3, 6):
+            earlier = {"history": posts[:3]} if number == 3 else {}
+            answers.append(
+                client.post("/score", json=post_of("bob", number, speaker=posts[number]["speaker"], **earlier)).json()
+            )
+        assert_same(answers, expected[3:])
+        assert_same(client.post("/explain", json=timeline).json(), expected)
+        # A speaker who is not known is null, which is not the same as a post without a speaker.
+        assert client.post("/score", json=post_of("ann", 0, speaker=None)).status_code == 200
+        for path, body in (
+            ("/score", post_of("ann", 1)),
+            ("/score", post_of("ann", 1, speaker="secret" * 50)),
+            ("/score", post_of("ann", 1, speaker=["secret"])),
+            ("/score", post_of("ann", 1, speaker="dan", history=[{"text": "secret", "timestamp": 1}])),
+            ("/explain", TIMELINES["bob"]),
+            ("/explain", {**TIMELINES["bob"], "speaker": ["secret"]}),
+        ):
+            answer = client.post(path, json=body)
+            assert answer.status_code == 422 and "secret" not in answer.text, answer.text
 
 
 def test_a_memory_that_was_damaged_is_counted(server, pipe, tmp_path, monkeypatch):

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from helpers import WITH_STATES
 from saved import save_model
 from transformers import pipeline
 
@@ -77,6 +78,22 @@ def test_predictions_and_page(folder):
     assert table["label"].tolist() == ["IS", "", "O", ""]
     # Posts are not interpreted as markup.
     assert SECRET not in shown.page and "so glad today" in shown.page
+
+
+def test_a_table_with_speakers(tmp_path):
+    folder = save_model(tmp_path / "mine", **WITH_STATES)
+    speakers, times = ["dan", "eve", "", "dan", "dan"], [f"2001-05-0{day}" for day in range(1, 6)]
+    texts = ["so glad", "no", "tired, again", "why", "so sad"]
+    rows = [f'{time},"{text}",{speaker}' for time, text, speaker in zip(times, texts, speakers, strict=True)]
+    table = answer("\n".join(["timestamp,text,speaker", *rows]), folder).table
+    pipe = pipeline("stream-classification", model=folder, trust_remote_code=True)
+    answers = pipe({"text": texts, "timestamp": times, "speaker": speakers})
+    assert table["prediction"].tolist() == [expected["label"] for expected in answers]
+    for row, expected in zip(table.to_dict("records"), answers, strict=True):
+        assert row[f"probability_{expected['label']}"] == pytest.approx(expected["score"], abs=1e-5)
+    # The model needs the column.
+    refused = answer("timestamp,text\n2001-05-01,so glad", folder)
+    assert "speakers" in refused.problem and refused.tags == ["p"]
 
 
 def test_a_mistake_in_the_posts_is_one_sentence(folder):

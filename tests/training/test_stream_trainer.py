@@ -56,7 +56,7 @@ def test_an_evaluation_in_16_bits_leaves_the_weights_in_32_until_they_are_saved(
     trainer.train_dataset = trainer.train_dataset.add_column("held_out", [0, 1, 0, 1])
     before = {name: weights.clone() for name, weights in trainer.model.named_parameters()}
     trainer.train()
-    assert trainer.model.config.tree_weights is not None
+    assert trainer.model.config.expert_weights is not None
     for name, weights in trainer.model.named_parameters():
         torch.testing.assert_close(weights.detach(), before[name], atol=1e-6, rtol=0)
 

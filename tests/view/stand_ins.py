@@ -73,3 +73,16 @@ def data_of(page: str) -> dict:
     """Returns the data that the page's script reads. It ends at the first end of the element, as in a browser."""
     (text,) = re.findall(r'<script type="application/json" id="page-data">(.*?)</script>', page, flags=re.DOTALL)
     return json.loads(text)["data"]
+
+
+def with_states(timelines: list[dict], names: list[str], seed: int = 0) -> list[dict]:
+    """Gives each post of timelines an answer about its state, one of `names`, with a mean if these are numbers."""
+    chance = random.Random(seed)
+    for post in (post for timeline in timelines for post in timeline["posts"]):
+        weights = [chance.random() ** 3 for _ in names]
+        shares = dict(zip(names, (weight / sum(weights) for weight in weights), strict=True))
+        best = max(shares, key=shares.get)
+        post["state"] = {"label": best, "score": shares[best], "probabilities": shares}
+        if all(name.lstrip("-").replace(".", "").isdigit() for name in names):
+            post["state"]["mean"] = sum(float(name) * share for name, share in shares.items())
+    return timelines

@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
-from stand_ins import NAMES, explained_timelines, page_of
+from stand_ins import NAMES, explained_timelines, page_of, with_states
 
 from modeling_tempoformer.evaluation.metrics import change_detection
 from modeling_tempoformer.view.page import write_page
@@ -273,3 +273,34 @@ def test_posts_of_other_speakers_give_no_alarm(open_page):
     opened = open_page(timelines, NAMES, watched_speakers=["client"])
     alarms = sum(post["speaker"] == "client" and is_alarm(post) for post in posts)
     assert opened.driver.execute_script("return addCounts(counts)")["alarms"] == alarms > 0
+
+
+def test_a_post_says_from_which_state_it_comes(open_page):
+    """One person's post comes from that person's last one. A strip is fainter where the model is less sure."""
+    names = ["calm", "low", "tense"]
+    (timeline,) = timelines = with_states(explained_timelines(1, 8, timed=False), names)
+    posts = timeline["posts"]
+    for number, post in enumerate(posts):
+        post["speaker"] = ("ann", "bob")[number % 2]
+    opened = open_page(timelines, NAMES)
+    opened.driver.execute_script("document.querySelectorAll('.post')[4].click()")
+
+    def words_of(post: dict) -> str:
+        return f"{post['state']['label']} {100 * post['state']['score']:.0f} %"
+
+    said = opened.text("#why-state")
+    assert words_of(posts[4]) in said.partition("(")[0] and words_of(posts[2]) in said.partition("(")[2]
+    assert "same speaker" in said and words_of(posts[5]) in opened.text(".post[data-post='5'] .post-head")
+    strips = opened.find_all("#timeline_chart .mark-rect.role-mark path[opacity]")
+    colours = {name: f"var(--group-{number})" for number, name in enumerate(names)}
+    assert [strip.get_attribute("fill") for strip in strips] == [colours[post["state"]["label"]] for post in posts]
+    sure = sorted(range(len(posts)), key=lambda number: posts[number]["state"]["score"])
+    opacities = [float(strips[number].get_attribute("opacity")) for number in sure]
+    assert opacities == sorted(opacities) and opacities[0] < opacities[-1]
+
+
+def test_numbers_have_a_line_and_a_band(open_page):
+    opened = open_page(with_states(explained_timelines(1, 8), ["-2", "0", "2"]), NAMES)
+    assert "±" in opened.text("#why-state")
+    assert opened.find_all("#timeline_chart .mark-area path")
+    assert not open_page(explained_timelines(1, 8), NAMES).find("#why-state").is_displayed()

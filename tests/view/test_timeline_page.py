@@ -4,12 +4,14 @@ import random
 import re
 import shutil
 import sys
+from collections import Counter
 from html import unescape
 from pathlib import Path
 
+import numpy as np
 import pytest
 from helpers import save_encoder, tiny_reader, write_posts
-from stand_ins import NAMES, data_of, explained_timelines, page_of
+from stand_ins import NAMES, data_of, explained_timelines, page_of, with_states
 from transformers import pipeline
 
 import run_glue_style
@@ -96,6 +98,38 @@ def test_the_watched_class_is_the_rarest():
     packed[0]["actual"] = [0] * 9
     packed[0]["probabilities"] = [[5000] * 9, [2000] * 9, [3000] * 9]
     assert rarest_class(packed, 3) == 1
+
+
+def test_states_go_from_the_post_that_each_is_compared_with():
+    """Two people take turns, and one post is by nobody who is known. Spreads are those of NumPy."""
+    names = ["-1", "0.5", "4"]
+    (timeline,) = with_states(explained_timelines(1, 7), names)
+    for post, speaker in zip(timeline["posts"], ["ann", "bob", "ann", "", "bob"], strict=True):
+        post["speaker"] = speaker
+    read = to_timeline("a", timeline["posts"], NAMES)
+    read.states = ["4", "", "0.7", "-1", ""]
+    states = pack_timeline(read, NAMES)["states"]
+    assert states["before"] == [-1, -1, 0, 2, 1] and states["given"] == read.states
+    values = np.array(names, dtype=float)
+    for number, post in enumerate(timeline["posts"]):
+        shares = np.array(list(post["state"]["probabilities"].values()))
+        assert states["likeliest"][number] == shares.argmax()
+        assert states["sure"][number] == int(shares.max() * 10_000)
+        mean = (shares * values).sum()
+        assert states["mean"][number] == pytest.approx(mean, rel=1e-3)
+        assert states["spread"][number] == pytest.approx((shares * (values - mean) ** 2).sum() ** 0.5, rel=1e-3)
+
+
+def test_eight_states_at_most_have_colours():
+    names = [f"mood {number}" for number in range(12)]
+    few, many = with_states(explained_timelines(2, 20), names[:8]), with_states(explained_timelines(9, 40), names)
+    assert data_of(page_of(few, NAMES))["states"]["coloured"] == names[:8]
+    data = data_of(page_of(many, NAMES))
+    counts = Counter(state for timeline in data["timelines"] for state in timeline["states"]["likeliest"])
+    coloured = [names.index(name) for name in data["states"]["coloured"]]
+    assert len(coloured) == 7 and coloured == sorted(coloured)
+    assert min(counts[state] for state in coloured) >= max(counts[state] for state in set(counts) - set(coloured))
+    assert data_of(page_of(explained_timelines(1, 5), NAMES))["states"] is None
 
 
 def test_the_first_threshold_is_the_calibrated_one():

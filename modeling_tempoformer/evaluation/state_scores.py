@@ -1,0 +1,71 @@
+"""Scores a model's answers about the states of posts, beside the most frequent state of training."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from transformers import PreTrainedConfig
+
+from ..data.states import all_states, state_ids
+from ..decisions_tempoformer import read_states
+from ..timeline_tempoformer import Timeline
+from .metrics import compute_scores
+from .predictions import Predictions
+from .rivals import compare_with
+
+
+def score_states(
+    timelines: Sequence[Timeline], config: PreTrainedConfig, train: Sequence[Timeline] | None = None
+) -> dict[str, Any]:
+    """
+    Scores the states of timelines that a model has answered.
+
+    Args:
+        timelines (`Sequence[Timeline]`): The timelines.
+        config (`PreTrainedConfig`): The model's configuration.
+        train (`Sequence[Timeline]`, *optional*): The training timelines.
+
+    Returns:
+        The number of `posts` with a state that the model knows; their `accuracy` and `macro_f1`; if states are
+        numbers, the `mean_absolute_error` of the mean, and its `correlation` if that is defined; and `most_frequent`,
+        the scores of the most frequent state of `train`, with [`compare_with`]. Empty if no post has a state.
+    """
+    given, names_and_values = all_states(timelines), (config.states, config.state_values)
+    ids = state_ids(given, *names_and_values)
+    logits = torch.cat([timeline.state_logits for timeline in timelines])
+    judged = (ids >= 0) & ~logits.isnan().any(-1).numpy()
+    if not judged.any():
+        return {}
+    answers = read_states(logits[torch.from_numpy(judged)], config)
+    posts = Predictions(
+        labels=ids[judged],
+        predictions=np.array([config.states.index(answer["label"]) for answer in answers]),
+        names=config.states,
+        timelines=np.repeat(np.arange(len(timelines)), list(map(len, timelines)))[judged],
+    )
+
+    def accuracy(predictions: np.ndarray) -> float:
+        return float((predictions == posts.labels).mean())
+
+    scores = {
+        "posts": len(posts.labels),
+        "accuracy": accuracy(posts.predictions),
+        "macro_f1": compute_scores(posts)["macro_f1"],
+    }
+    frequent: dict[str, Any] = {}
+    known = np.array([], dtype=int) if train is None else state_ids(all_states(train), *names_and_values)
+    if (known >= 0).any():
+        state = np.bincount(known[known >= 0]).argmax()
+        always = np.full(len(posts.labels), state)
+        frequent = {"state": config.states[state], "accuracy": accuracy(always), **compare_with(posts, always)}
+    if config.state_values is not None:
+        # The number itself counts, although the model knows grades.
+        values = np.array([float(state) for state, counts in zip(given, judged, strict=True) if counts])
+        means = np.array([answer["mean"] for answer in answers])
+        scores["mean_absolute_error"] = float(np.abs(means - values).mean())
+        if values.std() and means.std():
+            scores["correlation"] = float(np.corrcoef(means, values)[0, 1])
+        if frequent:
+            frequent["mean_absolute_error"] = float(np.abs(config.state_values[state] - values).mean())
+    return scores | ({"most_frequent": frequent} if frequent else {})

@@ -1,0 +1,50 @@
+"""The state of each post (a mood, a stance, a score), and the change that follows from two of them."""
+
+import torch
+
+from .configuration_post_tempoformer import PostTempoFormerConfig
+from .trees_tempoformer import LEAST_PROBABILITY, Grown
+
+
+class States(Grown):
+    """
+    Learns the state of a post from its vector, by a logistic regression of each member. A script fits them
+    ([`fit_states`]).
+
+    Buffers: `center` (hidden,) of the posts' vectors; `weight` (members, hidden, states) and `bias` (members, states);
+    `change` (states + 1, states, classes), the probability of each class after a state, the last one standing for no
+    earlier post, and before another; `class_weights` (classes,), those of the loss.
+    """
+
+    def __init__(self, config: PostTempoFormerConfig):
+        super().__init__()
+        states = len(config.states)
+        self.add_zeros("center", config.encoder_config.hidden_size)
+        self.add_zeros("weight", config.num_members, config.encoder_config.hidden_size, states)
+        self.add_zeros("bias", config.num_members, states)
+        self.add_zeros("change", states + 1, states, config.num_labels)
+        self.add_zeros("class_weights", config.num_labels)
+
+    def forward(self, vectors: torch.Tensor, held_out: torch.LongTensor | None = None) -> torch.Tensor:
+        """
+        Returns the probabilities of the states (batch_size, ..., states) of posts, from their vectors (batch_size,
+        ..., hidden): the mean of the members, or those of the member that has not learned from a row (`held_out`).
+        """
+        vectors = vectors.to(self.center) - self.center
+        logits = torch.einsum("b...h,mhs->mb...s", vectors, self.weight)
+        members = (logits + self.bias.view(len(self.bias), *[1] * (vectors.dim() - 1), -1)).softmax(-1)
+        if held_out is None:
+            return members.mean(0)
+        return members[held_out.to(members.device), torch.arange(len(held_out), device=members.device)]
+
+    def changes(self, states: torch.Tensor, has_previous: torch.BoolTensor) -> torch.Tensor:
+        """
+        Returns the log-probability of each class (..., classes), plus the logarithm of its weight in the loss. The
+        states of the newest post and of the one it is compared with, `states` (..., 2, states), count as independent,
+        and the pairs of both are summed. `has_previous` (...) is where there is such a post.
+        """
+        previous, newest = states.unbind(-2)
+        known = has_previous.to(states).unsqueeze(-1)
+        previous = torch.cat((previous * known, 1 - known), dim=-1)
+        probabilities = torch.einsum("...p,...n,pnc->...c", previous, newest, self.change)
+        return probabilities.clamp_min(LEAST_PROBABILITY).log() + self.class_weights.log()

@@ -1,0 +1,90 @@
+"""Checks how states are named, and what is derived from them."""
+
+import pytest
+from datasets import Dataset
+from helpers import make_timeline
+
+from modeling_tempoformer.data.states import (
+    choose_states,
+    find_state_column,
+    first_posts_rule,
+    no_change_class,
+    state_ids,
+    with_changes,
+)
+from modeling_tempoformer.data.timelines import to_timelines
+
+
+def told(*states: str, **fields):
+    return make_timeline([-100] * len(states), states=list(states), **fields)
+
+
+def test_classes_grades_and_quantiles():
+    assert choose_states([told("", "")]) is None
+    assert choose_states([told("sad", "glad", ""), told("sad", "calm")]) == (["calm", "glad", "sad"], None)
+    assert choose_states([told("2", "-1.50", "0", "2")]) == (["-1.5", "0", "2"], [-1.5, 0.0, 2.0])
+    names, values = choose_states([told(*map(str, range(20)))])
+    assert values == [1.5, 5.5, 9.5, 13.5, 17.5]
+    assert names == ["1.5", "5.5", "9.5", "13.5", "17.5"]
+    with pytest.raises(ValueError, match="one state"):
+        choose_states([told("sad", "sad")])
+    with pytest.raises(ValueError, match="60 states"):
+        choose_states([told(*(f"text {number}" for number in range(60)))])
+
+
+def test_a_state_has_the_number_of_its_name_or_of_the_nearest_value():
+    assert state_ids(["sad", "", "new", "glad"], ["glad", "sad"], None).tolist() == [1, -1, -1, 0]
+    assert state_ids(["2", "", "0.9", "-7", "none"], ["0", "2"], [0.0, 2.0]).tolist() == [1, -1, 0, 0, -1]
+
+
+def test_changes_of_classes_are_those_of_the_same_speaker():
+    timeline = told("sad", "glad", "sad", "glad", "", "sad", "sad")
+    assert with_changes(timeline, 0).labels == [-100, 1, 1, 1, -100, -100, 0]
+    timeline.speakers = ["a", "b", "a", "b", "a", "b", "a"]
+    assert with_changes(timeline, 0).labels == [-100, -100, 0, 0, -100, 1, -100]
+
+
+def test_changes_of_numbers_have_a_step():
+    assert with_changes(told("1", "2.5", "2", "0", "-2"), 2).labels == [-100, 0, 0, 1, 1]
+
+
+def table(**columns) -> Dataset:
+    return Dataset.from_dict({"timeline_id": ["a"] * 4 + ["b"] * 4, "text": ["hm"] * 8, **columns})
+
+
+@pytest.mark.parametrize(
+    ("column", "expected"),
+    [
+        (["sad", "glad", "glad", "sad", "sad", "sad", "glad", "glad"], ("mood", 0.0)),
+        ([1, 3, 4, 7, 2, 3, 5, 5], ("mood", 2.0)),
+        # Not a change where the label says so.
+        (["sad", "glad", "sad", "sad", "sad", "glad", "glad", "glad"], None),
+        # Without values where there are labels.
+        (["sad", "glad", None, "sad", None, None, "glad", "glad"], None),
+        # The same everywhere.
+        (["sad"] * 8, None),
+    ],
+)
+def test_a_column_whose_changes_are_the_labels_is_found(column, expected):
+    labels = [None, "change", "no", "change", None, "no", "change", "no"]
+    posts = table(label=labels, mood=column, noise=list("xyzxyzxy"))
+    timelines = to_timelines(posts, ["change", "no"])
+    assert find_state_column(posts, timelines, ["timeline_id", "text", "label"]) == expected
+
+
+def test_first_posts_that_never_have_a_label_are_a_rule():
+    usual = [make_timeline([-100, 0, 1, 0]) for _ in range(10)]
+    assert first_posts_rule(usual, by_speaker=False) == "timeline"
+    assert first_posts_rule([*usual, make_timeline([0, 1])], by_speaker=False) is None
+    # Too few to be no accident, where most posts have no label.
+    rare = [make_timeline([-100, -100, -100, -100, -100, -100, -100, 1]) for _ in range(3)]
+    assert first_posts_rule(rare, by_speaker=False) is None
+    speakers = [make_timeline([-100, -100, 0, 1], speakers=list("abab")) for _ in range(10)]
+    assert first_posts_rule(speakers, by_speaker=True) == "speaker"
+    other = make_timeline([-100, 1, 0, 1], speakers=list("abab"))
+    assert first_posts_rule([*speakers, other], by_speaker=True) == "timeline"
+
+
+def test_the_class_without_change_is_that_of_posts_that_keep_their_state():
+    assert no_change_class([make_timeline([0, 1, 1])], ["a", "b"]) == 1
+    assert no_change_class([make_timeline([-100, 1, 1, 0], states=["x", "y", "x", "x"])], ["a", "b"]) == 0

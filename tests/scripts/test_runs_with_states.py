@@ -1,0 +1,110 @@
+"""Checks run_glue_style.py on posts that have states and speakers: what is derived, learned, said and never read."""
+
+import random
+from pathlib import Path
+
+import pytest
+from helpers import ROOT, read_json, read_table, write_posts
+
+from run_glue_style import main
+
+
+NAMES = {"No-Change", "Change"}
+
+
+@pytest.fixture(autouse=True)
+def in_root(monkeypatch):
+    monkeypatch.chdir(ROOT)
+
+
+def scenes(number: bool) -> list[dict]:
+    """Returns scenes of three speakers, whose states, classes or numbers, are in their words."""
+    chance, posts = random.Random(0), []
+    for scene in range(30):
+        for line in range(8):
+            mood = chance.choice([-2, 0, 1])
+            text = {-2: "sad", 0: "the plane", 1: "glad"}[mood]
+            state = str(mood) if number else {-2: "sad", 0: "calm", 1: "glad"}[mood]
+            post = {"timeline_id": f"scene {scene}", "timestamp": 1.7e9 + 60 * line, "text": text}
+            posts.append({**post, "speaker": chance.choice("abc"), "state": state})
+    return posts
+
+
+def derived(posts: list[dict], step: float) -> list[str]:
+    """Returns the labels that follow from the states, by a search backwards for the same speaker's post."""
+    labels = []
+    for row, post in enumerate(posts):
+        own = [
+            earlier["state"]
+            for earlier in posts[:row]
+            if (earlier["timeline_id"], earlier["speaker"]) == (post["timeline_id"], post["speaker"])
+        ]
+        if not own:
+            labels.append("")
+        elif step:
+            labels.append("Change" if abs(float(own[-1]) - float(post["state"])) >= step else "No-Change")
+        else:
+            labels.append("Change" if own[-1] != post["state"] else "No-Change")
+    return labels
+
+
+def train(folder: Path, encoder: str, posts: list[dict], *arguments: str) -> list[dict[str, str]]:
+    file = write_posts(folder.parent / "posts.csv", posts)
+    asked = ["--do_train", "--do_eval", "--do_predict", "--report_to", "none", "--train_file", file]
+    settings = ["--num_train_epochs", "1", "--window", "3", "--output_dir", str(folder)]
+    main(["--model_name_or_path", encoder, *asked, *settings, *arguments])
+    return read_table(folder / "_predictions.csv")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("number", "step"), [(False, 0), (True, 2)])
+def test_changes_are_derived_and_no_state_is_read_in_prediction(tmp_path, encoder, number, step):
+    posts = scenes(number)
+    options = ["--change_step", str(step)] if step else []
+    rows = train(tmp_path / "out", encoder, posts, *options)
+    expected = dict(enumerate(derived(posts, step)))
+    assert all(row["label"] == expected[int(row["post_id"])] for row in rows)
+    config = read_json(tmp_path / "out" / "config.json")
+    assert config["states"] == (["-2", "0", "1"] if number else ["calm", "glad", "sad"])
+    assert config.get("state_values") == ([-2.0, 0.0, 1.0] if number else None)
+    assert config["reads_speakers"] and config["first_posts"] == "speaker" and len(config["expert_weights"]) == 3
+    # A speaker's first post is never predicted as a change.
+    assert all(row["prediction"] == "No-Change" for row in rows if not row["label"])
+    asked = {row["timeline_id"] for row in rows}
+    columns = ["timeline_id", "timestamp", "text", "speaker"]
+    new = write_posts(tmp_path / "new.csv", [post for post in posts if post["timeline_id"] in asked], columns)
+    predict = ["--do_predict", "--test_file", new, "--output_dir", str(tmp_path / "new"), "--report_to", "none"]
+    main(["--model_name_or_path", str(tmp_path / "out"), *predict])
+    for before, after in zip(rows, read_table(tmp_path / "new" / "_predictions.csv"), strict=True):
+        for name in NAMES:
+            assert float(after[f"probability_{name}"]) == pytest.approx(float(before[f"probability_{name}"]), abs=1e-5)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("is_paper_s", [False, True])
+def test_a_model_that_learns_no_states_says_so_and_learns_their_changes(tmp_path, encoder, caplog, is_paper_s):
+    posts = scenes(number=False)
+    kind = ["--model_type", "tempoformer"] if is_paper_s else ["--freeze_encoder", "false"]
+    rows = train(tmp_path / "out", encoder, posts, *kind)
+    expected = dict(enumerate(derived(posts, 0)))
+    assert all(row["label"] == expected[int(row["post_id"])] for row in rows)
+    assert any("not learned" in entry.getMessage() for entry in caplog.records if entry.levelname == "WARNING")
+    assert read_json(tmp_path / "out" / "config.json").get("states") is None
+
+
+def test_numbers_without_a_step_are_refused(tmp_path, encoder):
+    with pytest.raises(ValueError, match="change_step"):
+        train(tmp_path / "out", encoder, scenes(number=True))
+    with pytest.raises(ValueError, match="change_step"):
+        train(tmp_path / "out", encoder, scenes(number=False), "--change_step", "2")
+
+
+@pytest.mark.slow
+def test_labels_that_are_a_change_of_another_column_are_noticed(tmp_path, encoder, caplog):
+    posts = scenes(number=False)
+    labels = derived(posts, 0)
+    labelled = [{**post, "mood": post["state"], "label": label} for post, label in zip(posts, labels, strict=True)]
+    for post in labelled:
+        del post["state"]
+    train(tmp_path / "out", encoder, labelled)
+    assert any("--state_column mood" in entry.getMessage() for entry in caplog.records)

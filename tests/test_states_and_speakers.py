@@ -1,0 +1,246 @@
+"""Checks what the post model reads of speakers, and what it learns and answers of states."""
+
+import math
+from itertools import product
+
+import numpy as np
+import pytest
+import torch
+from helpers import MODELS, make_timeline, tiny_model, tiny_reader
+
+from modeling_tempoformer import StreamClassificationPipeline, StreamCollator
+from modeling_tempoformer.configuration_post_tempoformer import PostTempoFormerConfig
+from modeling_tempoformer.decisions_tempoformer import read_states
+from modeling_tempoformer.states_tempoformer import States
+from modeling_tempoformer.timeline_tempoformer import Timeline, cut_rows
+from modeling_tempoformer.training.tree_growing import grow_experts
+
+
+EXPERTS = {
+    "model_type": "post_tempoformer",
+    "num_trees": 20,
+    "reads_speakers": True,
+    "states": ["calm", "sad", "angry", "glad"],
+    "state_values": [0.0, -1.0, -2.0, 1.0],
+    "expert_weights": [0.5, 0.8, 0.7],
+    "window": 3,
+}
+# Ann is silent for longer than a window, twice. One speaker is not known.
+SPEAKERS = ["ann", "bob", "bob", "cy", "bob", None, "ann", "cy", "bob", "bob", "bob", "ann"]
+TEXTS = ["sad", "so glad", "trees", "the plane", "air", "oh no", "flew", "hm", "what", "sad again", "fine", "no more"]
+
+
+def conversation(**changes) -> dict:
+    times = [1.7e9 + 100.0 * post**1.5 for post in range(len(TEXTS))]
+    return {"text": TEXTS, "timestamp": times, "speaker": SPEAKERS, **changes}
+
+
+def own_posts(speakers: list[str | None]) -> list[int]:
+    """Returns the last post of each post's speaker, by a search backwards; of an unknown one the post before."""
+    found = []
+    for post, speaker in enumerate(speakers):
+        earlier = [other for other in range(post) if speaker is None or speakers[other] == speaker]
+        found.append(earlier[-1] if earlier else -1)
+    return found
+
+
+def test_a_speaker_s_own_posts_are_those_of_a_search_backwards():
+    timeline = Timeline.read("a", TEXTS, speakers=SPEAKERS)
+    assert [posts[-1] for posts in timeline.speaker_posts()] == own_posts(SPEAKERS)
+    assert timeline.speaker_posts(2)[11] == [0, 6] and timeline.speaker_posts(2)[6] == [-1, 0]
+    with pytest.raises(ValueError, match="has no speakers"):
+        Timeline.read("a", TEXTS).speaker_posts()
+
+
+def whole(model, tokenizer, timeline: dict) -> tuple[torch.Tensor, torch.Tensor]:
+    """Returns logits of labels and states from one batch without rows, whose tensors are written out here."""
+    window, count = model.config.window, len(timeline["text"])
+    tokens = tokenizer(timeline["text"], padding=True, return_tensors="pt")
+    index = torch.tensor([[max(-1, post - window + 1 + slot) for slot in range(window)] for post in range(count)])
+    times = torch.tensor(timeline["timestamp"], dtype=torch.float64)
+    elapsed = torch.where(index < 0, 0.0, times[:, None] - times[index.clamp_min(0)]).float()
+    position = torch.stack((torch.arange(count).double(), times - times[0]), -1).float()
+    own = torch.tensor(own_posts(timeline["speaker"]))[:, None]
+    batch = {"input_ids": tokens["input_ids"], "attention_mask": tokens["attention_mask"], "stream_index": index}
+    batch |= {"elapsed": elapsed, "timeline_position": position, "speaker_posts": own}
+    with torch.no_grad():
+        output = model(**{name: values.unsqueeze(0) for name, values in batch.items()})
+    return output.logits[0], output.state_logits[0]
+
+
+@pytest.mark.parametrize("first_posts", [None, "timeline", "speaker"])
+def test_one_answer_by_batch_pipeline_explanation_and_step(first_posts):
+    rule = {"first_posts": first_posts, "no_change": 1} if first_posts else {}
+    model, tokenizer = tiny_reader(**EXPERTS, **rule)
+    logits, state_logits = whole(model, tokenizer, conversation())
+    pipe = StreamClassificationPipeline(model=model, tokenizer=tokenizer)
+    for targets_per_row in (1, 2, 5, 64):
+        timeline = Timeline.read("a", TEXTS, conversation()["timestamp"], speakers=SPEAKERS)
+        pipe(timeline, targets_per_row=targets_per_row)
+        torch.testing.assert_close(timeline.logits, logits, atol=1e-5, rtol=0)
+        torch.testing.assert_close(timeline.state_logits, state_logits, atol=1e-5, rtol=0)
+        pipe.explain(timeline, targets_per_row=targets_per_row)
+        torch.testing.assert_close(timeline.logits, logits, atol=1e-5, rtol=0)
+        torch.testing.assert_close(timeline.state_logits, state_logits, atol=1e-5, rtol=0)
+    memory, stepped, states = None, [], []
+    for start, end in ((0, 1), (1, 4), (4, 9), (9, 12)):
+        tokens = tokenizer(TEXTS[start:end], padding=True, return_tensors="pt")
+        tokens.pop("token_type_ids", None)
+        times, speakers = conversation()["timestamp"][start:end], SPEAKERS[start:end]
+        arrived = {"timeline_ids": ["a"] * (end - start), "timestamps": times, "speakers": speakers}
+        output = model.step(**tokens, **arrived, memory=memory)
+        # The memory survives that it is saved.
+        memory = model.restore_memory(output.memory.state_dict())
+        stepped.append(output.logits)
+        states.append(output.state_logits)
+    torch.testing.assert_close(torch.cat(stepped), logits, atol=1e-5, rtol=0)
+    torch.testing.assert_close(torch.cat(states), state_logits, atol=1e-5, rtol=0)
+
+
+def test_an_explanation_without_a_speaker_s_own_post_reads_the_one_before_it():
+    model, tokenizer = tiny_reader(**{**EXPERTS, "window": 4})
+    pipe = StreamClassificationPipeline(model=model, tokenizer=tokenizer)
+    timeline = conversation()
+    probabilities = whole(model, tokenizer, timeline)[0].softmax(-1)
+    # Bob's last posts are 9 and 8 for post 10, and 2 and 1 for post 4; each is left out in turn.
+    for post, explanation in enumerate(pipe.explain(timeline)):
+        for number, left_out in enumerate(explanation["stream"][:-1]):
+            kept = [other for other in range(post + 1) if other != left_out]
+            # A post by nobody takes the post before as its own, which its own search does, too.
+            others = {name: [values[other] for other in kept] for name, values in timeline.items()}
+            without = whole(model, tokenizer, others)[0][-1].softmax(-1)
+            for label, name in model.config.id2label.items():
+                effect = (probabilities[post] - without)[label].item()
+                assert explanation["effects"][name][number] == pytest.approx(effect, abs=1e-5), (post, left_out)
+
+
+def test_missing_speakers_are_an_error_and_unread_ones_change_nothing():
+    model, tokenizer = tiny_reader(**EXPERTS)
+    pipe = StreamClassificationPipeline(model=model, tokenizer=tokenizer)
+    with pytest.raises(ValueError, match="speaker"):
+        pipe({"text": TEXTS, "timestamp": conversation()["timestamp"]})
+    with pytest.raises(ValueError, match="speaker"):
+        pipe(conversation(speaker=["ann", 3, *SPEAKERS[2:]]))
+    tokens = tokenizer(["sad"], return_tensors="pt")
+    with pytest.raises(ValueError, match="speakers"):
+        model.step(tokens["input_ids"], timeline_ids=["a"], timestamps=[1.7e9])
+    for kind in MODELS:
+        model, tokenizer = tiny_reader(**kind)
+        pipe = StreamClassificationPipeline(model=model, tokenizer=tokenizer)
+        without = {name: values for name, values in conversation().items() if name != "speaker"}
+        assert [answer["score"] for answer in pipe(conversation())] == [answer["score"] for answer in pipe(without)]
+
+
+@pytest.mark.parametrize("kind", MODELS, ids=str)
+def test_first_posts_get_the_one_class_that_they_can_have(kind):
+    model, tokenizer = tiny_reader(**kind, first_posts="timeline", no_change=2)
+    other, _ = tiny_reader(**kind)
+    pipes = [StreamClassificationPipeline(model=part, tokenizer=tokenizer) for part in (model, other)]
+    timelines = [Timeline.read(name, TEXTS, conversation()["timestamp"]) for name in "ab"]
+    for pipe, timeline in zip(pipes, timelines, strict=True):
+        pipe(timeline)
+    first, usual = (timeline.logits for timeline in timelines)
+    assert first[0].softmax(-1)[2] > 0.999
+    torch.testing.assert_close(first[1:], usual[1:], atol=1e-6, rtol=0)
+
+
+def test_states_and_their_changes_are_those_of_plain_loops():
+    torch.manual_seed(0)
+    model = tiny_model(**EXPERTS)
+    states, vectors = model.states, torch.randn(5, 2, 16)
+    members = ((vectors - states.center) @ states.weight[:, None] + states.bias[:, None, None]).softmax(-1)
+    torch.testing.assert_close(states(vectors), members.mean(0), atol=1e-6, rtol=0)
+    held_out = torch.tensor([0, 1, 1, 0, 1])
+    expected = torch.stack([members[member, row] for row, member in enumerate(held_out.tolist())])
+    torch.testing.assert_close(states(vectors, held_out), expected, atol=1e-6, rtol=0)
+    probabilities, has_previous = states(vectors), torch.tensor([True, True, False, True, False])
+    found = states.changes(probabilities, has_previous)
+    for row, label in product(range(5), range(3)):
+        total = 0.0
+        for before, after in product(range(4), range(4)):
+            if has_previous[row]:
+                total += float(
+                    probabilities[row, 0, before] * probabilities[row, 1, after] * states.change[before, after, label]
+                )
+        if not has_previous[row]:
+            total = sum(float(probabilities[row, 1, after] * states.change[-1, after, label]) for after in range(4))
+        expected = math.log(max(total, 1e-3)) + math.log(states.class_weights[label])
+        assert found[row, label].item() == pytest.approx(expected, abs=1e-4)
+
+
+def test_an_answer_about_a_state_is_the_likeliest_with_its_mean():
+    config = PostTempoFormerConfig(states=["-2", "0", "3"], state_values=[-2.0, 0.0, 3.0])
+    (answer,) = read_states(torch.tensor([[0.2, 0.5, 0.3]]).log(), config)
+    assert answer["label"] == "0" and answer["score"] == pytest.approx(0.5)
+    assert answer["probabilities"] == pytest.approx({"-2": 0.2, "0": 0.5, "3": 0.3})
+    assert answer["mean"] == pytest.approx(-0.4 + 0.9)
+    config = PostTempoFormerConfig(states=["calm", "sad"])
+    assert "mean" not in read_states(torch.zeros(1, 2), config)[0]
+
+
+def grown(shuffles: int | None = None, **settings):
+    """
+    Grows a model whose labels are changes of states, which many directions of a vector make up. `shuffles` is a
+    member: the states of the timelines that it holds out are made up anew.
+    """
+    names = ["low", "middle", "high"]
+    model, tokenizer = tiny_reader(model_type="post_tempoformer", num_labels=2, num_trees=40, states=names, **settings)
+    generator, timelines, rows, vectors = torch.Generator().manual_seed(0), [], [], []
+    for number in range(60):
+        posts = torch.randn(12, 16, generator=generator)
+        states = ((posts.sum(1) > -1.7).long() + (posts.sum(1) > 1.7).long()).tolist()
+        labels = [-100, *(int(before != after) for before, after in zip(states, states[1:], strict=False))]
+        if shuffles == number % 2:
+            states = torch.randint(0, 3, (12,), generator=torch.Generator().manual_seed(number)).tolist()
+        # Every fifth state is missing.
+        given = ["" if post % 5 == 4 else names[state] for post, state in enumerate(states)]
+        timelines.append(make_timeline(labels, str(number), states=given, held_out=number % 2))
+        vectors.append(posts)
+        columns = {"input_ids": [[1]] * 12, "post_embeds": posts.tolist(), "labels": labels}
+        for row in cut_rows(columns, window=4, targets_per_row=5):
+            row["labels"] = row["labels"][row["num_context"] :]
+            del row["input_ids"]
+            rows.append({**row, "held_out": number % 2})
+    batch = StreamCollator(tokenizer, 4, timed=False)(rows)
+    grow_experts(model, [dict(batch)], 0, timelines, torch.cat(vectors).numpy())
+    return model, batch
+
+
+def test_changes_of_learned_states_are_found():
+    model, batch = grown()
+    labels = batch.pop("labels")
+    right = {}
+    for expert in model.config.experts:
+        weights = model.config.expert_weights
+        model.config.expert_weights = [float(name == expert) for name in model.config.experts]
+        output = model(**batch)
+        right[expert] = (output.logits.argmax(-1) == labels)[labels >= 0].float().mean().item()
+        model.config.expert_weights = weights
+    assert right["states"] > 0.8 and right["states"] > right["network"] + 0.1
+    # A change after a state is a certainty, and none after no post has been seen.
+    change = model.states.change
+    assert (change[:3, :, 1] > 0.9).equal(~torch.eye(3, dtype=torch.bool))
+    share = (labels[labels >= 0] == 1).float().mean()
+    torch.testing.assert_close(change[3, :, 1], share.expand(3), atol=1e-5, rtol=0)
+
+
+def test_a_member_s_states_have_not_seen_what_it_holds_out():
+    (model, _), (other, _) = grown(), grown(shuffles=0)
+    weights = [part.states.weight.flatten(1) for part in (model, other)]
+    # The directions are compared, as all members together choose how long they are.
+    likeness = torch.nn.functional.cosine_similarity(*weights, dim=-1)
+    assert likeness[0] > 0.9 and likeness[0] > likeness[1] + 0.1
+
+
+def test_states_of_one_kind_only_for_a_member_are_refused():
+    model, _ = tiny_reader(model_type="post_tempoformer", num_labels=2, states=["a", "b"])
+    timelines = [make_timeline([0, 1], states=[state] * 2, held_out=number) for number, state in enumerate("ab")]
+    vectors = np.random.default_rng(0).normal(size=(4, 16)).astype(np.float32)
+    with pytest.raises(ValueError, match="one state"):
+        grow_experts(model, [], 0, timelines, vectors)
+
+
+def test_states_stay_in_32_bits():
+    states = tiny_model(**EXPERTS).bfloat16().states
+    assert isinstance(states, States)
+    assert {values.dtype for values in states.buffers()} == {torch.float32}
