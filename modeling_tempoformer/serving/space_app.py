@@ -79,7 +79,9 @@ def predict_posts(text: str, pipe: StreamClassificationPipeline, model: str) -> 
         timelines=len(timelines),
         name=PREDICTIONS,
         table=b64encode(table.encode()).decode(),
-        page=timeline_page(timelines, names, thresholds, verdict=test_summary(read_test(model))),
+        page=timeline_page(
+            timelines, names, thresholds, verdict=test_summary(read_test(model)), no_change=pipe.model.config.no_change
+        ),
     )
 
 

@@ -60,6 +60,7 @@ def timeline_page(
     title: str = "Timelines",
     verdict: Sequence[str] = (),
     watched_speakers: Sequence[str] | None = None,
+    no_change: int | None = None,
 ) -> str:
     """
     Renders timelines as one HTML file that a person looks at. It makes no request to any server.
@@ -72,6 +73,7 @@ def timeline_page(
         title (`str`, *optional*, defaults to `"Timelines"`): Heading of the page.
         verdict (`Sequence[str]`, *optional*): Sentences on the results of the model's test.
         watched_speakers (`Sequence[str]`, *optional*): Only posts of these speakers give alarms; all if omitted.
+        no_change (`int`, *optional*): The class that is not a change, which the page does not watch at first.
     """
     packed = [pack_timeline(timeline, names) for timeline in timelines]
     for timeline in packed:
@@ -82,7 +84,7 @@ def timeline_page(
     states = describe_states(timelines, packed)
     data = {
         "names": list(names),
-        "watched": rarest_class(packed, len(names)),
+        "watched": rarest_class(packed, len(names), no_change),
         "thresholds": first_thresholds(thresholds, len(names)),
         "silence": SILENCE,
         "states": states,
@@ -189,13 +191,16 @@ def find_silences(times: Sequence[float]) -> tuple[float | None, list[int]]:
     return longest, (np.flatnonzero(gaps > longest) + 1).tolist()
 
 
-def rarest_class(timelines: Sequence[dict], num_classes: int) -> int:
-    """Returns the class with the fewest posts: by labels if there are several classes, else by probabilities."""
+def rarest_class(timelines: Sequence[dict], num_classes: int, no_change: int | None) -> int:
+    """
+    Returns the class with the fewest posts: by labels if there are several classes, else by probabilities. The class
+    `no_change` does not count.
+    """
     counts = Counter(label for timeline in timelines for label in timeline["actual"] if label >= 0)
-    if len(counts) > 1:
-        return min(counts, key=counts.__getitem__)
-    expected = [sum(sum(timeline["probabilities"][label]) for timeline in timelines) for label in range(num_classes)]
-    return expected.index(min(expected))
+    if len(counts) < 2:
+        sums = (sum(sum(timeline["probabilities"][label]) for timeline in timelines) for label in range(num_classes))
+        counts = Counter(dict(enumerate(sums)))
+    return min((label for label in counts if label != no_change), key=counts.__getitem__)
 
 
 def first_thresholds(thresholds: Sequence[float] | None, num_classes: int) -> list[int]:

@@ -67,7 +67,10 @@ def write_view(
 
     pipe = StreamClassificationPipeline(model=model.eval(), tokenizer=tokenizer, device=model.device)
     explain_timelines(pipe, timelines)
-    write_page(path, timeline_page(timelines, *classes_of(model.config), title, verdict, watched_speakers))
+    write_page(
+        path,
+        timeline_page(timelines, *classes_of(model.config), title, verdict, watched_speakers, model.config.no_change),
+    )
     logger.info("Timelines to look at: %s", path)
 
 

@@ -93,11 +93,13 @@ def test_the_watched_class_is_the_rarest():
     names = ["A", "B", "C"]
     packed = [pack_timeline(to_timeline("a", explained_timelines(1, 9, names=names)[0]["posts"], names), names)]
     packed[0]["actual"] = [0, 0, 0, 2, 2, 1, 1, 1, -1]
-    assert rarest_class(packed, 3) == 2
+    assert rarest_class(packed, 3, None) == 2
+    # The class that is no change is not watched, however rare it is.
+    assert rarest_class(packed, 3, no_change=2) == 1
     # With labels of a single class, the other classes cannot be compared.
     packed[0]["actual"] = [0] * 9
     packed[0]["probabilities"] = [[5000] * 9, [2000] * 9, [3000] * 9]
-    assert rarest_class(packed, 3) == 1
+    assert rarest_class(packed, 3, None) == 1
 
 
 def test_states_go_from_the_post_that_each_is_compared_with():
