@@ -92,7 +92,7 @@ def test_a_rounded_probability_reaches_the_same_thresholds():
 def test_the_watched_class_is_the_rarest():
     names = ["A", "B", "C"]
     packed = [pack_timeline(to_timeline("a", explained_timelines(1, 9, names=names)[0]["posts"], names), names)]
-    packed[0]["actual"] = [0, 0, 0, 2, 2, 1, 1, 1, -1]
+    packed[0]["actual"] = [0, 0, 0, 0, 2, 1, 1, 1, -1]
     assert rarest_class(packed, 3, None) == 2
     # The class that is no change is not watched, however rare it is.
     assert rarest_class(packed, 3, no_change=2) == 1
