@@ -460,7 +460,7 @@ class StreamClassificationMixin(StreamStepMixin):
             **kwargs,
             return_dict=True,
         )
-        check_shape("held_out", held_out, len(outputs.stream_mask))
+        check_shape("held_out", held_out, outputs.stream_mask.shape[0])
         if timeline_position is None and (self.config.first_posts or self.config.expert_weights):
             raise ValueError("The model needs `timeline_position`, as `StreamCollator` makes it.")
         scores, state_logits = self.classify_streams(outputs, timeline_position, elapsed, held_out)

@@ -4,7 +4,7 @@ Checks models exported with `torch.export` and as ONNX against the model itself,
 
 import pytest
 import torch
-from helpers import ENCODERS, MODELS, TIMES, TINY, tiny_model
+from helpers import ENCODERS, MODELS, TIMES, TINY, WITH_STATES, tiny_model
 from torch.export import Dim, export
 
 import modeling_tempoformer
@@ -30,6 +30,7 @@ SETTINGS = [
     {"model_type": "post_tempoformer"},
     {"model_type": "post_tempoformer", "stream_attention": "rotary", "post_pooling": "cls", "num_stream_layers": 2},
     {"model_type": "post_tempoformer", "num_trees": 20, "expert_weights": [0.5, 0.8]},
+    {**WITH_STATES, "first_posts": "speaker", "no_change": 1},
 ]
 # Families whose exports differ from BERT's and from each other's.
 FAMILIES = [
@@ -75,17 +76,19 @@ def check_exported(model: torch.nn.Module, seen: Batch, others: list[Batch]):
     """Exports with one batch, and checks that the logits for other batches are the model's."""
     shapes = {name: [Dim.AUTO] * tensor.dim() for name, tensor in seen.items()}
     program = export(model, (), kwargs=seen, dynamic_shapes=shapes)
-    onnx = torch.onnx.export(program, dynamo=True, verbose=False, output_names=["logits"])
+    answers = ["logits", "state_logits"] if "speaker_posts" in seen else ["logits"]
+    onnx = torch.onnx.export(program, dynamo=True, verbose=False, output_names=answers)
     onnx = onnx.model_proto.SerializeToString()
     session = onnxruntime.InferenceSession(onnx, providers=["CPUExecutionProvider"])
     assert {given.name for given in session.get_inputs()} == set(seen)
-    assert [made.name for made in session.get_outputs()] == ["logits"]
+    assert [made.name for made in session.get_outputs()] == answers
     for batch in [seen, *others]:
         with torch.no_grad():
-            expected = model(**batch).logits
-            torch.testing.assert_close(program.module()(**batch).logits, expected, atol=1e-5, rtol=0)
-        (logits,) = session.run(None, {name: tensor.numpy() for name, tensor in batch.items()})
-        torch.testing.assert_close(torch.from_numpy(logits), expected, atol=1e-5, rtol=0)
+            expected, exported = model(**batch), program.module()(**batch)
+        run = session.run(None, {name: tensor.numpy() for name, tensor in batch.items()})
+        for name, answer in zip(answers, run, strict=True):
+            torch.testing.assert_close(exported[name], expected[name], atol=1e-5, rtol=0)
+            torch.testing.assert_close(torch.from_numpy(answer), expected[name], atol=1e-5, rtol=0)
 
 
 @pytest.mark.parametrize("settings", SETTINGS, ids=str)
@@ -93,6 +96,9 @@ def test_every_variant(settings):
     batches = [streams_of(*size) for size in SIZES]
     for batch in batches if "expert_weights" in settings else ():
         batch["timeline_position"] = batch["elapsed"][..., :2]
+        if "states" in settings:
+            # The post before last, and none for the first.
+            batch["speaker_posts"] = (batch["stream_index"][..., -1:] - 2).clamp_min(-1)
     check_exported(tiny_model(**settings), batches[0], batches[1:])
 
 

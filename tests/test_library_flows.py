@@ -26,20 +26,26 @@ from transformers.models.bert.modeling_bert import BertLayer
 from modeling_tempoformer import BertWithTemporalAttentionForSequenceClassification, StreamCollator
 from modeling_tempoformer.pipeline_tempoformer import StreamClassificationPipeline
 from modeling_tempoformer.serving.live_classifier import LiveClassifier
+from modeling_tempoformer.timeline_tempoformer import Timeline
 
 
 TIMELINES = [
     {
         "text": ["sad today", "so glad", "", "tired again at home and lost", "calm", "glad"],
         "timestamp": [0.0, 60.0, 60.0, 7200.0, 90000.0, 90001.5],
+        # Ann's first post is in no stream of her second.
+        "speaker": ["ann", "bob", "cy", "bob", None, "ann"],
     },
-    {"text": ["lost", "fine today"], "timestamp": [5.5, 9e4]},
+    {"text": ["lost", "fine today"], "timestamp": [5.5, 9e4], "speaker": ["cy", "cy"]},
 ]
+# The default, with all that it can read and learn
 DEFAULT = {
     "model_type": "post_tempoformer",
     "num_members": 5,
     "num_trees": 20,
-    "expert_weights": [0.7, 0.5],
+    "reads_speakers": True,
+    "states": ["calm", "sad"],
+    "expert_weights": [0.7, 0.5, 0.6],
     "stream_dropout": 0.0,
 }
 STREAM_MODELS = {"default": DEFAULT, "paper": {"model_type": "tempoformer"}}
@@ -76,11 +82,12 @@ class Reader:
                 "time_ids": 3 * ids.sign(),
                 "labels": ids[:, 4] % 2,
             }
-        rows = [
-            {"input_ids": self.tokenizer(timeline["text"])["input_ids"], "timestamps": timeline["timestamp"]}
-            for timeline in TIMELINES
-        ]
-        rows = [{**row, "labels": [number % 3 for number in range(len(row["timestamps"]))]} for row in rows]
+        rows = []
+        for timeline in TIMELINES:
+            read = Timeline.read("a", timeline["text"], timeline["timestamp"], speakers=timeline["speaker"])
+            row = {"input_ids": self.tokenizer(read.texts)["input_ids"], "timestamps": read.timestamps}
+            row["labels"] = [number % 3 for number in range(len(read))]
+            rows.append({**row, "speaker_posts": read.speaker_posts()})
         return dict(StreamCollator(self.tokenizer, self.model.config.window, timed=True)(rows))
 
 
@@ -91,7 +98,8 @@ def forward(reader: Reader) -> list[torch.Tensor]:
     with torch.no_grad():
         output = reader.model(**reader.batch(), output_attentions=attends)
     attention = [*(output.get("stream_attentions") or ()), *(output.get("attentions") or ())]
-    return [output.logits.softmax(-1), *(weights for weights in attention if weights is not None)]
+    states = () if output.get("state_logits") is None else (output.state_logits.softmax(-1),)
+    return [output.logits.softmax(-1), *states, *(weights for weights in attention if weights is not None)]
 
 
 def make_pipe(reader: Reader) -> StreamClassificationPipeline:
@@ -113,9 +121,10 @@ def step(reader: Reader) -> list[torch.Tensor]:
     """Returns the probabilities of posts that arrive one by one."""
     memory, answers = None, []
     for name, timeline in enumerate(TIMELINES):
-        for text, seconds in zip(timeline["text"], timeline["timestamp"], strict=True):
+        for text, seconds, speaker in zip(*timeline.values(), strict=True):
             tokens = reader.tokenizer([text], return_tensors="pt")
-            output = reader.model.step(**tokens, timeline_ids=[str(name)], timestamps=[seconds], memory=memory)
+            arrived = {"timeline_ids": [str(name)], "timestamps": [seconds], "speakers": [speaker]}
+            output = reader.model.step(**tokens, **arrived, memory=memory)
             memory = output.memory
             answers.append(output.logits.softmax(-1))
     return answers
@@ -138,8 +147,8 @@ class Store:
 def live(reader: Reader) -> list[dict[str, float]]:
     classifier, answers = LiveClassifier(make_pipe(reader), Store()), []
     for name, timeline in enumerate(TIMELINES):
-        for number, (text, seconds) in enumerate(zip(timeline["text"], timeline["timestamp"], strict=True)):
-            post = classifier.read(str(name), str(number), text, seconds)
+        for number, (text, seconds, speaker) in enumerate(zip(*timeline.values(), strict=True)):
+            post = classifier.read(str(name), str(number), text, seconds, speaker=speaker)
             answers.append(classifier.score([post])[0]["probabilities"])
     return answers
 

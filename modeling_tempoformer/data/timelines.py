@@ -373,14 +373,15 @@ def to_timelines(
             `load_dataset(..., streaming=True)`, the posts of a timeline must follow each other.
         labels (`list[str]`, *optional*): The label names, in the order of their class ids. Without them, all posts are
             unlabelled. With them, single posts may be.
-        timeline_column, timestamp_column, text_column, label_column, id_column, speaker_column, state_column (`str`,
-            *optional*):
-            Column names. By default, times are read from a column "timestamp", labels from a column "label", names of
-            speakers from a column "speaker", and states, classes or numbers, from a column "state", if there is one.
-            Labels, speakers and states may be missing in single posts. Times are all ISO-8601,
-            all numbers of seconds, or all missing (see [`to_seconds`]). Without times, timelines keep the order of
-            their posts. Without `id_column`, a post's id is its row; in a stream of several shards the number of the
-            shard precedes it. Ids must be unique, in a stream only within their timeline.
+        timeline_column, timestamp_column, text_column, label_column, id_column (`str`, *optional*):
+            Column names. By default, times are read from a column "timestamp", and labels from a column "label", if
+            there is one. Times are all ISO-8601, all numbers of seconds, or all missing (see [`to_seconds`]). Without
+            times, timelines keep the order of their posts. Without `id_column`, a post's id is its row; in a stream of
+            several shards the number of the shard precedes it. Ids must be unique, in a stream only within their
+            timeline.
+        speaker_column, state_column (`str`, *optional*):
+            Column names. By default, writers of posts are read from a column "speaker", and states, classes or
+            numbers, from a column "state", if there is one. Both may be missing in single posts.
 
     Returns:
         `list[Timeline]` in the order of their first posts. For a stream, a [`TimelineStream`], which has the shards of

@@ -15,6 +15,7 @@ from helpers import (
     TIMES,
     TINY,
     TOKENIZER_MODULES,
+    WITH_STATES,
     dated_bert,
     dated_roberta,
     read_json,
@@ -57,9 +58,10 @@ for folder in map(Path, sys.argv[1:]):
         assert type(base).__name__ == type(loaded.base_model).__name__
         if hasattr(loaded, "step"):
             post = {name: batch[name][0, :1] for name in ("input_ids", "attention_mask")}
-            memory = loaded.step(**post, timeline_ids=["ann"]).memory
+            memory = loaded.step(**post, timeline_ids=["ann"], speakers=["bob"]).memory
             restored = type(loaded).restore_memory(memory.state_dict())
-            steps = [loaded.step(**post, timeline_ids=["ann"], memory=one).logits for one in (memory, restored)]
+            arrived = {**post, "timeline_ids": ["ann"], "speakers": ["bob"]}
+            steps = [loaded.step(**arrived, memory=one).logits for one in (memory, restored)]
             torch.testing.assert_close(*steps, atol=1e-5, rtol=0)
 """
 
@@ -69,6 +71,9 @@ def streams(**settings) -> tuple:
     model = tiny_model(**settings)
     batch = tiny_batch(pad=model.config.encoder_config.pad_token_id)
     del batch["labels"]
+    if model.config.reads_speakers:
+        batch["speaker_posts"] = (batch["stream_index"][..., -1:] - 2).clamp_min(-1)
+        batch["timeline_position"] = batch["elapsed"][..., :2].contiguous()
     modules = PAPER_MODULES if model.config.model_type == "tempoformer" else POST_MODULES
     return "AutoModelForSequenceClassification", model, batch, modules
 
@@ -85,7 +90,8 @@ def texts(name: str, **settings) -> tuple:
 
 
 def first_models() -> list[tuple]:
-    return [streams(encoder_config=tiny_encoder(), **kind) for kind in MODELS]
+    kinds = [*MODELS, {**WITH_STATES, "first_posts": "timeline", "no_change": 2}]
+    return [streams(encoder_config=tiny_encoder(), **kind) for kind in kinds]
 
 
 def every_family() -> list[tuple]:
