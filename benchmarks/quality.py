@@ -141,7 +141,7 @@ def run_all(
     return results
 
 
-def compare(ours: Sequence[pd.DataFrame], theirs: Sequence[pd.DataFrame], names: list[str]) -> dict[str, float]:
+def compare(ours: Sequence[pd.DataFrame], theirs: Sequence[pd.DataFrame], names: list[str]) -> dict[str, float | str]:
     """Computes our macro F1 less theirs on the posts of all seeds, in percent, with an interval over timelines."""
     ids = {name: number for number, name in enumerate(names)}
     own, other = pd.concat(ours), pd.concat(theirs)
@@ -151,7 +151,8 @@ def compare(ours: Sequence[pd.DataFrame], theirs: Sequence[pd.DataFrame], names:
     classes = [both[column].map(ids) for column in ("label", "prediction", "prediction_of_other")]
     paired = paired_bootstrap(*classes, both["timeline_id"], len(names))
     low, high = paired["interval"]
-    return {"difference": 100 * paired["difference"], "low": 100 * low, "high": 100 * high}
+    words = "cannot be told apart" if low <= 0 <= high else "above" if low > 0 else "below"
+    return {"difference": 100 * paired["difference"], "low": 100 * low, "high": 100 * high, "it": words}
 
 
 def table_rows(args: argparse.Namespace) -> Iterator[dict]:

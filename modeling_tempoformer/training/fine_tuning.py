@@ -267,6 +267,9 @@ def describe_posts(
     """
     fields: dict[str, Any] = {}
     if isinstance(timelines, TimelineStream):
+        first = next(iter(timelines))
+        if first.states is not None or first.speakers is not None:
+            logger.warning("The states and speakers of a stream are not learned from: that takes all posts at once.")
         return fields
     is_post_model = MODEL_CLASSES[model_args.model_type] is PostTempoFormerForStreamClassification
     has_speakers = all(timeline.speakers is not None for timeline in timelines)
@@ -336,13 +339,15 @@ def load_tokenizer(
 
 
 def drop_outdated(model: StreamPreTrainedModel, freezes_encoder: bool, calibrates: bool):
-    """Removes the calibration of a model that is trained further, and trees over an encoder that learns."""
+    """Removes the calibration of a model that is trained further, and experts over an encoder that learns."""
     if model.config.calibration and not calibrates:
         logger.warning("The model's calibration is left out: it is of its weights as they were. --calibrate fits one.")
     model.config.calibration = None
     if getattr(model.config, "expert_weights", None) and not freezes_encoder:
         model.config.expert_weights = None
-        logger.warning("The model's trees are left out: they read the encoder as it was. --freeze_encoder keeps them.")
+        logger.warning(
+            "The model's trees and states are left out: they read the encoder as it was. --freeze_encoder keeps them."
+        )
 
 
 def make_rows(

@@ -4,7 +4,7 @@ import random
 from pathlib import Path
 
 import pytest
-from helpers import ROOT, read_json, read_table, write_posts
+from helpers import ROOT, read_json, read_table, with_other_ids, write_posts
 
 from run_glue_style import main
 
@@ -108,3 +108,17 @@ def test_labels_that_are_a_change_of_another_column_are_noticed(tmp_path, encode
         del post["state"]
     train(tmp_path / "out", encoder, labelled)
     assert any("--state_column mood" in entry.getMessage() for entry in caplog.records)
+
+
+@pytest.mark.slow
+def test_a_stream_says_that_it_learns_neither_speakers_nor_states(tmp_path, encoder, caplog):
+    posts = [{**post, "label": label} for post, label in zip(scenes(False), derived(scenes(False), 0), strict=True)]
+    # A stream is not divided.
+    others = {
+        part: write_posts(tmp_path / f"{part}.csv", with_other_ids(posts, part)) for part in ("validation", "test")
+    }
+    files = [f"--{part}_file={path}" for part, path in others.items()]
+    train(tmp_path / "out", encoder, posts, "--freeze_encoder=false", "--streaming", "--max_steps=2", *files)
+    assert any("stream are not learned" in entry.getMessage() for entry in caplog.records)
+    config = read_json(tmp_path / "out" / "config.json")
+    assert config.get("states") is None and not config.get("reads_speakers")
