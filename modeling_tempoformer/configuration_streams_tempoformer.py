@@ -64,14 +64,6 @@ class StreamFields(CheckedFields):
             raise ValueError(f"The focal loss is for posts that have one class each, not for '{self.problem_type}'.")
         if self.num_labels < 2:
             raise ValueError(f"The focal loss needs at least 2 classes, got `num_labels={self.num_labels}`.")
-        if (self.first_posts is None) != (self.no_change is None):
-            raise ValueError(
-                "`first_posts` needs `no_change`, the class that these posts get, and the other way round."
-            )
-        if self.first_posts == "speaker" and not self.reads_speakers:
-            raise ValueError("`first_posts` can be 'speaker' only in a model that `reads_speakers`.")
-        if self.no_change is not None and not 0 <= self.no_change < self.num_labels:
-            raise ValueError(f"`no_change` must be one of {self.num_labels} class ids, got {self.no_change}.")
         calibration = self.calibration or {}
         if unknown := sorted(set(calibration) - {"temperature", "thresholds"}):
             raise ValueError(f"`calibration` has 'temperature' and 'thresholds', got {', '.join(map(repr, unknown))}.")
@@ -88,6 +80,17 @@ class StreamFields(CheckedFields):
                 raise ValueError(f"`{name}` has {len(numbers)} values for {count} labels.")
             if not all(least <= number <= 1 / least for number in numbers):
                 raise ValueError(f"`{name}` must lie between {least:g} and {1 / least:g}, got {numbers}.")
+
+    def validate_first_posts(self):
+        """First posts must have a class, and those of speakers a model that knows speakers."""
+        if (self.first_posts is None) != (self.no_change is None):
+            raise ValueError(
+                "`first_posts` needs `no_change`, the class that these posts get, and the other way round."
+            )
+        if self.first_posts == "speaker" and not self.reads_speakers:
+            raise ValueError("`first_posts` can be 'speaker' only in a model that `reads_speakers`.")
+        if self.no_change is not None and not 0 <= self.no_change < self.num_labels:
+            raise ValueError(f"`no_change` must be one of {self.num_labels} class ids, got {self.no_change}.")
 
     def validate_head(self):
         """The classifier's hidden layers must have a width."""

@@ -20,7 +20,7 @@ from transformers import AutoConfig, set_seed
 
 from modeling_tempoformer.data.arguments import DataTrainingArguments
 from modeling_tempoformer.data.files import lock_folder, write_json
-from modeling_tempoformer.data.post_splits import choose_label_names, load_splits, split_posts
+from modeling_tempoformer.data.post_splits import choose_change_step, choose_label_names, load_splits, split_posts
 from modeling_tempoformer.evaluation.figures import print_figures, write_test_figures
 from modeling_tempoformer.evaluation.predictions import prediction_rows, write_predictions
 from modeling_tempoformer.evaluation.report import RESULTS, group_by_class, results_table, score_part
@@ -83,6 +83,7 @@ def run(baseline: Baseline, data: DataTrainingArguments, training: StreamTrainin
         training.seed,
         model=baseline.model_name_or_path,
         calibrates=baseline.calibrate,
+        change_step=choose_change_step(posts, data),
     )
 
     if isinstance(baseline, UntrainedBaseline):

@@ -19,10 +19,16 @@ from pathlib import Path
 
 from modeling_tempoformer.data.arguments import DataTrainingArguments
 from modeling_tempoformer.data.files import lock_folder, write_json
-from modeling_tempoformer.data.post_splits import check_calibration, class_weights, load_splits, timeline_columns
+from modeling_tempoformer.data.post_splits import (
+    check_calibration,
+    choose_change_step,
+    choose_label_names,
+    class_weights,
+    load_splits,
+    make_timelines,
+)
 from modeling_tempoformer.data.splits import check_tested_once, make_folds, read_folds, select_fold
 from modeling_tempoformer.data.surveys import survey
-from modeling_tempoformer.data.timelines import label_names, to_timelines
 from modeling_tempoformer.evaluation.predictions import all_labels
 from modeling_tempoformer.timeline_tempoformer import Timeline
 from modeling_tempoformer.training.arguments import ModelArguments
@@ -97,8 +103,8 @@ def prepare_folds(
     splits = load_splits(data, model_args.cache_dir)
     if set(splits) != {"train"}:
         raise ValueError("Cross-validation splits --train_file: give no other file.")
-    names = data.labels or label_names(splits["train"], data.label_column or "label")
-    timelines = to_timelines(splits["train"], names, **timeline_columns(data))
+    names = choose_label_names(splits, data)
+    timelines = make_timelines(splits, data, names, choose_change_step(splits, data))["train"]
     if args.folds_file is None:
         folds = make_folds(timelines, args.num_folds, data.validation_fraction, FOLD_SEED)
     else:

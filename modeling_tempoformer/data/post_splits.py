@@ -105,6 +105,22 @@ def derives_labels(posts: Dataset | IterableDataset, arguments: PostArguments) -
     return arguments.label_column is None and "label" not in columns and (arguments.state_column or "state") in columns
 
 
+def choose_change_step(
+    posts: Mapping[str, Dataset | IterableDataset], arguments: DataTrainingArguments
+) -> float | None:
+    """
+    The step by which labels are derived from states, 0 for states that are classes; None if posts have labels. Raises
+    a `ValueError` for a step that is given with labels.
+    """
+    if derives_labels(posts.get("train", next(iter(posts.values()))), arguments):
+        return arguments.change_step or 0.0
+    if arguments.change_step is not None:
+        raise ValueError(
+            "--change_step derives the labels of posts that have states and no labels: these have labels."
+        )
+    return None
+
+
 def timeline_columns(arguments: PostArguments) -> dict[str, str | None]:
     """The column names, as arguments of [`to_timelines`]."""
     names = ("timeline_column", "timestamp_column", "text_column", "label_column", "speaker_column", "state_column")

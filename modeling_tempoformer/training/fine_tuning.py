@@ -20,7 +20,13 @@ from transformers import (
 from ..configuration_streams_tempoformer import StreamFields
 from ..data.arguments import DataTrainingArguments
 from ..data.files import data_folder, lock_folder
-from ..data.post_splits import choose_class_weights, choose_label_names, derives_labels, load_splits, split_posts
+from ..data.post_splits import (
+    choose_change_step,
+    choose_class_weights,
+    choose_label_names,
+    load_splits,
+    split_posts,
+)
 from ..data.rows import to_rows
 from ..data.states import choose_states, first_posts_rule, no_change_class
 from ..data.timelines import TimelineStream
@@ -100,7 +106,7 @@ def run(
         is_saved = isinstance(config, StreamFields)
         posts = load_splits(data, model_args.cache_dir, model_args.token)
         names = saved_label_names(config) if is_saved else choose_label_names(posts, data)
-        change_step = choose_change_step(config, posts, data)
+        change_step = getattr(config, "change_step", None) if is_saved else choose_change_step(posts, data)
 
         # Split
         wanted = wanted_splits(training, model_args.calibrate)
@@ -234,24 +240,6 @@ def count_members(model_args: ModelArguments, config: PreTrainedConfig, freezes_
     members = getattr(config_class.from_dict(settings), "num_members", 1)
     # Members share the encoder, so that they can hold out timelines only if the encoder learns from none.
     return members if freezes_encoder else 1
-
-
-def choose_change_step(
-    config: PreTrainedConfig, posts: Mapping[str, Dataset | IterableDataset], data: DataTrainingArguments
-) -> float | None:
-    """
-    The step by which labels are derived from states, 0 for states that are classes; None if posts have labels. Raises
-    a `ValueError` for a step that is given with labels.
-    """
-    if isinstance(config, StreamFields):
-        return getattr(config, "change_step", None)
-    if derives_labels(posts.get("train", next(iter(posts.values()))), data):
-        return data.change_step or 0.0
-    if data.change_step is not None:
-        raise ValueError(
-            "--change_step derives the labels of posts that have states and no labels: these have labels."
-        )
-    return None
 
 
 def describe_posts(
