@@ -309,7 +309,7 @@ class StreamClassificationPipeline(Pipeline):
         if num_cut:
             logger.warning(f"Timeline {timeline.timeline_id!r}: truncated {num_cut} posts to {limit} tokens.")
         config = self.model.config
-        # Of a speaker one post more, too.
+        # An explanation needs two posts of each speaker, as it leaves one of them out.
         own = timeline.speaker_posts(1 + explains) if config.reads_speakers else None
         rows = list(cut_rows(columns, config.window + explains, targets_per_row, own))
         return {"timeline": timeline, "rows": rows, "truncated": num_cut}

@@ -51,8 +51,8 @@ class Trees(Grown):
     def __init__(self, config: PostTempoFormerConfig):
         super().__init__()
         hidden, shape = config.encoder_config.hidden_size, (config.num_members, config.num_trees)
-        # Of the newest post and of each one that it is compared with: components, steps, cosines and gaps. Then the
-        # cosine with all earlier posts, the position, and the change of states.
+        # `read` puts them together: components of the newest post and of each compared one, a step and a cosine for
+        # each compared one, the cosine with all earlier posts, three numbers of position and time, and the changes.
         compared = config.num_compared
         features = (1 + 2 * compared) * COMPONENTS + compared + 4 + (config.num_labels if config.states else 0)
         self.add_zeros("mean", hidden)

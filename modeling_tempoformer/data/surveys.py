@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from ..timeline_tempoformer import Timeline
 
 
-# What a model adds to a timeline
+# A model adds these to a timeline.
 ANSWERS = ("logits", "state_logits", "explanations")
 
 
