@@ -64,7 +64,8 @@ METHODS = {
     "no times": f"run_glue_style.py {ASKED}",
     "no states": f"run_glue_style.py {ASKED}",
     "no speakers": f"run_glue_style.py {ASKED}",
-    "network alone": """run_glue_style.py --config_overrides '{"num_trees": 0}' """ + ASKED,
+    "no trees": """run_glue_style.py --config_overrides '{"num_trees": 0}' """ + ASKED,
+    "one member": """run_glue_style.py --config_overrides '{"num_members": 1}' """ + ASKED,
     "network, rotated by the distance in posts": (
         """run_glue_style.py --config_overrides '{"num_trees": 0, "stream_attention": "rotary"}' """ + ASKED
     ),
@@ -74,7 +75,7 @@ METHODS = {
 }
 USUAL = ["TempoFormer", "BiLSTM", "trees", "post alone", "position and time", "class prior"]
 # All others are compared with the first of --methods.
-COMPARED_WITH = dict.fromkeys(("network, rotated by the distance in posts", "network, no rotation"), "network alone")
+COMPARED_WITH = dict.fromkeys(("network, rotated by the distance in posts", "network, no rotation"), "no trees")
 LEFT_OUT = {"no times": "timestamp", "no states": "state", "no speakers": "speaker"}
 WITHOUT_ENCODER = ("position and time", "class prior")
 
