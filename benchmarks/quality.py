@@ -60,6 +60,9 @@ METHODS = {
     "position and time": "-m research.run_baseline --method position_and_time",
     "class prior": "-m research.run_baseline --method class_prior",
     "trained encoder": "run_glue_style.py configuration/default.yaml configuration/trained_encoder.yaml " + ASKED,
+    "trained in bfloat16": (
+        "run_glue_style.py configuration/default.yaml configuration/trained_encoder.yaml --use_cpu --bf16 " + ASKED
+    ),
     # Their posts lack a column.
     "no times": f"run_glue_style.py {ASKED}",
     "no states": f"run_glue_style.py {ASKED}",

@@ -1,7 +1,8 @@
 """The last step of a run: scores, calibration, predictions, the page, and the push."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -24,6 +25,7 @@ ENOUGH_LABELS = 5000
 # The setting of configuration/trained_encoder.yaml
 TARGETS_PER_ROW = 16
 SAMPLE = 64  # posts
+GAIN_OF_BFLOAT16 = 0.8
 
 
 def report_results(
@@ -78,18 +80,31 @@ def advise_to_train_encoder(trainer: StreamTrainer, timelines: Sequence[Timeline
     texts = [text for timeline in timelines for text in timeline.texts]
     sample = texts[:: max(1, len(texts) // SAMPLE)][:SAMPLE]
     inputs = trainer.processing_class(sample, truncation=True, padding=True, return_tensors="pt").to(model.device)
-    start = time.perf_counter()
-    with torch.no_grad():
-        model.base_model.embed_posts(**inputs)
-    seconds = (time.perf_counter() - start) / len(sample)
+    embed, device = partial(model.base_model.embed_posts, **inputs), model.device.type
+    seconds, in_bfloat16 = (seconds_of(embed, device, in_16_bits) for in_16_bits in (False, True))
+    options = ""
+    # Only some processors compute in bfloat16; on others it is slower.
+    if in_bfloat16 < GAIN_OF_BFLOAT16 * seconds:
+        seconds, options = in_bfloat16, f", and add {'--use_cpu ' * (device == 'cpu')}--bf16"
     # A pass back costs two passes forward.
-    seconds *= 3 * trainer.args.min_epochs * sum(end - begin for begin, _, end in bounds)
+    seconds *= 3 * trainer.args.min_epochs * sum(end - begin for begin, _, end in bounds) / len(sample)
     print(
         f"{labelled:,} labelled posts are enough for the encoder to learn, too, which may find more (on Ubuntu IRC, "
         "with 8,891, macro F1 was 4.7 points higher): give configuration/default.yaml and "
-        "configuration/trained_encoder.yaml before the options of this command. "
+        f"configuration/trained_encoder.yaml before the options of this command{options}. "
         f"It takes about {max(1, round(seconds / 60))} minutes here."
     )
+
+
+@torch.no_grad()
+def seconds_of(embed: Callable[[], torch.Tensor], device: str, in_bfloat16: bool) -> float:
+    """Returns the seconds that encoding posts takes on a device, as training would do it, from its second run."""
+    with torch.autocast(device, torch.bfloat16, enabled=in_bfloat16):
+        for _ in range(2):
+            start = time.perf_counter()
+            # The sum waits for the device.
+            float(embed().float().sum())
+    return time.perf_counter() - start
 
 
 def write_page(trainer: StreamTrainer, timelines: list[Timeline], model_args: ModelArguments):
