@@ -17,6 +17,11 @@ from .timeline_tempoformer import Timeline, cut_rows
 
 logger = logging.get_logger(__name__)
 
+# The inputs that are numbers of posts.
+INDICES = {"stream_index", "speaker_posts"}
+# Slots of streams that an explanation reads in a pass.
+SLOTS_AT_ONCE = 4096
+
 
 def explain_streams(
     model: torch.nn.Module,
@@ -28,10 +33,9 @@ def explain_streams(
 ) -> dict[str, torch.Tensor]:
     """
     Computes the logits of streams, and of the same streams with one thing changed, by `forward` on the same posts with
-    more streams, no more of them at a time than the batch has. The batch's window has one post more than the model's:
-    where a post is left out, those before it move up by one slot, the oldest one enters, and `timeline_position` is
-    that of a timeline without the post. `speaker_posts` holds two posts of the speaker, the earlier one for where the
-    later is left out.
+    more streams. The batch's window has one post more than the model's: where a post is left out, those before it move
+    up by one slot, the oldest one enters, and `timeline_position` is that of a timeline without the post.
+    `speaker_posts` holds two posts of the speaker, the earlier one for where the later is left out.
 
     Returns `logits` (batch_size, num_streams, window + 3, num_labels): of the stream itself; without each of its posts
     but the newest, oldest first; with the post before the newest once more in the newest one's slot and time; with no
@@ -39,7 +43,7 @@ def explain_streams(
     num_stream_layers, window) is from the newest post, mean over heads. `state_logits` (batch_size, num_streams,
     num_states) is of the streams themselves, if the model has learned states. The values of absent posts mean nothing.
     """
-    window, num_streams = model.config.window, stream_index.shape[1]
+    window, shape = model.config.window, stream_index.shape[:2]
     posts = model.post_inputs(**posts)
     slots = torch.arange(window, device=stream_index.device)
     # The slots that remain without each slot. Without the first slot, the one that enters, a stream is as usual. The
@@ -71,33 +75,51 @@ def explain_streams(
         inputs["elapsed"][:, :, at_once] = (inputs["elapsed"][:, :, at_once] - gap.unsqueeze(-1)).clamp_min(0.0)
         if timeline_position is not None:
             positions[:, :, at_once, 1] -= gap
-    logits, attention, states = [], [], []
-    step = max(1, num_streams // len(kept))
-    for start in range(0, num_streams, step):
-        part = {name: values[:, start : start + step].flatten(1, 2) for name, values in inputs.items()}
-        # The part keeps only the posts of its streams.
-        indices = {name: part.pop(name) for name in ("stream_index", "speaker_posts") if name in part}
-        num_posts = posts["attention_mask"].shape[1]
-        first = min(min(int(index.where(index >= 0, num_posts).min()) for index in indices.values()), num_posts - 1)
-        end = max(int(indices["stream_index"].max()), first) + 1
+    # The posts of all rows become one row, of which the streams are read.
+    num_posts = posts["attention_mask"].shape[1]
+    posts = {name: values.flatten(0, 1) for name, values in posts.items()}
+    offset = torch.arange(shape[0], device=slots.device)[:, None, None, None] * num_posts
+    for name in INDICES & inputs.keys():
+        inputs[name] = torch.where(inputs[name] < 0, -1, inputs[name] + offset)
+    # Only the streams themselves need their attention, of which other layers compute less.
+    usual = read_streams(model, posts, {name: values[:, :, 0].flatten(0, 1) for name, values in inputs.items()}, True)
+    changed = read_streams(model, posts, {name: values[:, :, 1:].flatten(0, 2) for name, values in inputs.items()})
+    logits = torch.cat((usual["logits"].unsqueeze(1), changed["logits"].unflatten(0, (-1, len(kept) - 1))), dim=1)
+    return {name: values.unflatten(0, shape) for name, values in (usual | {"logits": logits}).items()}
+
+
+def read_streams(
+    model: torch.nn.Module, posts: dict[str, torch.Tensor], streams: dict[str, torch.Tensor], attends: bool = False
+) -> dict[str, torch.Tensor]:
+    """
+    Returns `logits`, with states `state_logits`, and if asked `attention` (streams, layers, window) of `streams`
+    (streams, ...) of a row of `posts` (posts, ...). Streams without posts are not computed, and have 0.
+    """
+    index = streams["stream_index"]
+    found: dict[str, torch.Tensor] = {}
+    for chosen in (index[:, -1] >= 0).nonzero().flatten().split(max(1, SLOTS_AT_ONCE // index.shape[1])):
+        part = {name: values[chosen] for name, values in streams.items()}
+        # The pass has only the posts and the slots that it reads.
+        absent = int((part["stream_index"] < 0).sum(1).min())
+        part |= {name: part[name][:, absent:] for name in ("stream_index", "elapsed") if name in part}
+        read = torch.cat([part[name].flatten() for name in INDICES & part.keys()])
+        first, end = int(read[read >= 0].min()), int(read.max()) + 1
+        part |= {name: torch.where(part[name] < 0, -1, part[name] - first) for name in INDICES & part.keys()}
         output = model(
-            **{name: values[:, first:end] for name, values in posts.items()},
-            **{name: index.where(index < 0, index - first) for name, index in indices.items()},
-            **part,
-            output_stream_attentions=True,
+            **{name: values[first:end].unsqueeze(0) for name, values in posts.items()},
+            **{name: values.unsqueeze(0) for name, values in part.items()},
+            output_stream_attentions=attends,
         )
-        logits.append(output.logits.unflatten(1, (-1, len(kept))))
-        if output.state_logits is not None:
-            states.append(output.state_logits[:, :: len(kept)])
-        # The attention of the newest post of the usual streams.
-        usual = [
-            weights[:, :: len(kept), :, -1].float().mean(2).to(stream_index.device)
-            for weights in output.stream_attentions
-        ]
-        none = logits[-1].new_zeros(*logits[-1].shape[:2], 0, window)
-        attention.append(torch.stack(usual, 2) if usual else none)
-    answers = {"logits": torch.cat(logits, 1), "attention": torch.cat(attention, 1)}
-    return answers | ({"state_logits": torch.cat(states, 1)} if states else {})
+        answers = {name: output[name][0] for name in ("logits", "state_logits") if output.get(name) is not None}
+        if attends:
+            # The attention of the newest posts.
+            layers = [weights[0, :, :, -1].float().mean(1).to(index.device) for weights in output.stream_attentions]
+            none = index.new_zeros(len(chosen), 0, index.shape[1] - absent, dtype=torch.float32)
+            answers["attention"] = nn.functional.pad(torch.stack(layers, 1) if layers else none, (absent, 0))
+        for name, values in answers.items():
+            empty = values.new_zeros(len(index), *values.shape[1:])
+            found.setdefault(name, empty)[chosen.to(values.device)] = values
+    return found
 
 
 def explain_posts(
