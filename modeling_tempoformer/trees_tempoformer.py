@@ -89,11 +89,13 @@ class Trees(Grown):
 
     def forward(self, features: torch.Tensor) -> torch.Tensor:
         """Returns each member's log-probabilities (members, ..., classes) for the features that `read` returns."""
-        right = ((features[..., self.feature] - self.threshold) * SHARPNESS).sigmoid()
-        reached = torch.ones_like(right[..., :1])
-        for level in range(DEPTH):
-            split = right[..., 2**level - 1 : 2 ** (level + 1) - 1]
-            reached = (reached.unsqueeze(-1) * torch.stack((1 - split, split), dim=-1)).flatten(-2)
-        # Summed within each tree first, since rounding errors grow with the numbers in a sum.
-        probabilities = torch.einsum("...mtl,mtlc->m...tc", reached, self.leaves)
-        return probabilities.mean(-2).clamp_min(LEAST_PROBABILITY).log()
+        # The streams come last, so that they lie side by side in memory.
+        columns = features.flatten(0, -2).mT
+        right = ((columns[self.feature] - self.threshold.unsqueeze(-1)) * SHARPNESS).sigmoid()
+        # From the leaves to the root, each split mixes its two sides.
+        values = self.leaves.movedim(-1, 0).unsqueeze(-1)
+        for level in reversed(range(DEPTH)):
+            split = right[:, :, 2**level - 1 : 2 ** (level + 1) - 1]
+            values = torch.lerp(values[..., 0::2, :], values[..., 1::2, :], split)
+        probabilities = values.squeeze(-2).mean(-2).movedim(0, -1)
+        return probabilities.clamp_min(LEAST_PROBABILITY).log().unflatten(1, features.shape[:-1])
