@@ -32,6 +32,7 @@ from workload import (
     dense_forward,
     full_windows,
     make_model,
+    make_row,
     posts_of,
     read_config,
     table,
@@ -48,7 +49,10 @@ from modeling_tempoformer.pipeline_tempoformer import explain_streams
 
 Tensors = dict[str, torch.Tensor]
 PLAIN, DENSE, FLOAT32 = "plain BERT", "dense", "float32"
-BASELINES = (PLAIN, DENSE, FLOAT32)
+PREDICT, EXPLAIN = "predict", "explain"
+BASELINES = (PLAIN, DENSE, FLOAT32, PREDICT)
+# Posts that are explained at a time, or a few more
+EXPLAINED = 64
 FROZEN = "post_tempoformer, frozen encoder"
 TWO, MANY = ["1810-1860", "1960-2010"], [str(year) for year in range(1000, 2000)]
 # Time points, whether each token has its own, and whether the form is residual.
@@ -191,7 +195,10 @@ def training_steps(bench: Bench):
             frozen.base_model.encoder.requires_grad_(False)
             with torch.no_grad():
                 vectors = frozen.base_model.embed_posts(**posts).unflatten(0, batch["input_ids"].shape[:2])
-            inputs = {**{name: batch[name] for name in ("stream_index", "elapsed")}, "post_embeds": vectors}
+            inputs = {
+                **{name: batch[name] for name in ("stream_index", "elapsed", "timeline_position")},
+                "post_embeds": vectors,
+            }
             forms[FROZEN] = total, bench.step(frozen, {**inputs, "labels": labels})
         bench.measure("training step", forms, window=window, size=targets)
 
@@ -222,14 +229,16 @@ def new_posts(model: nn.Module, row: Tensors, new: Tensors) -> Callable[[], obje
 
 
 def explanations(bench: Bench):
-    """Measures the explanation of a post, beside one pass of plain BERT over the same posts."""
-    row = bench.to_device(full_windows(1, WINDOW + 1))
-    posts = {name: row[name][0] for name in ("input_ids", "attention_mask")}
-    forms = {PLAIN: (1, bench.forward(bench.plain(), posts))}
-    for name in bench.args.model_type:
-        model = bench.model(name)
-        forms[name] = 1, bench.forward(model, compute=partial(explain_streams, model, **row))
-    bench.measure("explain", forms, window=WINDOW, size=1)
+    """Measures explanations of all posts of short and of long timelines, beside their predictions."""
+    for length, name in itertools.product(bench.args.lengths, bench.args.model_type):
+        rows = [make_row(length, 0, WINDOW + 1, seed) for seed in range(1 + EXPLAINED // length)]
+        batch, model = bench.to_device(collate(rows)), bench.model(name)
+        usual = {**batch, **{field: batch[field][..., 1:] for field in ("stream_index", "elapsed")}}
+        forms = {
+            PREDICT: (len(rows) * length, bench.forward(model, usual)),
+            EXPLAIN: (len(rows) * length, bench.forward(model, compute=partial(explain_streams, model, **batch))),
+        }
+        bench.measure(f"explain, {name}", forms, window=WINDOW, size=length)
 
 
 def temporal_attention(bench: Bench):
@@ -316,6 +325,7 @@ def main():
     parser.add_argument("--rows", type=int, default=1, help="Rows of a batch.")
     parser.add_argument("--targets", type=int, nargs="+", default=[16], help="Target posts of a row.")
     parser.add_argument("--dense_streams", type=int, default=16, help="Streams that the dense form reads at a time.")
+    parser.add_argument("--lengths", type=int, nargs="+", default=[8, 50], help="Posts of timelines to explain.")
     parser.add_argument("--timelines", type=int, nargs="+", default=[1], help="Timelines with a new post at a time.")
     parser.add_argument(
         "--texts", type=int, nargs=2, default=[32, 128], help="Texts of temporal attention, and tokens."

@@ -35,12 +35,23 @@ def read_config(name: str, **fields) -> PreTrainedConfig:
 
 
 def make_model(model_type: str, encoder: PreTrainedConfig | str, window: int = WINDOW) -> PreTrainedModel:
-    """Makes a model in evaluation mode, on a pretrained encoder or on one with random weights."""
+    """
+    Makes a model in evaluation mode, on a pretrained encoder or on one with random weights. The post model has the
+    members and trees of the default, with random splits.
+    """
     torch.manual_seed(0)
     model_class, fields = MODEL_TYPES[model_type], {"window": window, "num_labels": 2}
     if isinstance(encoder, str):
-        return model_class.from_encoder_pretrained(encoder, **fields).eval()
-    return model_class(model_class.config_class(encoder_config=encoder, **fields)).eval()
+        model = model_class.from_encoder_pretrained(encoder, **fields)
+    else:
+        model = model_class(model_class.config_class(encoder_config=encoder, **fields))
+    if model_type == "post_tempoformer":
+        trees, model.config.expert_weights = model.trees, [1.0, 1.0]
+        trees.components.normal_(std=0.1)
+        trees.feature.random_(len(trees.scale))
+        trees.threshold.normal_()
+        trees.leaves.copy_(torch.rand_like(trees.leaves).softmax(-1))
+    return model.eval()
 
 
 def make_pipe(model_type: str, encoder: str | None = None, **fields) -> StreamClassificationPipeline:
@@ -65,20 +76,27 @@ def draw(percentiles: list[int], count: int, generator: torch.Generator) -> list
     return (values[low] + (rank - low) * (values[low + 1] - values[low])).round().long().tolist()
 
 
-def full_windows(targets: int, window: int, seed: int = 0) -> dict[str, torch.Tensor]:
-    """Makes a batch of one row from the middle of a long timeline, in which each stream has `window` posts."""
+def make_row(num_posts: int, first: int, window: int, seed: int = 0) -> dict[str, torch.Tensor]:
+    """Makes a batch of one row, in which the posts from the `first` are classified."""
     generator = torch.Generator().manual_seed(seed)
-    num_posts = targets + window - 1
     lengths = torch.tensor(draw(POST_TOKENS, num_posts, generator))
     mask = (torch.arange(int(lengths.max())) < lengths.unsqueeze(-1)).long()
-    index = stream_windows(torch.arange(window - 1, num_posts), window)
+    targets = torch.arange(first, num_posts)
+    index = stream_windows(targets, window)
     times = torch.rand(num_posts, generator=generator, dtype=torch.float64).mul(11).exp().cumsum(0)
+    since_first = (times[targets] - times[0]).float()
     return {
         "input_ids": torch.randint(1000, 30000, mask.shape, generator=generator).mul(mask).unsqueeze(0),
         "attention_mask": mask.unsqueeze(0),
         "stream_index": index.unsqueeze(0),
         "elapsed": elapsed_seconds(times, index).unsqueeze(0),
+        "timeline_position": torch.stack((targets.float(), since_first), dim=-1).unsqueeze(0),
     }
+
+
+def full_windows(targets: int, window: int, seed: int = 0) -> dict[str, torch.Tensor]:
+    """Makes a batch of one row from the middle of a long timeline, in which each stream has `window` posts."""
+    return make_row(targets + window - 1, window - 1, window, seed)
 
 
 def posts_of(row: dict[str, torch.Tensor], first: int, last: int) -> dict[str, torch.Tensor]:
@@ -126,7 +144,8 @@ def dense_forward(model, input_ids: torch.Tensor, mask: torch.Tensor, elapsed: t
     pooled = base.pool(states[:, 0]).unflatten(0, shape)[:, -1]
     positions = torch.arange(config.window - shape[1], config.window, device=mask.device).repeat(shape[0])
     posts = torch.arange(present.numel(), device=mask.device).view(shape)
-    streams = Streams(mask.flatten(0, 1), posts, present, elapsed.clamp_min(1).log(), (1, shape[0]))
+    compared = posts[:, -2:], present[:, -2:]
+    streams = Streams(mask.flatten(0, 1), posts, present, *compared, elapsed.clamp_min(1).log(), (1, shape[0]))
     for index, stream_layer in enumerate(base.stream_layers):
         states = stream_layer.position(states, positions.unsqueeze(1))
         layer = base.encoder.encoder.layer[index - len(base.stream_layers)]
