@@ -53,6 +53,7 @@ def write_card(
     scores: Mapping[str, Mapping[str, float]] | None = None,
     titles: Mapping[str, str] | None = None,
     verdict: Sequence[str] = (),
+    groups: Sequence[Sequence[str]] = (),
     figures: Mapping[str, str] | None = None,
     training: Mapping[str, Any] | None = None,
     evaluations: Sequence[Mapping[str, Any]] = (),
@@ -74,6 +75,7 @@ def write_card(
         titles (`dict[str, str]`, *optional*): The titles of the scores that the card shows, besides accuracy, loss and
             perplexity, by the names of the scores without their classes.
         verdict (`list[str]`, *optional*): A summary of the model's test, in sentences.
+        groups (`list[list[str]]`, *optional*): A table of the scores of groups of test posts, its header first.
         figures (`dict[str, str]`, *optional*): Descriptions of the figures in the folder, by the name of the file.
         training (`dict[str, Any]`, *optional*): Facts about the training, for example arguments by name.
         evaluations (`list[dict[str, Any]]`, *optional*): A table row for each evaluation, with the same keys in all.
@@ -146,6 +148,7 @@ def write_card(
         license=license,
         results={split: score_tables(values, kinds, labels) for split, values in scores.items() if values},
         verdict=verdict,
+        groups=groups and table(groups[0], groups[1:]),
         figures=figures,
         training=training,
         evaluations=evaluations and table(evaluations[0], [row.values() for row in evaluations]),

@@ -220,6 +220,7 @@ class HubTrainer(Trainer):
             max_tokens=limit if limit != VERY_LARGE_INTEGER else None,
             scores=self.card_scores(),
             verdict=self.card_verdict(),
+            groups=self.card_groups(),
             figures=figures_in(folder),
             training=self.training_facts(summary) if self.state.global_step else None,
             evaluations=[{name: row[name] for name in COLUMNS if name in row} for row in summary.eval_lines or ()],
@@ -284,6 +285,10 @@ class HubTrainer(Trainer):
 
     def card_verdict(self) -> list[str]:
         """A summary of the model's test, in sentences."""
+        return []
+
+    def card_groups(self) -> list[list[str]]:
+        """The scores of groups of test posts as the rows of a table, the header first."""
         return []
 
     def training_facts(self, summary: TrainingSummary) -> dict[str, Any]:
