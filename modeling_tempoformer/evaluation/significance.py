@@ -1,10 +1,11 @@
 """Tests the difference of two macro F1s against the chance of which timelines were sampled."""
 
+import warnings
 from collections.abc import Hashable, Sequence
 
 import numpy as np
 import pandas as pd
-from scipy.stats import bootstrap
+from scipy.stats import DegenerateDataWarning, bootstrap
 from sklearn.utils import check_consistent_length
 
 
@@ -87,9 +88,11 @@ def bootstrap_difference(
         return mean if theirs is None else mean - macro_f1[..., len(ours) :].mean(axis=-1)
 
     everything = np.arange(num_timelines)
-    result = bootstrap(
-        (everything,), difference, n_resamples=resamples, batch=1000, vectorized=True, method="percentile", rng=0
-    )
+    settings = {"n_resamples": resamples, "batch": 1000, "vectorized": True, "method": "percentile", "rng": 0}
+    with warnings.catch_warnings():
+        # The interval below leaves out samples without a value.
+        warnings.simplefilter("ignore", DegenerateDataWarning)
+        result = bootstrap((everything,), difference, **settings)
     # Differences are rounded, because equal scores can differ in their last bits.
     differences = result.bootstrap_distribution[~np.isnan(result.bootstrap_distribution)]
     rounded = differences.round(12)
