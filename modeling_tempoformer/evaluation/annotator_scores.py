@@ -94,8 +94,12 @@ def majorities(votes: np.ndarray) -> np.ndarray:
 
 def krippendorff_alpha(votes: np.ndarray) -> float | None:
     """
-    Returns Krippendorff's alpha for classes without an order: 1 for full agreement, 0 for that of chance. `votes`
-    (posts, classes) counts the annotators who gave each class. None if all labels are of one class.
+    Measures the agreement of annotators by Krippendorff's alpha for classes without an order.
+
+    Args:
+        votes (`np.ndarray` of shape `(posts, classes)`): How many annotators gave each class.
+
+    Returns 1 for full agreement, 0 for that of chance, and None if posts with several labels have one class only.
     """
     several = votes[votes.sum(axis=-1) > 1]
     numbers, totals = several.sum(axis=-1), several.sum(axis=0)

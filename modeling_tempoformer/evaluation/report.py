@@ -240,8 +240,9 @@ def annotator_lines(results: Mapping[str, Any]) -> list[str]:
         return [line]
     score = people["together"]
     return [
-        f"{line} Against the majority of the others, one annotator has macro F1 {score['macro_f1']:.3f}, and this "
-        f"model on the same posts {score['model_macro_f1']:.3f}: it {compared(score)} one annotator."
+        line,
+        f"Against the majority of the others, one annotator has macro F1 {score['macro_f1']:.3f}, and this model on "
+        f"the same posts {score['model_macro_f1']:.3f}: it {compared(score)} one annotator.",
     ]
 
 
@@ -313,7 +314,8 @@ def results_table(part: str, results: Mapping[str, Any]) -> str:
     paragraphs = [counts, classes.to_string(float_format="{:.3f}".format), scores.to_string()]
     if rows := group_rows(results):
         paragraphs.append(to_table(rows))
-    paragraphs += annotator_lines(results)
+    if lines := annotator_lines(results):
+        paragraphs.append("\n".join(lines))
     if rows := annotator_rows(results):
         paragraphs.append(to_table(rows))
     paragraphs.append("\n".join(last))
