@@ -385,9 +385,8 @@ def to_timelines(
 
         Raises a [`PostError`] for the first bad cell, and for a timeline of a stream whose posts do not follow each
         other. Raises a `ValueError` for labels that are hard to tell apart, for floats of too few bits, and for a
-        stream with annotators. A stream
-        raises them when it is read. It notices a timeline that comes back only among the shards that one worker or
-        process reads; [`survey`] reads all shards.
+        stream with annotators. A stream raises what is wrong with its posts when it is read. It notices a timeline
+        that comes back only among the shards that one worker or process reads; [`survey`] reads all shards.
     """
     check_labels(labels or ())
     columns = {"timeline": timeline_column, "timestamp": timestamp_column, "text": text_column}
