@@ -91,7 +91,7 @@ def main(arguments: list[str]):
                 if begun is None or read_json(output / SCORED) is not None:
                     begun = {**record, **write_partitions(corpus)}
                     write_json(output / RECORD, begun)
-                left, shared = open_partitions(begun, parts), (pipe, corpus, begun["timed"], args.cores_per_process)
+                left, shared = open_partitions(begun, parts), (pipe, corpus, begun["times"], args.cores_per_process)
                 done = sum(begun["posts"]) - sum(left.values())
                 with tqdm(total=sum(begun["posts"]), initial=done, desc="Scoring", unit="post") as bar:
                     for num_posts in run_tasks(score_partition, shared, left, args.cores_per_process, on_gpus=True):
@@ -116,17 +116,17 @@ def open_partitions(begun: dict[str, Any], parts: dict[int, tuple[int, int]]) ->
 
 
 def write_partitions(corpus: Corpus) -> dict[str, Any]:
-    """Reads, checks and partitions all posts. Returns whether they have times, and the size of each partition."""
+    """Reads, checks and partitions all posts. Returns the form of their times, and the size of each partition."""
     # A run that was stopped while reading has left this.
     shutil.rmtree(corpus.output / WORK, ignore_errors=True)
     files = range(len(corpus.tables))
     results = run_tasks(Corpus.write_file, (corpus,), files)
     _, times, posts, nobody = zip(*sorted(tqdm(results, total=len(files), desc="Reading", unit="file")), strict=True)
-    timed = check_times(corpus.tables, times)
+    form = check_times(corpus.tables, times)
     warn_of_nobody(sum(nobody, Counter()))
     if corpus.columns["id"]:
         list(run_tasks(Corpus.check_ids, (corpus,), range(corpus.num_partitions)))
-    return {"timed": timed, "posts": [sum(counts) for counts in zip(*posts, strict=True)]}
+    return {"times": form, "posts": [sum(counts) for counts in zip(*posts, strict=True)]}
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from pyarrow import parquet
 from ..data.files import written_whole
 from ..data.tables import read_tables
 from ..data.timelines import PostError, is_nobody, read_posts
-from ..times_tempoformer import TimeColumn
+from ..times_tempoformer import TimeColumn, are_since_start
 
 
 TABLES = tuple(f".{kind}{end}" for kind in ("csv", "tsv", "json", "jsonl") for end in ("", ".gz")) + (".parquet",)
@@ -114,8 +114,11 @@ class Corpus:
             raise ValueError(f"{self.tables[post.file]}: {problem}")
 
 
-def check_times(tables: list[str], times_by_table: list[TimeColumn]) -> bool:
-    """Returns whether posts have times. Raises a `ValueError` for a file whose times are unlike those before it."""
+def check_times(tables: list[str], times_by_table: list[TimeColumn]) -> str | None:
+    """
+    Returns the form in which times are written: "dates", or "seconds" if they are [`are_since_start`]; None without
+    times. Raises a `ValueError` for a file whose times are unlike those before it.
+    """
     merged = TimeColumn()
     for table, times in zip(tables, times_by_table, strict=True):
         times.warn()
@@ -124,4 +127,7 @@ def check_times(tables: list[str], times_by_table: list[TimeColumn]) -> bool:
             merged.read(f"{row} of {table}", value)
         except ValueError as problem:
             raise ValueError(f"{table}, {row}, value {value!r}: {problem}.") from None
-    return merged.first[0] != "missing"
+    if merged.first[0] == "missing":
+        return None
+    ends = min(times.smallest for times in times_by_table), max(times.largest for times in times_by_table)
+    return "seconds" if are_since_start(*ends) else "dates"
