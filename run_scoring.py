@@ -54,6 +54,12 @@ class ScoringArguments(DownloadArguments):
         metadata={"help": "Tables of posts, or folders of them: CSV, TSV, JSON lines or Parquet."}
     )
     output_dir: str = field(metadata={"help": "Folder for the predictions, which all machines can reach."})
+    records: str | None = field(
+        default=None,
+        metadata={
+            "help": "Where objects of JSON hold lists of posts: the path of these (messages, chats.list.messages)."
+        },
+    )
     timeline_column: str = "timeline_id"
     timestamp_column: str | None = field(default=None, metadata={"help": "Default: 'timestamp', if it exists."})
     text_column: str = "text"
@@ -81,7 +87,7 @@ def main(arguments: list[str]):
     # A table without it is refused, as one without texts is.
     columns["speaker"] = columns["speaker"] or ("speaker" if pipe.model.config.reads_speakers else None)
     num_partitions = max(MIN_PARTITIONS, sum(os.path.getsize(table) for table in tables) // PARTITION_BYTES)
-    corpus = Corpus(output, tables, columns, num_partitions)
+    corpus = Corpus(output, tables, columns, num_partitions, args.records)
     record = make_record(pipe, corpus)
     begun, parts = check_record(output, record), read_parts(output)
     try:

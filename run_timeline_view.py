@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from modeling_tempoformer import to_timelines
 from modeling_tempoformer.data.arguments import PostArguments, check_positive
-from modeling_tempoformer.data.post_splits import load_file, timeline_columns
+from modeling_tempoformer.data.post_splits import load_file, nested_options, timeline_columns
 from modeling_tempoformer.data.splits import hold_back, read_split
 from modeling_tempoformer.evaluation.report import read_test, test_summary
 from modeling_tempoformer.timeline_tempoformer import Timeline
@@ -48,7 +48,8 @@ def main(arguments: list[str]):
     pipe = load_pipeline(args.model_name_or_path, **args.downloads)
     names, _ = classes_of(pipe.model.config)
     try:
-        timelines = to_timelines(load_file(args.test_file, args.task_name), names, **timeline_columns(args))
+        posts = load_file(args.test_file, args.task_name, **nested_options(args))
+        timelines = to_timelines(posts, names, **timeline_columns(args))
     except ValueError as problem:
         raise ValueError(f"{args.test_file}: {problem}") from None
     # The page shows scores of labelled posts, which must not be posts that the model has learned from.

@@ -59,13 +59,15 @@ class Corpus:
     """
     The posts of all input files, partitioned by a hash of the timeline id. The posts of each input file are in one
     Parquet file in `WORK`. With n partitions, its row groups k, n + k, 2n + k and so on belong to partition k.
-    `columns` names the columns of the timeline, the timestamp, the text, the id and the speaker.
+    `columns` names the columns of the timeline, the timestamp, the text, the id and the speaker; `records` is the
+    argument of [`load_table`].
     """
 
     output: Path
     tables: list[str]
     columns: dict[str, str | None]
     num_partitions: int
+    records: str | None = None
 
     def write_file(self, number: int) -> tuple[int, TimeColumn, list[int], Counter]:
         """
@@ -78,7 +80,8 @@ class Corpus:
             parquet.ParquetWriter(path, POSTS, compression="zstd") as writer,
         ):
             try:
-                posts = read_posts(read_tables(table), None, {**self.columns, "label": None}, times)
+                rows = read_tables(table, self.records, list(filter(None, self.columns.values())))
+                posts = read_posts(rows, None, {**self.columns, "label": None}, times)
                 while batch := list(islice(posts, POSTS_AT_ONCE)):
                     partitions: list[list[dict]] = [[] for _ in counts]
                     for timeline_id, post in batch:

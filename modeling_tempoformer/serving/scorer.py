@@ -46,7 +46,7 @@ def make_record(pipe: CountingPipeline, corpus: Corpus) -> dict[str, Any]:
     for weight in pipe.model.state_dict().values():
         digest.update(weight.contiguous().flatten().view(torch.uint8).numpy())
     files = [[table, Path(table).stat().st_size, Path(table).stat().st_mtime_ns] for table in corpus.tables]
-    settings = {f"--{role}_column": column for role, column in corpus.columns.items()}
+    settings = {f"--{role}_column": column for role, column in corpus.columns.items()} | {"--records": corpus.records}
     return {"model": digest.hexdigest(), **settings, "list of input files": files}
 
 

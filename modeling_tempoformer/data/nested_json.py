@@ -1,0 +1,74 @@
+"""Finds the posts in nested objects of JSON: records in other objects, and values by dotted names."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+
+# Stands before the name of a field of the object around a record, where the record has a field of that name, too.
+AROUND = ".."
+
+
+def each_record(value: Any, path: Sequence[str], where: str, around: tuple[dict, ...] = ()) -> Iterator[tuple]:
+    """
+    Yields each record at a path of keys, and the objects around it, the nearest first. Each of a list's values is
+    followed. Raises a `ValueError` that begins with `where` for an object without the next key.
+    """
+    if isinstance(value, list):
+        for part in value:
+            yield from each_record(part, path, where, around)
+    elif not path:
+        yield value, *around
+    elif not isinstance(value, dict) or path[0] not in value:
+        keys = f"its keys are {', '.join(value)}" if isinstance(value, dict) else f"it is {value!r:.80}"
+        raise ValueError(f"{where}: an object has no {path[0]!r}, which --records names; {keys}.")
+    else:
+        name, *rest = path
+        others = {key: part for key, part in value.items() if key != name}
+        yield from each_record(value[name] or [], rest, where, (others, *around))
+
+
+def flatten(
+    record: dict[str, Any], around: Sequence[dict], columns: Sequence[str], levels: dict[str, int], where: str
+) -> dict[str, Any]:
+    """
+    Returns the fields of a record and of the objects around it as one row.
+
+    Args:
+        record (`dict`): The record.
+        around (`Sequence[dict]`): The objects around it, the nearest first. Where the row has a name already, theirs
+            gets [`AROUND`] before it.
+        columns (`Sequence[str]`): Names of columns. A dotted one, such as `author.name`, is the path of a value in an
+            object; its cell is the list of all values that are found.
+        levels (`dict[str, int]`): Whether a name is a field of records (0), or of which object around them. It is
+            filled, and is the same for all rows of a table.
+        where (`str`): Names the record in the `ValueError` for a name whose level differs from that in other rows.
+    """
+    row: dict[str, Any] = {}
+    for level, fields in enumerate((record, *around)):
+        for name, value in fields.items():
+            while name in row:
+                name = AROUND + name
+            if levels.setdefault(name, level) != level:
+                raise ValueError(
+                    f"{where}: {name!r} is a field of some records, and of the objects around others, and a column "
+                    "cannot mix both: give all records the field, or none."
+                )
+            row[name] = value
+    for column in columns:
+        first, *path = column.removeprefix(dots := leading_dots(column)).split(".")
+        if path and column not in row and dots + first in row:
+            row[column] = find_values(row[dots + first], path)
+    return row
+
+
+def leading_dots(name: str) -> str:
+    return name[: len(name) - len(name.lstrip("."))]
+
+
+def find_values(value: Any, path: Sequence[str]) -> list[Any]:
+    """Returns all values at a path of keys. Each of a list's values is followed."""
+    if isinstance(value, list):
+        return [found for part in value for found in find_values(part, path)]
+    if not path:
+        return [value]
+    return find_values(value[path[0]], path[1:]) if isinstance(value, dict) and path[0] in value else []
