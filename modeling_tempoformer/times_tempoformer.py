@@ -16,7 +16,7 @@ logger = logging.get_logger(__name__)
 
 # The years 1 to 5138, in UTC. Python's dates begin with the first, and larger numbers are milliseconds.
 FIRST_SECONDS, END_SECONDS = -62135596800.0, 1e11
-END_OF_1970, START_OF_1990 = 365 * 86400, 631_152_000
+END_OF_1970, START_OF_1990, START_OF_2100 = 365 * 86400, 631_152_000, 4_102_444_800
 # Day, month and year, as much of Europe writes them.
 DOTTED = re.compile(r"(\d\d?)\.(\d\d?)\.(\d{4})(.*)")
 # Hours, minutes and seconds, with a comma as in subtitles, and after days as in pandas.
@@ -129,7 +129,7 @@ class TimeColumn:
         return seconds
 
     def warn(self):
-        """Says, once a run, what times may mean instead: numbers that lie in 1970, and durations."""
+        """Says, once a run, what times may mean instead: numbers in 1970 or after 2100, and durations."""
         kind = self.first[0] if self.first else "missing"
         if kind == "a number" and 0 <= self.smallest < END_OF_1970 and not END_OF_1970 <= self.largest < START_OF_1990:
             # Without the numbers: a text of its own for each timeline or file would be a line for each.
@@ -137,6 +137,11 @@ class TimeColumn:
                 "The times are numbers, read as seconds: some lie in 1970. Nothing is wrong if they count seconds "
                 "from some start. If they are milliseconds, minutes, days of a spreadsheet, years or dates without "
                 "dashes (20240501), convert the column by pd.to_datetime first."
+            )
+        elif kind == "a number" and self.largest >= START_OF_2100:
+            logger.warning_once(
+                "The times are numbers, read as seconds since 1970: some lie after 2100. If they are from SPSS, which "
+                "counts seconds from 1582-10-14, subtract 12219379200."
             )
         elif kind == "a duration":
             logger.warning_once(

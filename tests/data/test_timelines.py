@@ -4,7 +4,7 @@ import logging
 import random
 import re
 from collections import Counter
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta, timezone
 from decimal import Decimal
 from itertools import product
 
@@ -191,6 +191,15 @@ def test_durations_are_seconds_and_may_be_times_of_day(caplog, written):
         (timeline,) = to_timelines(Dataset.from_list(with_times([written.format(second) for second in (7, 3, 40)])))
         assert timeline.timestamps == [3.5, 7.5, 40.5]
     assert len([record for record in caplog.records if "times of day" in record.getMessage()]) == 1
+
+
+def test_dates_of_spss_are_pointed_out(caplog):
+    """Seconds since 1582-10-14 would be dates in the 25th century."""
+    seconds = (datetime(2024, 5, 1, 9) - datetime(1582, 10, 14)).total_seconds()
+    to_timelines(Dataset.from_list(with_times([seconds, seconds + 60])))
+    (text,) = [record.getMessage() for record in caplog.records if "SPSS" in record.getMessage()]
+    shift = float(re.search("subtract ([0-9]+)", text)[1])
+    assert to_date(seconds - shift) == datetime(2024, 5, 1, 9, tzinfo=UTC)
 
 
 def test_durations_in_parquet_are_those_of_pandas(tmp_path):
