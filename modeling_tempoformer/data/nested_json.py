@@ -55,14 +55,11 @@ def flatten(
                 )
             row[name] = value
     for column in columns:
-        first, *path = column.removeprefix(dots := leading_dots(column)).split(".")
-        if path and column not in row and dots + first in row:
-            row[column] = find_values(row[dots + first], path)
+        name, *path = column.lstrip(".").split(".")
+        name = "." * (len(column) - len(column.lstrip("."))) + name
+        if path and column not in row and name in row:
+            row[column] = find_values(row[name], path)
     return row
-
-
-def leading_dots(name: str) -> str:
-    return name[: len(name) - len(name.lstrip("."))]
 
 
 def find_values(value: Any, path: Sequence[str]) -> list[Any]:
