@@ -24,42 +24,52 @@ def each_record(value: Any, path: Sequence[str], where: str, around: tuple[dict,
     else:
         name, *rest = path
         others = {key: part for key, part in value.items() if key != name}
-        yield from each_record(value[name] or [], rest, where, (others, *around))
+        yield from each_record([] if value[name] is None else value[name], rest, where, (others, *around))
 
 
-def flatten(
-    record: dict[str, Any], around: Sequence[dict], columns: Sequence[str], levels: dict[str, int], where: str
-) -> dict[str, Any]:
+class Flattener:
     """
-    Returns the fields of a record and of the objects around it as one row.
+    Makes rows of the records of one file.
 
     Args:
-        record (`dict`): The record.
-        around (`Sequence[dict]`): The objects around it, the nearest first. Where the row has a name already, theirs
-            gets [`AROUND`] before it.
-        columns (`Sequence[str]`): Names of columns. A dotted one, such as `author.name`, is the path of a value in an
-            object; its cell is the list of all values that are found.
-        levels (`dict[str, int]`): Whether a name is a field of records (0), or of which object around them. It is
-            filled, and is the same for all rows of a table.
-        where (`str`): Names the record in the `ValueError` for a name whose level differs from that in other rows.
+        columns (`Sequence[str]`): Names of the columns that are wanted. A dotted one, such as `author.name`, is the
+            path of a value in an object; its cells are lists of all values that are found.
     """
-    row: dict[str, Any] = {}
-    for level, fields in enumerate((record, *around)):
-        for name, value in fields.items():
-            while name in row:
-                name = AROUND + name
-            if levels.setdefault(name, level) != level:
-                raise ValueError(
-                    f"{where}: {name!r} is a field of some records, and of the objects around others, and a column "
-                    "cannot mix both: give all records the field, or none."
-                )
-            row[name] = value
-    for column in columns:
-        name, *path = column.lstrip(".").split(".")
-        name = "." * (len(column) - len(column.lstrip("."))) + name
-        if path and column not in row and name in row:
-            row[column] = find_values(row[name], path)
-    return row
+
+    def __init__(self, columns: Sequence[str]):
+        self.paths = {column: split_path(column) for column in columns}
+        self.wanted = {*self.paths, *(name for name, _ in self.paths.values())}
+        # Whether a name is a field of the records (0), or of which object around them.
+        self.levels: dict[str, int] = {}
+
+    def row(self, record: dict[str, Any], around: Sequence[dict], where: str) -> dict[str, Any]:
+        """
+        Returns the fields of a record and of the objects around it, the nearest first. A name that is in the row gets
+        [`AROUND`] before it. Raises a `ValueError` that begins with `where` for a wanted name (for any if none is
+        wanted) that was at another level before.
+        """
+        row: dict[str, Any] = {}
+        for level, fields in enumerate((record, *around)):
+            for name, value in fields.items():
+                while name in row:
+                    name = AROUND + name
+                is_wanted = not self.wanted or name in self.wanted
+                if is_wanted and self.levels.setdefault(name, level) != level:
+                    raise ValueError(
+                        f"{where}: {name!r} is a field of some records, and of the objects around others, and a "
+                        "column cannot mix both: give all records the field, or none."
+                    )
+                row[name] = value
+        for column, (name, path) in self.paths.items():
+            if path and column not in row and name in row:
+                row[column] = find_values(row[name], path)
+        return row
+
+
+def split_path(column: str) -> tuple[str, list[str]]:
+    """Returns the name of a field, with [`AROUND`] before it, and the path of a value in the field."""
+    first, *path = column.lstrip(".").split(".")
+    return "." * (len(column) - len(column.lstrip("."))) + first, path
 
 
 def find_values(value: Any, path: Sequence[str]) -> list[Any]:

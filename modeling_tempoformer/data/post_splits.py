@@ -15,7 +15,7 @@ from .splits import SPLITS, hold_back, hold_out, make_split, read_folds, read_sp
 from .states import DERIVED_LABELS, check_step, find_state_column, with_changes
 from .surveys import Survey, survey
 from .tables import find_files, load_table, stream_table
-from .timelines import PostError, TimelineStream, column_names, label_names, to_timelines
+from .timelines import PostError, TimelineStream, column_names, label_names, read_columns, to_timelines
 
 
 logger = logging.getLogger(__name__)
@@ -140,8 +140,8 @@ def timeline_columns(arguments: PostArguments) -> dict[str, str | None]:
 
 def nested_options(arguments: PostArguments) -> dict[str, Any]:
     """The arguments of [`load_file`] that find posts and their values in nested objects."""
-    columns = [column for column in timeline_columns(arguments).values() if column is not None]
-    return {"records": arguments.records, "columns": columns}
+    columns = {name.removesuffix("_column"): column for name, column in timeline_columns(arguments).items()}
+    return {"records": arguments.records, "columns": read_columns(columns)}
 
 
 def split_posts(

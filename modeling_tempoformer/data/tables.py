@@ -19,7 +19,7 @@ from pyarrow import parquet
 from transformers.utils import logging
 
 from .files import naming_broken_file, open_text, read_lines
-from .nested_json import each_record, flatten
+from .nested_json import Flattener, each_record
 
 
 logger = logging.get_logger(__name__)
@@ -232,8 +232,8 @@ def read_objects(
 ) -> Iterator[dict[str, str | list[str] | None]]:
     """Yields the rows of a JSON file, every value as text."""
     keys = records.split(".") if records else []
-    dotted = [column for column in columns if "." in column]
-    levels: dict[str, int] = {}
+    flattener = Flattener(columns)
+    is_nested = bool(keys) or any("." in column for column in columns)
     for where, value in read_values(path):
         if not keys and where == str(path):
             lists = ", ".join(name for name, part in value.items() if isinstance(part, list)) or "none"
@@ -242,9 +242,8 @@ def read_objects(
             )
         for number, (record, *around) in enumerate(each_record(value, keys, where) if keys else [(value,)]):
             name = f"{where}, record {number} (counting from 0)" if keys else where
-            if isinstance(record, dict) and (around or dotted):
-                record = flatten(record, around, dotted, levels, name)
-            yield to_texts(record, name)
+            is_row = is_nested and isinstance(record, dict)
+            yield to_texts(flattener.row(record, around, name) if is_row else record, name)
 
 
 def read_values(path: str | Path) -> Iterator[tuple[str, Any]]:

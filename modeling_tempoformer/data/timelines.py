@@ -183,6 +183,11 @@ def each_table(posts: Dataset | IterableDataset) -> Iterator[pa.Table | Rows]:
         yield Rows(columns, schema)
 
 
+def read_columns(columns: Mapping[str, str | None]) -> list[str]:
+    """Returns the columns that are read, if there are such; `columns` are those of [`read_posts`]."""
+    return [column or USUAL[role] for role, column in columns.items() if column or role in USUAL]
+
+
 def read_posts(
     tables: Iterable[pa.Table | Rows],
     labels: Sequence[str] | None,

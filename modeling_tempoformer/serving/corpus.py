@@ -13,7 +13,7 @@ from pyarrow import parquet
 
 from ..data.files import written_whole
 from ..data.tables import read_tables
-from ..data.timelines import PostError, is_nobody, read_posts
+from ..data.timelines import PostError, is_nobody, read_columns, read_posts
 from ..times_tempoformer import TimeColumn, are_since_start
 
 
@@ -80,7 +80,7 @@ class Corpus:
             parquet.ParquetWriter(path, POSTS, compression="zstd") as writer,
         ):
             try:
-                rows = read_tables(table, self.records, list(filter(None, self.columns.values())))
+                rows = read_tables(table, self.records, read_columns(self.columns))
                 posts = read_posts(rows, None, {**self.columns, "label": None}, times)
                 while batch := list(islice(posts, POSTS_AT_ONCE)):
                     partitions: list[list[dict]] = [[] for _ in counts]

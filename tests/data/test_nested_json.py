@@ -119,6 +119,20 @@ def test_a_post_does_not_inherit_what_other_posts_have_themselves(tmp_path):
     assert [(row["label"], row["..label"]) for row in rows] == [("A", "calm"), (None, "calm")]
 
 
+def test_a_name_that_nobody_reads_may_be_mixed(tmp_path):
+    """A script says which columns it reads, those that it reads by default among them."""
+    talk = {"title": "rain", "timeline_id": "a", "messages": [{"text": "so", "title": "song"}, {"text": "sad"}]}
+    for name in ("title", "label"):
+        talk = {**talk, name: "rain", "messages": [{**talk["messages"][0], name: "song"}, talk["messages"][1]]}
+        given = DataTrainingArguments(test_file=write(tmp_path / "a.json", talk), records="messages")
+        if name == "title":
+            (timeline,) = to_timelines(load_splits(given)["test"])
+            assert timeline.texts == ["so", "sad"]
+        else:
+            with pytest.raises(ValueError, match="'label'"):
+                load_splits(given)
+
+
 def test_what_records_cannot_name_is_refused(tmp_path):
     talks = write(tmp_path / "talks.json", TALKS)
     with pytest.raises(ValueError, match="talks.json, entry 0 .*'posts'.*conversation, id, messages"):
