@@ -75,8 +75,12 @@ def fine_tune(model_name_or_path: str, *recipes: str | Path, **arguments: Any) -
         errors, a `ValueError` or an `OSError` with one sentence.
     """
     wanted = {"do_train": True, "do_eval": True, "do_predict": True, "model_name_or_path": model_name_or_path}
-    settings = [*map(str, recipes), *recipe_arguments({**wanted, **arguments})]
-    return run(*parse(ARGUMENTS, with_default_settings(settings)))
+    return train([*map(str, recipes), *recipe_arguments({**wanted, **arguments})])
+
+
+def train(arguments: list[str]) -> StreamPreTrainedModel:
+    """Does what a command line of `run_glue_style.py` asks for. Returns the model."""
+    return run(*parse(ARGUMENTS, with_default_settings(arguments)))
 
 
 def with_default_settings(arguments: list[str]) -> list[str]:
