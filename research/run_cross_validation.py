@@ -46,7 +46,7 @@ TEMPOFORMER = "tempoformer"
 # All methods get the same encoder, so methods that read another kind of model are left out.
 METHODS = (TEMPOFORMER, *(name for name in baseline_names() if find_baseline(name).reads != "language model"))
 # Arguments that must not come after `--`. A run's folder names timelines, so it is never pushed.
-NOT_PASSED_ON = ("output_dir", "seed", "fold", "folds_file", "token", "hub_token", "push_to_hub")
+NOT_PASSED_ON = ("output_dir", "seed", "seeds", "fold", "folds_file", "token", "hub_token", "push_to_hub")
 
 
 @dataclass
@@ -164,7 +164,8 @@ def main(arguments: list[str]):
                 args.tune_on_first_fold,
             )
             table = collect(folder, runs, names)
-        print(compare_methods(output_dir, args.methods, names) if args.methods else table)
+        encoder = model_args.model_name_or_path
+        print(compare_methods(output_dir, args.methods, names, encoder) if args.methods else table)
 
 
 if __name__ == "__main__":
