@@ -216,13 +216,17 @@ def label_ids(labels: pd.Series, names: list[str]) -> list[int]:
 
 
 def compare_methods(
-    output_dir: Path, methods: Sequence[str], names: list[str], encoder: str | None, titles: Mapping[str, str] = {}
+    output_dir: Path,
+    methods: Sequence[str],
+    names: list[str],
+    encoder: str | None = None,
+    titles: Mapping[str, str] | None = None,
 ) -> str:
     """
     Compares cross-validations with the first one. Writes `comparison.csv`, and for people `.tex` and `.md`, in which
     methods have their `titles`, by default those of [`method_name`]. The `encoder` is named in the caption.
     """
-    titles = {method: method_name(method) for method in methods} | dict(titles)
+    titles = {method: method_name(method) for method in methods} | dict(titles or {})
     first = output_dir / methods[0]
     rows: dict[str, dict[str, Any]] = {}
     for method in methods:
@@ -242,12 +246,12 @@ def compare_methods(
     pd.DataFrame.from_dict(rows, orient="index").to_csv(path.with_suffix(".csv"), index_label="method")
     table = pd.DataFrame({titles[name]: printed(row, titles[methods[0]], names) for name, row in rows.items()}).T
     tested = read_predictions(first / PREDICTIONS).query("label != ''")
-    posts = tested.drop_duplicates("post_id")
-    seeds = tested["seed"].nunique()
+    posts, seeds = tested.drop_duplicates("post_id"), tested["seed"].nunique()
     caption = (
-        f"Macro F1 by cross-validation{f' with the encoder {encoder}' if encoder else ''}: n = {len(posts):,} labelled "
-        f"posts of {posts['timeline_id'].nunique():,} timelines, mean{' ± standard deviation' if seeds > 1 else ''} of "
-        f"{seeds} seed{'s' if seeds > 1 else ''}. In brackets: 95 % intervals by a bootstrap over timelines."
+        f"Macro F1 by cross-validation{f' with the encoder {encoder}' if encoder else ''}, "
+        f"{f'mean ± standard deviation of {seeds} seeds' if seeds > 1 else 'with one seed'}: n = {len(posts):,} "
+        f"labelled posts of {posts['timeline_id'].nunique():,} timelines. In brackets: 95 % intervals by a bootstrap "
+        "over timelines."
     )
     write_latex(path.with_suffix(".tex"), {COMPARISON: (caption, table)})
     rows_of_text = ([method, *cells] for method, cells in zip(table.index, table.to_numpy(), strict=True))

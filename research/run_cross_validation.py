@@ -29,6 +29,7 @@ from modeling_tempoformer.data.post_splits import (
 )
 from modeling_tempoformer.data.splits import check_tested_once, make_folds, read_folds, select_fold
 from modeling_tempoformer.data.surveys import survey
+from modeling_tempoformer.evaluation.method_names import checkpoint_name
 from modeling_tempoformer.evaluation.predictions import all_labels
 from modeling_tempoformer.timeline_tempoformer import Timeline
 from modeling_tempoformer.training.arguments import ModelArguments
@@ -144,6 +145,7 @@ def main(arguments: list[str]):
     # All arguments are checked before the first run.
     parsed = {folder: read_run(run_arguments) for folder, run_arguments in commands.items()}
     model_args, data, _ = next(iter(parsed.values()))
+    encoder = checkpoint_name(model_args.model_name_or_path)
     with lock_folder(output_dir):
         folds, names, timelines = prepare_folds(args, model_args, data)
         posts = survey(timelines).fingerprint
@@ -164,7 +166,6 @@ def main(arguments: list[str]):
                 args.tune_on_first_fold,
             )
             table = collect(folder, runs, names)
-        encoder = model_args.model_name_or_path
         print(compare_methods(output_dir, args.methods, names, encoder) if args.methods else table)
 
 

@@ -66,7 +66,7 @@ def write_test_table(folder: str | Path, results: Mapping[str, Any], method: str
     tables = {
         "test": (caption, pd.DataFrame.from_dict(scores, orient="index", columns=["Macro F1", "Difference"])),
         "classes": (
-            f"Classes of {name}{with_encoder} on the same posts.",
+            f"Classes of {name}{with_encoder}: {where}.",
             pd.DataFrame.from_dict(rows, orient="index"),
         ),
     }

@@ -1,6 +1,7 @@
 """The names of methods for people, in one place: tables, cards and pages take them from here."""
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 
@@ -23,6 +24,11 @@ METHOD_NAMES = {
 def method_name(method: str) -> str:
     """The name of a method, or of the folder of its runs."""
     return METHOD_NAMES.get(method, method.replace("_", " "))
+
+
+def checkpoint_name(checkpoint: str | None) -> str | None:
+    """The name of a checkpoint, without the folders that a local one lies in."""
+    return Path(checkpoint).resolve().name if checkpoint and Path(checkpoint).exists() else checkpoint
 
 
 def rival_name(name: str, score: Mapping[str, Any]) -> str:

@@ -13,6 +13,7 @@ from ..data.arguments import DataTrainingArguments
 from ..data.files import write_json
 from ..data.splits import SPLIT
 from ..evaluation.latex import write_test_table
+from ..evaluation.method_names import checkpoint_name
 from ..evaluation.predictions import all_labels
 from ..evaluation.report import group_by_class, read_test, test_summary
 from ..timeline_tempoformer import Timeline, row_bounds
@@ -79,10 +80,9 @@ def report_results(
 
 
 def encoder_name(model_args: ModelArguments, config: PreTrainedConfig) -> str | None:
-    """The name of the encoder without its folder; its type, where a saved model does not know more."""
+    """The name of the encoder; its type, where a saved model does not know more."""
     encoder = getattr(config, "encoder_config", None)
-    name = model_args.source if encoder is None else encoder.name_or_path or encoder.model_type
-    return Path(name).name if name and Path(name).exists() else name
+    return checkpoint_name(model_args.source if encoder is None else encoder.name_or_path or encoder.model_type)
 
 
 def advise_to_train_encoder(trainer: StreamTrainer, timelines: Sequence[Timeline]):
