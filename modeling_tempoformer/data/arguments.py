@@ -39,6 +39,12 @@ class PostArguments:
         default=None,
         metadata={"help": "The files are in the original form of this corpus. Default: tables of posts."},
     )
+    records: str | None = field(
+        default=None,
+        metadata={
+            "help": "Where objects of JSON hold lists of posts: the path of these (messages, chats.list.messages)."
+        },
+    )
     timeline_column: str = "timeline_id"
     timestamp_column: str | None = field(default=None, metadata={"help": "Default: 'timestamp', if it exists."})
     text_column: str = "text"
@@ -81,6 +87,9 @@ class DataTrainingArguments(PostArguments, DatasetArguments):
     )
     test_fraction: float = field(
         default=0.2, metadata={"help": "Share of --train_file to test on, if no other file is given."}
+    )
+    split_seed: int | None = field(
+        default=None, metadata={"help": "Seed by which --train_file is split into parts. Default: --seed."}
     )
     folds_file: str | None = field(
         default=None,

@@ -3,7 +3,7 @@
 import logging
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from datasets import Dataset, IterableDataset, load_dataset
@@ -27,7 +27,7 @@ from .splits import (
 from .states import DERIVED_LABELS, check_step, find_state_column, with_changes
 from .surveys import Survey, survey
 from .tables import find_files, load_table, stream_table
-from .timelines import TimelineStream, column_names, label_names, to_timelines
+from .timelines import TimelineStream, column_names, label_names, read_columns, to_timelines
 
 
 logger = logging.getLogger(__name__)
@@ -54,14 +54,21 @@ class Splits(NamedTuple):
         return all(facts.timed for facts in self.surveys.values())
 
 
-def load_file(path: str, task_name: str | None, streaming: bool = False) -> Dataset | IterableDataset:
-    """Posts or dated texts from a file: a corpus in its original form, or a table, which may be streamed."""
+def load_file(
+    path: str, task_name: str | None, streaming: bool = False, records: str | None = None, columns: Sequence[str] = ()
+) -> Dataset | IterableDataset:
+    """
+    Posts or dated texts from a file: a corpus in its original form, or a table, which may be streamed. `records` and
+    `columns` are arguments of [`load_table`].
+    """
+    if records is not None and task_name is not None:
+        raise ValueError(f"--records reads tables, not the files of --task_name {task_name}.")
     if streaming and task_name is not None:
         raise ValueError(
             f"--streaming reads tables and datasets of the Hub, not the files of --task_name {task_name}."
         )
     if task_name is None:
-        return stream_table(find_files(path)) if streaming else load_table(path)
+        return stream_table(find_files(path), records, columns) if streaming else load_table(path, records, columns)
     try:
         return Dataset.from_list(list(TASKS[task_name](path)))
     except (KeyError, ValueError) as problem:
@@ -88,7 +95,10 @@ def load_splits(
         raise ValueError(f"Give either --dataset_name or at least one of {options}.")
     if files:
         streamed = {split: arguments.streaming and split == "train" for split in files}
-        return {split: load(path, arguments.task_name, streamed[split]) for split, path in files.items()}
+        nested = nested_options(arguments) if isinstance(arguments, PostArguments) else {}
+        return {split: load(path, arguments.task_name, streamed[split], **nested) for split, path in files.items()}
+    if getattr(arguments, "records", None) is not None:
+        raise ValueError("--records reads files, not --dataset_name.")
     where = {"path": name, "name": arguments.dataset_config_name, "cache_dir": cache_dir, "token": token}
     present = load_dataset(**where, streaming=arguments.streaming)
     if splits := {split: present[split] for split in SPLITS if split in present}:
@@ -135,10 +145,17 @@ def choose_change_step(
 
 def timeline_columns(arguments: PostArguments) -> dict[str, str | None]:
     """The column names, as arguments of [`to_timelines`]."""
-    roles = ("timeline", "timestamp", "text", "label", "speaker", "state", "annotator")
+    roles = ("timeline", "timestamp", "text", "label", "speaker", "state", "annotator", "group", "split")
     names = [f"{role}_column" for role in roles]
     id_column = arguments.id_column or ("post_id" if arguments.task_name else None)
-    return {name: getattr(arguments, name) for name in names} | {"id_column": id_column}
+    # A page has no groups and no splits.
+    return {name: getattr(arguments, name, None) for name in names} | {"id_column": id_column}
+
+
+def nested_options(arguments: PostArguments) -> dict[str, Any]:
+    """The arguments of [`load_file`] that find posts and their values in nested objects."""
+    columns = {name.removesuffix("_column"): column for name, column in timeline_columns(arguments).items()}
+    return {"records": arguments.records, "columns": read_columns(columns)}
 
 
 def split_posts(
@@ -162,7 +179,7 @@ def split_posts(
         names (`list[str]`): Names of the classes in the order of their ids.
         wanted (`Sequence[str]`): The splits that the run reads. Without `train` the posts are not divided, and only
             wanted splits are returned.
-        seed (`int`): Seed of the shuffles.
+        seed (`int`): Seed of the shuffles; `arguments.split_seed` is that of the division, if it is given.
         model (`str`, *optional*): The checkpoint to start from. It is not scored on timelines that it has learned from
             ([`hold_back`]).
         members (`int`, *optional*, defaults to 1): Number of members of the model. Each of several ones learns from
@@ -185,7 +202,8 @@ def split_posts(
     timelines = make_timelines(posts, arguments, names, change_step)
     if not is_streamed:
         report_units(timelines, arguments)
-        timelines = divide(timelines, arguments, seed, has_members)
+        split_seed = seed if arguments.split_seed is None else arguments.split_seed
+        timelines = divide(timelines, arguments, split_seed, has_members)
         check_apart(timelines)
     earlier = read_split(model)
     for name in ("validation", "test"):
@@ -231,7 +249,6 @@ def make_timelines(
     for name, posts_of_split in posts.items():
         try:
             columns = timeline_columns(arguments)
-            columns |= {"group_column": arguments.group_column, "split_column": arguments.split_column}
             present = column_names(posts_of_split)
             # Texts to predict need no states, whatever their column is called.
             if name != "train" and columns["state_column"] not in present:
