@@ -41,6 +41,7 @@ class Post(NamedTuple):
         label (`int`): Its class; -100 for none.
         speaker (`str`, *optional*): The writer of the post; empty if that is not known.
         state (`str`, *optional*): The post's state, a class or a number; empty if it is missing.
+        facts (*optional*): What else its table says of it. No model reads it.
     """
 
     row: int
@@ -50,6 +51,7 @@ class Post(NamedTuple):
     label: int = NO_LABEL
     speaker: str | None = None
     state: str | None = None
+    facts: Any = None
 
 
 def read_post(times: TimeColumn, row: int, name: str, text: Any, timestamp: Any) -> Post:
@@ -91,6 +93,7 @@ class Timeline:
         labels (`list[int]`): Class ids; -100 for none.
         speakers (`list[str]`, *optional*): The writer of each post; empty if that is not known.
         states (`list[str]`, *optional*): The state of each post, a class or a number; empty where it is missing.
+        facts (`list`, *optional*): What else their table says of each post, such as its group. No model reads it.
         held_out (`int`, *optional*): The member of the model that does not learn from the timeline.
         logits (`torch.Tensor` of shape `(posts, classes)`, *optional*):
             A model's answer, in float32; NaN for a post that it was not asked about.
@@ -107,6 +110,7 @@ class Timeline:
     labels: list[int]
     speakers: list[str] | None = None
     states: list[str] | None = None
+    facts: list[Any] | None = None
     held_out: int | None = None
     logits: torch.Tensor | None = field(default=None, repr=False, compare=False)
     state_logits: torch.Tensor | None = field(default=None, repr=False, compare=False)
@@ -137,6 +141,7 @@ class Timeline:
             labels=[post.label for post in ordered],
             speakers=[post.speaker or "" for post in ordered] if has_speakers else None,
             states=[post.state or "" for post in ordered] if has_states else None,
+            facts=[post.facts for post in ordered] if any(post.facts is not None for post in ordered) else None,
         )
 
     @classmethod

@@ -24,7 +24,7 @@ from modeling_tempoformer.data.post_splits import choose_change_step, choose_lab
 from modeling_tempoformer.evaluation.figures import print_figures, write_test_figures
 from modeling_tempoformer.evaluation.latex import write_test_table
 from modeling_tempoformer.evaluation.method_names import checkpoint_name
-from modeling_tempoformer.evaluation.predictions import prediction_rows, write_predictions
+from modeling_tempoformer.evaluation.predictions import prediction_rows, write_mistakes, write_predictions
 from modeling_tempoformer.evaluation.report import RESULTS, group_by_class, results_table, score_part
 from modeling_tempoformer.timeline_tempoformer import Timeline
 from modeling_tempoformer.training.arguments import check_asked, wanted_splits
@@ -131,6 +131,7 @@ def predict(
     write_json(Path(training.output_dir) / RESULTS, {"test": results})
     table = prediction_rows(test, predictions, probabilities, names, with_texts=not data.no_text)
     write_predictions(training.output_dir, table)
+    write_mistakes(training.output_dir, table)
     write_test_figures(training.output_dir, test, predictions, probabilities, names)
     write_test_table(training.output_dir, results, baseline.method, checkpoint_name(baseline.source))
     print_figures(training.output_dir)

@@ -27,7 +27,7 @@ from modeling_tempoformer.data.post_splits import (
     load_splits,
     make_timelines,
 )
-from modeling_tempoformer.data.splits import check_tested_once, make_folds, read_folds, select_fold
+from modeling_tempoformer.data.splits import check_apart, check_tested_once, make_folds, read_folds, select_fold
 from modeling_tempoformer.data.surveys import survey
 from modeling_tempoformer.evaluation.method_names import checkpoint_name
 from modeling_tempoformer.evaluation.predictions import all_labels
@@ -114,6 +114,7 @@ def prepare_folds(
     for number, fold in enumerate(folds):
         parts = select_fold(timelines, fold)
         try:
+            check_apart(parts)
             class_weights(survey(parts["train"]).labels, len(names))
             if model_args.calibrate:
                 check_calibration(survey(parts["validation"]).labels, names)

@@ -213,7 +213,8 @@ def write_shown_table(path: Path, text: str):
     assert rows and all(None not in row and None not in row.values() for row in rows), f"{path}: not a table"
     if path.stem in ("diary", "posts"):
         timeline = next(iter(rows[0]))
-        rows += [{**row, timeline: f"{row[timeline]}-{copy}"} for copy in range(12) for row in rows]
+        copied = [name for name in (timeline, "family") if name in rows[0]]
+        rows += [row | {name: f"{row[name]}-{copy}" for name in copied} for copy in range(12) for row in rows]
     elif path.stem == "texts":
         rows *= 20
     write_table(path, rows)

@@ -54,6 +54,7 @@ def write_card(
     scores: Mapping[str, Mapping[str, float]] | None = None,
     titles: Mapping[str, str] | None = None,
     verdict: Sequence[str] = (),
+    groups: Sequence[Sequence[str]] = (),
     figures: Mapping[str, str] | None = None,
     training: Mapping[str, Any] | None = None,
     trained_on: Mapping[str, Any] | None = None,
@@ -77,6 +78,7 @@ def write_card(
         titles (`dict[str, str]`, *optional*): The titles of the scores that the card shows, besides accuracy, loss and
             perplexity, by the names of the scores without their classes.
         verdict (`list[str]`, *optional*): A summary of the model's test, in sentences.
+        groups (`list[list[str]]`, *optional*): A table of the scores of groups of test posts, its header first.
         figures (`dict[str, str]`, *optional*): Descriptions of the figures in the folder, by the name of the file.
         training (`dict[str, Any]`, *optional*): Facts about the training, for example arguments by name.
         trained_on (`dict[str, Any]`, *optional*): The numbers of `"timelines"` and of `"posts"` of the training, and
@@ -153,6 +155,7 @@ def write_card(
         license=license,
         results={split: score_tables(values, kinds, labels) for split, values in scores.items() if values},
         verdict=verdict,
+        groups=groups and table(groups[0], groups[1:]),
         figures=figures,
         training=training,
         trained_on=trained_on,

@@ -30,11 +30,14 @@ class DatasetArguments:
 class PostArguments:
     """The form of a file of posts."""
 
-    task_name: Literal["lrs", "moc", "topic_shift", "annomi", "tiage", "mood_diaries", "ubuntu_irc", "meld"] | None = (
-        field(
-            default=None,
-            metadata={"help": "The files are in the original form of this corpus. Default: tables of posts."},
-        )
+    task_name: (
+        Literal[
+            "lrs", "moc", "topic_shift", "annomi", "annomi_annotators", "tiage", "mood_diaries", "ubuntu_irc", "meld"
+        ]
+        | None
+    ) = field(
+        default=None,
+        metadata={"help": "The files are in the original form of this corpus. Default: tables of posts."},
     )
     records: str | None = field(
         default=None,
@@ -53,6 +56,13 @@ class PostArguments:
     state_column: str | None = field(
         default=None,
         metadata={"help": "States of posts (a mood, a score), whose change is asked. Default: 'state', if it exists."},
+    )
+    annotator_column: str | None = field(
+        default=None,
+        metadata={
+            "help": "Annotators, if posts have a row for each one's label: a post gets the label that most of them "
+            "gave, and the model is scored beside them."
+        },
     )
 
 
@@ -88,6 +98,17 @@ class DataTrainingArguments(PostArguments, DatasetArguments):
         },
     )
     fold: int = field(default=0, metadata={"help": "Which fold of --folds_file, counting from 0."})
+    group_column: str | None = field(
+        default=None,
+        metadata={"help": "Groups of posts (platform, gender, speaker, season), each with its own scores."},
+    )
+    split_column: str | None = field(
+        default=None,
+        metadata={
+            "help": "Families, clinics or episodes: timelines with the same value are in the same split, and held out "
+            "by the same member."
+        },
+    )
     change_step: float | None = field(
         default=None,
         metadata={

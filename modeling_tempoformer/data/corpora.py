@@ -5,6 +5,7 @@ import json
 import re
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -105,14 +106,18 @@ def read_topic_shift(path: str | Path) -> Rows:
     logger.warning(f"Dropped {dropped} rows without text or speaker.")
 
 
-def read_annomi(path: str | Path) -> Rows:
+def read_annomi(path: str | Path, all_annotators: bool = False) -> Rows:
     """
     Reads AnnoMI (Wu et al., 2022), motivational interviewing: the utterances of a `.csv` or `.csv.gz`, each once with
     its first annotator's label: change, neutral or sustain for the client, none for the therapist. Times are seconds
     into the video. `utterance_id` is the true order, so a time that steps back is replaced by the latest time so far.
+    With `all_annotators`, an utterance has a row for each annotator's label, whose name is in `annotator`.
     """
-    lines = load_table(path).to_pandas().drop_duplicates(["transcript_id", "utterance_id"])
-    lines = lines.astype({"transcript_id": int, "utterance_id": int}).sort_values(["transcript_id", "utterance_id"])
+    keys = ["transcript_id", "utterance_id"]
+    lines = load_table(path).to_pandas()
+    if not all_annotators:
+        lines = lines.drop_duplicates(keys)
+    lines = lines.astype(dict.fromkeys(keys, int)).sort_values(keys, kind="stable")
     timeline_ids, speakers = lines["transcript_id"].astype(str), lines["interlocutor"]
     seconds = pd.to_timedelta(lines["timestamp"]).dt.total_seconds().astype(int)
     posts = {
@@ -123,6 +128,8 @@ def read_annomi(path: str | Path) -> Rows:
         "label": lines["client_talk_type"].astype(object).where(speakers == "client", None),
         "speaker": speakers,
     }
+    if all_annotators:
+        posts["annotator"] = lines["annotator_id"]
     yield from pd.DataFrame(posts).to_dict("records")
 
 
@@ -257,6 +264,7 @@ TASKS = {
     "moc": read_talklife,
     "topic_shift": read_topic_shift,
     "annomi": read_annomi,
+    "annomi_annotators": partial(read_annomi, all_annotators=True),
     "tiage": read_tiage,
     "mood_diaries": read_mood_diaries,
     "ubuntu_irc": read_ubuntu_irc,

@@ -11,11 +11,23 @@ from datasets import Dataset, IterableDataset, load_dataset
 from ..timeline_tempoformer import NO_LABEL, Timeline
 from .arguments import DatasetArguments, DataTrainingArguments, PostArguments
 from .corpora import TASKS
-from .splits import SPLITS, hold_back, hold_out, make_split, read_folds, read_split, select_fold, split_timelines
+from .facts import describe_annotators, unit_of
+from .post_errors import PostError
+from .splits import (
+    SPLITS,
+    check_apart,
+    hold_back,
+    hold_out,
+    make_split,
+    read_folds,
+    read_split,
+    select_fold,
+    split_timelines,
+)
 from .states import DERIVED_LABELS, check_step, find_state_column, with_changes
 from .surveys import Survey, survey
 from .tables import find_files, load_table, stream_table
-from .timelines import PostError, TimelineStream, column_names, label_names, read_columns, to_timelines
+from .timelines import TimelineStream, column_names, label_names, read_columns, to_timelines
 
 
 logger = logging.getLogger(__name__)
@@ -133,7 +145,8 @@ def choose_change_step(
 
 def timeline_columns(arguments: PostArguments) -> dict[str, str | None]:
     """The column names, as arguments of [`to_timelines`]."""
-    names = ("timeline_column", "timestamp_column", "text_column", "label_column", "speaker_column", "state_column")
+    roles = ("timeline", "timestamp", "text", "label", "speaker", "state", "annotator")
+    names = [f"{role}_column" for role in roles]
     id_column = arguments.id_column or ("post_id" if arguments.task_name else None)
     return {name: getattr(arguments, name) for name in names} | {"id_column": id_column}
 
@@ -181,13 +194,16 @@ def split_posts(
         refuse_training_posts(arguments)
         posts = {name: posts_of_split for name, posts_of_split in posts.items() if name in wanted}
     is_streamed = isinstance(posts.get("train"), IterableDataset)
-    if is_streamed and arguments.folds_file is not None:
-        raise ValueError("--folds_file cannot split the posts of --streaming: give a file for each split.")
+    for name in ("folds_file", "split_column") if is_streamed else ():
+        if getattr(arguments, name) is not None:
+            raise ValueError(f"--{name} cannot split the posts of --streaming: give a file for each split.")
 
     timelines = make_timelines(posts, arguments, names, change_step)
     if not is_streamed:
+        report_units(timelines, arguments)
         split_seed = seed if arguments.split_seed is None else arguments.split_seed
         timelines = divide(timelines, arguments, split_seed, has_members)
+        check_apart(timelines)
     earlier = read_split(model)
     for name in ("validation", "test"):
         if name in timelines and name in wanted:
@@ -232,21 +248,49 @@ def make_timelines(
     for name, posts_of_split in posts.items():
         try:
             columns = timeline_columns(arguments)
+            columns |= {"group_column": arguments.group_column, "split_column": arguments.split_column}
+            present = column_names(posts_of_split)
             # Texts to predict need no states, whatever their column is called.
-            if name != "train" and columns["state_column"] not in column_names(posts_of_split):
+            if name != "train" and columns["state_column"] not in present:
                 columns["state_column"] = None
+            # Only some files may have several annotators, and only posts that are scored need a group.
+            others = [column_names(others) for other, others in posts.items() if other != name]
+            if columns["annotator_column"] not in present and any(
+                columns["annotator_column"] in each for each in others
+            ):
+                columns["annotator_column"] = None
+            if name == "train" and columns["group_column"] not in present and others:
+                columns["group_column"] = None
+            if columns["annotator_column"] is not None and derives_labels(posts_of_split, arguments):
+                raise ValueError("--annotator_column needs a column of labels: there are states alone.")
             read = to_timelines(posts_of_split, names, **columns)
             if isinstance(read, list):
                 if change_step is not None and derives_labels(posts_of_split, arguments):
                     read = derive_labels(read, change_step, name)
                 elif name == "train":
                     report_state_column(posts_of_split, read, columns)
+                if columns["annotator_column"] is not None:
+                    logger.info("%s: %s", name, describe_annotators(read))
             elif change_step is not None:
                 raise ValueError("a stream needs a column of labels: changes are derived from states that are held.")
             timelines[name] = read
         except ValueError as problem:
             raise with_source(problem, name, arguments) from None
     return timelines
+
+
+def report_units(timelines: Mapping[str, list[Timeline]], arguments: DataTrainingArguments):
+    """Logs how many units of `--split_column` the timelines belong to, and how many timelines belong to none."""
+    if arguments.split_column is None:
+        return
+    for name, timelines_of_split in timelines.items():
+        units = [unit_of(timeline) for timeline in timelines_of_split]
+        alone = sum(kind == "timeline" for kind, _ in units)
+        logger.info(
+            "%s: the %d timelines belong to %d different values of the column '%s', which splits keep together%s.",
+            *(name, len(units), len(set(units)) - alone, arguments.split_column),
+            f"; {alone} have none, and stand alone" if alone else "",
+        )
 
 
 def derive_labels(timelines: list[Timeline], step: float, split: str) -> list[Timeline]:

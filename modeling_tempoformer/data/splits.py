@@ -10,10 +10,12 @@ from itertools import combinations
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 from sklearn.model_selection import StratifiedGroupKFold
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
 from ..timeline_tempoformer import Timeline
+from .facts import unit_of
 from .timelines import without_zeros
 
 
@@ -56,25 +58,40 @@ def split_timelines(
 
 
 def cut(timelines: Sequence[Timeline], folds: int, seed: int) -> list[tuple[np.ndarray, np.ndarray]]:
-    """The indices of the timelines outside each fold, and in it."""
-    if len(timelines) < folds:
+    """The indices of the timelines outside each fold, and in it. Timelines of one unit ([`unit_of`]) stay together."""
+    units, different = pd.factorize(pd.Series(list(map(unit_of, timelines)), dtype=object))
+    if len(different) < folds:
+        units_of = (
+            "" if len(different) == len(timelines) else f" that belong to {len(different)} values of the split column"
+        )
         raise ValueError(
-            f"Cannot split {len(timelines)} timelines: this split needs at least {folds}, as a timeline is never cut. "
-            "If there should be more, check the column of timeline ids; else give each split as a file of its own."
+            f"Cannot split {len(timelines)} timelines{units_of}: this split needs at least {folds}, as none is ever "
+            "cut. If there should be more, check the column; else give each split as a file of its own."
         )
     posts = np.concatenate([timeline.labels for timeline in timelines])
-    groups = np.repeat(np.arange(len(timelines)), list(map(len, timelines)))
+    numbers = np.repeat(np.arange(len(timelines)), list(map(len, timelines)))
     folder = StratifiedGroupKFold(n_splits=folds, shuffle=True, random_state=seed)
-    return [(np.unique(groups[rest]), np.unique(groups[fold])) for rest, fold in folder.split(posts, posts, groups)]
+    cuts = folder.split(posts, posts, units[numbers])
+    return [(np.unique(numbers[rest]), np.unique(numbers[fold])) for rest, fold in cuts]
+
+
+def check_apart(splits: Mapping[str, Sequence[Timeline]]):
+    """Raises a `ValueError` that names values of the split column whose timelines are in two splits."""
+    units = {name: {unit_of(timeline) for timeline in timelines} for name, timelines in splits.items()}
+    for one, other in combinations(units, 2):
+        shared = Counter(str(unit) for kind, unit in units[one] & units[other] if kind == "unit")
+        problem = f"The {one} split and the {other} split have values of the split column in common; keep each in one"
+        refuse_ids(problem, shared)
 
 
 def hold_out(timelines: Sequence[Timeline], members: int, seed: int) -> list[Timeline]:
     """
-    Adds `held_out`, the member that does not learn from a timeline. With fewer timelines than members, some members
-    learn from all.
+    Adds `held_out`, the member that does not learn from a timeline. With fewer timelines, or units of them
+    ([`unit_of`]), than members, some members learn from all.
     """
     held_out = np.empty(len(timelines), dtype=np.int64)
-    for member, (_, taken) in enumerate(cut(timelines, max(2, min(members, len(timelines))), seed)):
+    folds = max(2, min(members, len(set(map(unit_of, timelines)))))
+    for member, (_, taken) in enumerate(cut(timelines, folds, seed)):
         held_out[taken] = member
     return [replace(timeline, held_out=int(member)) for timeline, member in zip(timelines, held_out, strict=True)]
 

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 from ..timeline_tempoformer import Timeline
 
 
-# A model adds these to a timeline.
-ANSWERS = ("logits", "state_logits", "explanations")
+# A model adds the first three to a timeline, and reads none of them.
+NOT_READ = ("logits", "state_logits", "explanations", "facts")
 
 
 class Survey(NamedTuple):
@@ -53,8 +53,7 @@ def survey(timelines: Iterable[Timeline]) -> Survey:
                 f"Timeline {ids[-1]!r} {problem}, unlike timeline {ids[0]!r}: give all posts times or none."
             )
         labels.update(timeline.labels)
-        # Without a model's answers.
-        values = {name: value for name, value in vars(timeline).items() if name not in ANSWERS}
+        values = {name: value for name, value in vars(timeline).items() if name not in NOT_READ}
         digest.update(to_bytes(values))
     return Survey(ids, labels, timed, digest.hexdigest())
 

@@ -15,6 +15,8 @@ from transformers.utils import logging
 
 from ..timeline_tempoformer import NO_LABEL, BadValue, Post, Timeline, read_post
 from ..times_tempoformer import TimeColumn, looks_shortened
+from .facts import Facts, check_units, merge_annotators
+from .post_errors import PostError, name_row
 from .tables import ROWS_AT_ONCE, check_column
 
 
@@ -37,32 +39,8 @@ IN_JSON = (
 LARGEST_EXACT_FLOAT = 2**53
 # Columns that are read by default, if the table has them.
 USUAL = {"timestamp": "timestamp", "label": "label", "speaker": "speaker", "state": "state"}
-
-
-class PostError(ValueError):
-    """
-    Raised for a post that cannot be read.
-
-    Args:
-        row (`int`): Row of the post, counting from 0.
-        column (`str`): Name of the bad column.
-        value: The bad value.
-        problem (`str`): The problem with the value.
-        shard (`int`, *optional*): The shard of a stream that the row is in, counting from 0.
-    """
-
-    def __init__(self, row: int, column: str, value: Any, problem: str, shard: int | None = None):
-        super().__init__(row, column, value, problem, shard)
-        self.row, self.column, self.value, self.problem, self.shard = row, column, value, problem, shard
-
-    def __str__(self) -> str:
-        row = f"{name_row(self.row, self.shard)} (counting from 0)"
-        return f"{row}, column '{self.column}', value {self.value!r}: {self.problem}."
-
-
-def name_row(row: int, shard: int | None) -> str:
-    """Returns the name of a row of a table, or of a shard of a stream, for errors."""
-    return f"Row {row}" if shard is None else f"Row {row} of shard {shard}"
+# Columns that no model reads, and that are read only if they are named
+FACTS = ("group", "split", "annotator")
 
 
 def to_name(value: Any) -> str | None:
@@ -198,11 +176,12 @@ def read_posts(
     """
     Yields the timeline id of each post, and the post. Checks all but whether ids are unique. `columns` names the
     column of each role; for None the usual column is read if there is one. `names` are the names of a column of class
-    ids, in which ids below 0 mean no label.
+    ids, in which ids below 0 mean no label. Posts have [`Facts`] if there is a column of them.
     """
     required = {role: column for role, column in columns.items() if column is not None}
     columns = {**USUAL, **required, "id": columns["id"]}
     exact = [columns[role] for role in ("timeline", "id", "timestamp")]
+    has_facts = any(role in required for role in FACTS)
     class_ids = {to_label(name): label for label, name in enumerate(labels or ())}
     times, row = times or TimeColumn(), -1
     for number, table in enumerate(tables):
@@ -233,16 +212,25 @@ def read_posts(
             if labels is not None and label is not None and label not in class_ids:
                 problem = f"the label is not one of {', '.join(labels)}" + (f". {OF_R}" if label == R_MISSING else "")
                 raise PostError(row, columns["label"], values["label"], problem)
-            yield (
-                ids["timeline"],
-                post._replace(
-                    post_id=ids.get("id", str(row)),
-                    label=class_ids.get(label, NO_LABEL),
-                    speaker=(to_name(values["speaker"]) or "") if columns["speaker"] in batch else None,
-                    state=(to_label(values["state"]) or "") if columns["state"] in batch else None,
-                ),
+            post = post._replace(
+                post_id=ids.get("id", str(row)),
+                label=class_ids.get(label, NO_LABEL),
+                speaker=(to_name(values["speaker"]) or "") if columns["speaker"] in batch else None,
+                state=(to_label(values["state"]) or "") if columns["state"] in batch else None,
             )
+            yield ids["timeline"], post._replace(facts=read_facts(post, values, columns)) if has_facts else post
     times.warn()
+
+
+def read_facts(post: Post, values: Mapping[str, Any], columns: Mapping[str, str | None]) -> Facts:
+    """Reads the facts of a post. Raises a [`PostError`] for a label without an annotator, if there is a column."""
+    group, unit, annotator = (to_name(values.get(role)) or "" for role in FACTS)
+    labels = {}
+    if columns.get("annotator") is not None and post.label != NO_LABEL:
+        if not annotator:
+            raise PostError(post.row, columns["annotator"], values["annotator"], "a label must have an annotator")
+        labels = {annotator: post.label}
+    return Facts(group if columns.get("group") is not None else None, unit, labels)
 
 
 def lost_digits(value: Any) -> bool:
@@ -277,8 +265,8 @@ def watched(timelines: Iterable[tuple[str, list[Post]]]) -> Iterator[tuple[str, 
         logger.warning_once(
             f"THE LABELS CONTRADICT EACH OTHER: {differing} of {number} posts have another label than the post that "
             f"they are equal to ({first_differing}), as where two annotators have a row each. A model learns both "
-            "labels, and is scored against both. Give each post one row, with the label that most annotators chose, "
-            "or with none where they do not agree."
+            "labels, and is scored against both. If several annotators have labelled a post, name their column by "
+            "--annotator_column; else give each post one row."
         )
 
 
@@ -372,6 +360,9 @@ def to_timelines(
     id_column: str | None = None,
     speaker_column: str | None = None,
     state_column: str | None = None,
+    annotator_column: str | None = None,
+    group_column: str | None = None,
+    split_column: str | None = None,
 ) -> list[Timeline] | TimelineStream:
     """
     Groups posts to timelines.
@@ -390,27 +381,42 @@ def to_timelines(
         speaker_column, state_column (`str`, *optional*):
             Column names. By default, writers of posts are read from a column "speaker", and states, classes or
             numbers, from a column "state", if there is one. Both may be missing in single posts.
+        annotator_column (`str`, *optional*):
+            Column name. Posts have a row for each annotator's label, and are merged ([`merge_annotators`]).
+        group_column, split_column (`str`, *optional*):
+            Column names: the group by which a post is scored, and what its timeline belongs to, which splits never
+            divide. Both may be missing in single posts. They become the `facts` of timelines.
 
     Returns:
         `list[Timeline]` in the order of their first posts. For a stream, a [`TimelineStream`], which has the shards of
         its posts, is read anew in each pass, and holds one timeline at a time.
 
         Raises a [`PostError`] for the first bad cell, and for a timeline of a stream whose posts do not follow each
-        other. Raises a `ValueError` for labels that are hard to tell apart, and for floats of too few bits. A stream
-        raises them when it is read. It notices a timeline that comes back only among the shards that one worker or
-        process reads; [`survey`] reads all shards.
+        other. Raises a `ValueError` for labels that are hard to tell apart, for floats of too few bits, and for a
+        stream with annotators. A stream raises what is wrong with its posts when it is read. It notices a timeline
+        that comes back only among the shards that one worker or process reads; [`survey`] reads all shards.
     """
     check_labels(labels or ())
     columns = {"timeline": timeline_column, "timestamp": timestamp_column, "text": text_column}
     columns |= {"label": label_column, "id": id_column, "speaker": speaker_column, "state": state_column}
+    columns |= {"annotator": annotator_column, "group": group_column, "split": split_column}
     names = class_names(posts, label_column or USUAL["label"])
     if isinstance(posts, IterableDataset):
+        if annotator_column is not None:
+            raise ValueError("The labels of several annotators are merged in memory: a stream cannot have them.")
         count = posts.num_shards
         shards = [(number, posts.shard(count, number)) for number in range(count)] if count > 1 else [(None, posts)]
         return TimelineStream(shards, labels, columns, names)
     groups: dict[str, list[Post]] = {}
-    for timeline_id, post in check_ids(read_posts(each_table(posts), labels, columns, names=names), columns):
+    rows = read_posts(each_table(posts), labels, columns, names=names)
+    for timeline_id, post in rows if annotator_column else check_ids(rows, columns):
         groups.setdefault(timeline_id, []).append(post)
+    if annotator_column:
+        groups = {timeline_id: merge_annotators(group, columns) for timeline_id, group in groups.items()}
+        list(check_ids(((timeline_id, post) for timeline_id, group in groups.items() for post in group), columns))
+    if split_column is not None:
+        for timeline_id, group in groups.items():
+            check_units(timeline_id, group, columns)
     return [Timeline.from_posts(*group) for group in watched(groups.items())]
 
 

@@ -23,7 +23,8 @@ from ..times_tempoformer import are_since_start, to_date
 
 
 # Files whose names begin with an underscore are never pushed.
-PREDICTIONS, PREDICTIONS_PARQUET = "_predictions.csv", "_predictions.parquet"
+PREDICTIONS, PREDICTIONS_PARQUET, MISTAKES = "_predictions.csv", "_predictions.parquet", "_mistakes.csv"
+MOST_MISTAKES = 20
 
 logger = logging.getLogger(__name__)
 
@@ -58,7 +59,7 @@ def labelled_posts(
     """
     labels = all_labels(timelines)
     labelled = labels >= 0
-    numbers = np.repeat(np.arange(len(timelines)), list(map(len, timelines)))
+    numbers = timeline_numbers(timelines)
     times = None
     if timelines[0].timestamps is not None:
         times = np.array(list(chain.from_iterable(timeline.timestamps for timeline in timelines)))[labelled]
@@ -75,6 +76,11 @@ def labelled_posts(
 def all_labels(timelines: Iterable[Timeline]) -> np.ndarray:
     """Returns the class ids (posts,) in the order of the timelines, -100 without a label."""
     return np.array(list(chain.from_iterable(timeline.labels for timeline in timelines)))
+
+
+def timeline_numbers(timelines: Sequence[Timeline]) -> np.ndarray:
+    """Returns the number of each post's timeline (posts,)."""
+    return np.repeat(np.arange(len(timelines)), list(map(len, timelines)))
 
 
 def attach_logits(
@@ -187,6 +193,23 @@ def write_predictions(output_dir: str, rows: pd.DataFrame | Iterable[dict[str, A
         to_csv(table, partial)
         table.to_parquet(partial_parquet, index=False)
     logger.info("Predictions: %s", path)
+
+
+def write_mistakes(output_dir: str, table: pd.DataFrame):
+    """
+    Writes the 20 surest mistakes of a table of [`prediction_rows`] as `_mistakes.csv`, the surest first: the posts
+    whose prediction is not their label, with the most probability of the prediction. Writes nothing if there is none.
+    """
+    wrong = table[(table["label"] != table["prediction"]).fillna(False)]
+    if wrong.empty:
+        return
+    sure = [row[f"probability_{row['prediction']}"] for _, row in wrong.iterrows()]
+    wrong = wrong.assign(probability=sure).sort_values("probability", ascending=False, kind="stable")
+    columns = ["timeline_id", "post_id", "time", "speaker", "label", "prediction", "probability", "text"]
+    path = Path(output_dir) / MISTAKES
+    with written_whole(path) as partial:
+        to_csv(wrong.reindex(columns=[name for name in columns if name in wrong]).head(MOST_MISTAKES), partial)
+    logger.info("The surest mistakes: %s", path)
 
 
 def to_csv(table: pd.DataFrame, path: Path | None = None) -> str | None:

@@ -12,10 +12,13 @@ import pandas as pd
 from huggingface_hub import hf_hub_download
 from huggingface_hub.errors import EntryNotFoundError
 
+from ..data.facts import all_facts
 from ..timeline_tempoformer import Timeline
+from .annotator_scores import score_annotators
+from .group_scores import score_groups
 from .method_names import rival_name
 from .metrics import change_detection, compute_scores
-from .predictions import all_labels, labelled_posts
+from .predictions import all_labels, labelled_posts, timeline_numbers
 from .rivals import compare, compare_with
 
 
@@ -30,6 +33,8 @@ NO_DIFFERENCE = "cannot be told apart"
 BETTER, WORSE, AS_GOOD = "is better than", "is worse than", f"{NO_DIFFERENCE} from"
 EXPERTS = {"network": "the network", "trees": "its trees", "states": "the change of states"}
 SCORE_COLUMNS = ["macro F1", "95 % interval", "this model above it by", "95 % interval"]
+GROUP_COLUMNS = ["posts", "timelines", "macro F1", "95 % interval", "above all others by", "95 % interval"]
+ANNOTATOR_COLUMNS = ["posts", "macro F1", "this model's", "this model above it by", "95 % interval"]
 
 logger = logging.getLogger(__name__)
 
@@ -45,20 +50,27 @@ def score_part(
 ) -> dict[str, Any]:
     """
     The number of posts of a split; if any is labelled, also its [`compute_scores`] and its [`compare`], and for each
-    of the model's `experts` its `weight` and its [`compare_with`]. `predictions` and `probabilities` are those of
+    of the model's `experts` its `weight` and its [`compare_with`]; the [`score_groups`] of posts with groups, and the
+    [`score_annotators`] of posts that several people have labelled. `predictions` and `probabilities` are those of
     [`decide_posts`]; `train` and `vectors` are as in [`compare`]; `experts` are weights and, of each expert alone,
     class ids (posts,).
     """
-    posts = labelled_posts(timelines, predictions, names, probabilities)
+    posts, facts = labelled_posts(timelines, predictions, names, probabilities), all_facts(timelines)
+    labelled = all_labels(timelines) >= 0
     counts = {"posts": len(predictions), "labelled_posts": len(posts.labels), "timelines": len(timelines)}
     if not len(posts.labels):
         return counts
     scores = counts | compute_scores(posts) | compare(posts, timelines, train, vectors)
     if experts is not None:
-        labelled = all_labels(timelines) >= 0
         scores["experts"] = {
             name: {"weight": weight, **compare_with(posts, ids[labelled])} for name, (weight, ids) in experts.items()
         }
+    groups = [fact.group for fact, counts in zip(facts, labelled, strict=True) if counts]
+    if groups[0] is not None:
+        scores["groups"] = score_groups(posts, groups)
+    given = [fact.labels for fact in facts]
+    if people := score_annotators(given, predictions, timeline_numbers(timelines), len(names)):
+        scores["annotators"] = people
     return scores
 
 
@@ -122,6 +134,12 @@ def remarks(results: Mapping[str, Any]) -> list[str]:
         if (words := compared(score)) != BETTER:
             no_better.setdefault(words, []).append(rival_name(name, score))
     sentences += [f"This model {words} {' and '.join(rivals)}." for words, rivals in no_better.items()]
+    sentences += [
+        f"It is worse for {name}: macro F1 {group['macro_f1']:.3f}, {-group['difference']:.3f} below that of all "
+        f"others (95 % interval of the difference {to_text(group['difference_interval'], '+')})."
+        for name, group in results.get("groups", {}).items()
+        if "difference" in group and compared(group) == WORSE
+    ]
     counts = {name: scores.get("timelines_of_half") for name, scores in results.get("classes", {}).items()}
     if few := [f"{name}: {count:.0f}" for name, count in counts.items() if count and count <= FEW_TIMELINES]:
         sentences.append(
@@ -172,17 +190,88 @@ def state_lines(results: Mapping[str, Any]) -> list[str]:
     return [f"{line} Their macro F1 {compared(rival)} {always}." if rival and compared(rival) != BETTER else line]
 
 
+def group_rows(results: Mapping[str, Any]) -> list[list[str]]:
+    """The scores of the groups of a part as the rows of a table, the header first; none without groups."""
+    rows = [
+        [
+            *(name, str(group["posts"]), str(group["timelines"])),
+            *(f"{group['macro_f1']:.3f}" if "macro_f1" in group else "", to_text(group.get("macro_f1_interval"))),
+            difference_of(group),
+            to_text(group.get("difference_interval"), "+"),
+        ]
+        for name, group in results.get("groups", {}).items()
+    ]
+    return [["group", *GROUP_COLUMNS], *rows] if rows else []
+
+
+def group_lines(results: Mapping[str, Any]) -> list[str]:
+    """Sentences about the classes that groups lack."""
+    return [
+        f"The row of {name} is without {', '.join(group['missing_classes'])}: {name} or all others have no such post."
+        for name, group in results.get("groups", {}).items()
+        if "missing_classes" in group
+    ]
+
+
+def annotator_rows(results: Mapping[str, Any]) -> list[list[str]]:
+    """The scores of the annotators of a part as the rows of a table, the header first; none without them."""
+    people = results.get("annotators", {})
+    if "together" not in people:
+        return []
+    rows = [
+        [
+            *(name, str(score["posts"]), f"{score['macro_f1']:.3f}", f"{score['model_macro_f1']:.3f}"),
+            difference_of(score),
+            to_text(score.get("difference_interval"), "+"),
+        ]
+        for name, score in {**people["each"], "together": people["together"]}.items()
+    ]
+    return [["annotator", *ANNOTATOR_COLUMNS], *rows]
+
+
+def annotator_lines(results: Mapping[str, Any]) -> list[str]:
+    """Sentences about the agreement of annotators, and about the model beside them; none without annotators."""
+    people = results.get("annotators")
+    if not people:
+        return []
+    alpha = f"Krippendorff's alpha {people['alpha']:.3f}" if "alpha" in people else "all labels are of one class"
+    ties = f", {people['ties']} of them without a majority" if people["ties"] else ""
+    line = f"{people['annotators']} annotators agree by {alpha} on {people['posts']} posts with several labels{ties}."
+    if "together" not in people:
+        return [line]
+    score = people["together"]
+    return [
+        line,
+        f"Against the majority of the others, one annotator has macro F1 {score['macro_f1']:.3f}, and this model on "
+        f"the same posts {score['model_macro_f1']:.3f}: it {compared(score)} one annotator.",
+    ]
+
+
+def difference_of(score: Mapping[str, Any]) -> str:
+    """A difference, or that there is none that can be told; empty if it is not known."""
+    if "difference" not in score:
+        return ""
+    return NO_DIFFERENCE if compared(score) == AS_GOOD else f"{score['difference']:+.3f}"
+
+
+def to_table(rows: Sequence[Sequence[str]]) -> str:
+    """A table of rows, the header first."""
+    (_, *columns), *body = rows
+    return pd.DataFrame([row[1:] for row in body], [row[0] for row in body], columns).to_string()
+
+
 def test_summary(results: Mapping[str, Any]) -> list[str]:
     """
-    A summary of a model's test in sentences: its macro F1, that of its rivals, the scores of its states, and the
-    [`remarks`].
+    A summary of a model's test in sentences: its macro F1, that of its rivals and of people, the scores of its states,
+    and the [`remarks`].
     """
     if "compared_with" not in results:
         return ["No score is known: this model was not tested on posts with labels, or its results lie elsewhere."]
     rivals = [f"{rival_name(*each)} {each[1]['macro_f1']:.3f}" for each in results["compared_with"].items()]
     posts = f"{results['labelled_posts']} labelled posts of {results['timelines']} timelines"
     score = f"Macro F1 {macro_f1_of(results)} on the {posts} of its test; {', '.join(rivals)}."
-    return [score, *seed_lines(results), *state_lines(results), *remarks(results)]
+    lines = [*seed_lines(results), *annotator_lines(results), *state_lines(results), *remarks(results)]
+    return [score, *lines]
 
 
 def seed_lines(results: Mapping[str, Any]) -> list[str]:
@@ -242,13 +331,20 @@ def results_table(part: str, results: Mapping[str, Any]) -> str:
         spreads = {name: mean_and_spread(score) for name, score in seeds["classes"].items()}
         classes.insert(len(columns), f"F1, {mean_of_seeds(seeds)}", pd.Series(spreads))
     for name, score in results["compared_with"].items():
-        what, interval = rival_name(name, score), to_text(score.get("difference_interval"), "+")
-        difference = NO_DIFFERENCE if compared(score) == AS_GOOD else f"{score['difference']:+.3f}"
-        rows[what] = [f"{score['macro_f1']:.3f}", "", difference, interval]
+        interval = to_text(score.get("difference_interval"), "+")
+        rows[rival_name(name, score)] = [f"{score['macro_f1']:.3f}", "", difference_of(score), interval]
     scores = pd.DataFrame.from_dict(rows, orient="index", columns=SCORE_COLUMNS)
     last = [f"{title} {results[name]:.3f}" for name, title in titles.items() if name in results]
-    last += [*seed_lines(results), *expert_lines(results), *state_lines(results), *remarks(results)]
-    paragraphs = [counts, classes.to_string(float_format="{:.3f}".format), scores.to_string(), "\n".join(last)]
+    last += [*seed_lines(results), *expert_lines(results), *state_lines(results), *group_lines(results)]
+    last += remarks(results)
+    paragraphs = [counts, classes.to_string(float_format="{:.3f}".format), scores.to_string()]
+    if rows := group_rows(results):
+        paragraphs.append(to_table(rows))
+    if lines := annotator_lines(results):
+        paragraphs.append("\n".join(lines))
+    if rows := annotator_rows(results):
+        paragraphs.append(to_table(rows))
+    paragraphs.append("\n".join(last))
     return "\n\n".join(paragraphs).rstrip()
 
 

@@ -1,10 +1,11 @@
 """Tests the difference of two macro F1s against the chance of which timelines were sampled."""
 
+import warnings
 from collections.abc import Hashable, Sequence
 
 import numpy as np
 import pandas as pd
-from scipy.stats import bootstrap
+from scipy.stats import DegenerateDataWarning, bootstrap
 from sklearn.utils import check_consistent_length
 
 
@@ -40,30 +41,64 @@ def paired_bootstrap(
     if wrong := np.setdiff1d(labels, classes).tolist():
         raise ValueError(f"Class ids in `labels` must be from 0 to {num_labels - 1}, got {wrong[0]}.")
     timeline_ids, timelines = pd.factorize(pd.Series(list(groups), dtype=object))
+    counted = [
+        np.stack([count_by_timeline(labels, each, timeline_ids, len(timelines), num_labels) for each in predictions])
+        for predictions in (ours, theirs)
+    ]
+    return bootstrap_difference(*counted, resamples=resamples)
 
-    # F1 is 2 * hits / (predictions + labels). Both terms are sums over posts, so that each timeline is counted once.
-    is_label = (labels[:, None] == classes).astype(np.int64)
-    is_predicted = (np.concatenate([ours, theirs])[..., None] == classes).astype(np.int64)
-    counts_of_post = np.stack([2 * is_predicted * is_label, is_predicted + is_label])
-    counts = np.zeros((len(timelines), *counts_of_post.shape[:2], num_labels))
-    np.add.at(counts, timeline_ids, np.moveaxis(counts_of_post, 2, 0))
+
+def count_by_timeline(
+    labels: np.ndarray, predictions: np.ndarray, timelines: np.ndarray, num_timelines: int, num_labels: int
+) -> np.ndarray:
+    """
+    Returns counts (timelines, 2, classes) from class ids (posts,) and the numbers of the posts' timelines: twice the
+    hits of each class, and its labels plus its predictions. F1 is the first divided by the second, and both are sums.
+    """
+    classes, counts = np.arange(num_labels), np.zeros((num_timelines, 2, num_labels))
+    is_label, is_predicted = ((ids[:, None] == classes).astype(np.int64) for ids in (labels, predictions))
+    np.add.at(counts, timelines, np.stack([2 * is_predicted * is_label, is_predicted + is_label], axis=1))
+    return counts
+
+
+def bootstrap_difference(
+    ours: np.ndarray, theirs: np.ndarray | None = None, undefined: float = 0.0, resamples: int = 10_000
+) -> dict[str, float | tuple[float, float]]:
+    """
+    Bootstraps the difference of two macro F1s, each averaged over methods, by whole timelines.
+
+    Args:
+        ours, theirs (`np.ndarray` of shape `(methods, timelines, 2, classes)`): Counts of [`count_by_timeline`] for at
+            least 2 timelines. Without `theirs`, the difference is the macro F1 of `ours`.
+        undefined (`float`, *optional*, defaults to 0.0): The F1 of a class that is neither a label nor predicted. NaN
+            leaves out samples that have such a class.
+        resamples (`int`, *optional*, defaults to 10,000): Number of bootstrap samples.
+
+    Returns the values of [`paired_bootstrap`].
+    """
+    counts = np.moveaxis(ours if theirs is None else np.concatenate([ours, theirs]), 1, 0)
+    num_timelines = len(counts)
 
     def difference(sampled: np.ndarray, axis: int = -1) -> np.ndarray:
         """The differences of samples of timelines (..., timelines)."""
-        multiplicity = np.apply_along_axis(np.bincount, axis, sampled, minlength=len(timelines))
-        hits, sizes = np.moveaxis(np.tensordot(multiplicity, counts, axes=1), -3, 0)
-        macro_f1 = np.divide(hits, sizes, out=np.zeros_like(hits), where=sizes > 0).mean(axis=-1)
-        return macro_f1[..., : len(ours)].mean(axis=-1) - macro_f1[..., len(ours) :].mean(axis=-1)
+        multiplicity = np.apply_along_axis(np.bincount, axis, sampled, minlength=num_timelines)
+        hits, sizes = np.moveaxis(np.tensordot(multiplicity, counts, axes=1), -2, 0)
+        macro_f1 = np.divide(hits, sizes, out=np.full_like(hits, undefined), where=sizes > 0).mean(axis=-1)
+        mean = macro_f1[..., : len(ours)].mean(axis=-1)
+        return mean if theirs is None else mean - macro_f1[..., len(ours) :].mean(axis=-1)
 
-    everything = np.arange(len(timelines))
-    result = bootstrap(
-        (everything,), difference, n_resamples=resamples, batch=1000, vectorized=True, method="percentile", rng=0
-    )
+    everything = np.arange(num_timelines)
+    settings = {"n_resamples": resamples, "batch": 1000, "vectorized": True, "method": "percentile", "rng": 0}
+    with warnings.catch_warnings():
+        # The interval below leaves out samples without a value.
+        warnings.simplefilter("ignore", DegenerateDataWarning)
+        result = bootstrap((everything,), difference, **settings)
     # Differences are rounded, because equal scores can differ in their last bits.
-    differences = result.bootstrap_distribution.round(12)
-    p = 2 * min((differences <= 0).mean(), (differences >= 0).mean())
+    differences = result.bootstrap_distribution[~np.isnan(result.bootstrap_distribution)]
+    rounded = differences.round(12)
+    p = 2 * min((rounded <= 0).mean(), (rounded >= 0).mean())
     return {
         "difference": float(difference(everything)),
-        "interval": tuple(map(float, result.confidence_interval)),
+        "interval": tuple(map(float, np.quantile(differences, [0.025, 0.975]))),
         "p": float(min(1.0, max(p, 1 / resamples))),
     }

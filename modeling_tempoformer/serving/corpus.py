@@ -12,8 +12,9 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from ..data.files import written_whole
+from ..data.post_errors import PostError
 from ..data.tables import read_tables
-from ..data.timelines import PostError, is_nobody, read_columns, read_posts
+from ..data.timelines import is_nobody, read_columns, read_posts
 from ..times_tempoformer import TimeColumn, are_since_start
 
 

@@ -245,6 +245,7 @@ class HubTrainer(Trainer):
             max_tokens=limit if limit != VERY_LARGE_INTEGER else None,
             scores=self.card_scores(),
             verdict=self.card_verdict(),
+            groups=self.card_groups(),
             figures=figures_in(folder),
             training=self.training_facts(summary) if self.state.global_step else None,
             trained_on=self.training_posts() if self.state.global_step else None,
@@ -321,6 +322,10 @@ class HubTrainer(Trainer):
     def training_posts(self) -> dict[str, Any] | None:
         """What the model was trained on, for [`write_card`]; None if it is not known."""
         return None
+
+    def card_groups(self) -> list[list[str]]:
+        """The scores of groups of test posts as the rows of a table, the header first."""
+        return []
 
     def training_facts(self, summary: TrainingSummary) -> dict[str, Any]:
         """Arguments, devices, time and loss of the training."""

@@ -19,7 +19,7 @@ from ..data.files import write_json
 from ..data.splits import SPLIT
 from ..evaluation.figures import FIGURES, LEARNING_CURVE, all_forms, learning_curve, save_figure
 from ..evaluation.latex import TEST_TABLE
-from ..evaluation.predictions import PREDICTIONS, PREDICTIONS_PARQUET
+from ..evaluation.predictions import MISTAKES, PREDICTIONS, PREDICTIONS_PARQUET
 from ..evaluation.report import RESULTS
 from ..view.timelines import TIMELINES
 
@@ -35,7 +35,8 @@ MAY_CHANGE = (
     # Places. The training posts are compared by their fingerprint.
     *("*_file", "*_files", "*_dir", "resume_from_checkpoint", "token", "trust_remote_code"),
     # Actions of a run besides its training, and its output
-    *("do_*", "max_predict_samples", "calibrate", "view", "no_text", "push_to_hub*", "hub_*", "model_card", "seeds"),
+    *("do_*", "max_predict_samples", "calibrate", "view", "no_text", "group_column", "push_to_hub*", "hub_*"),
+    *("model_card", "seeds"),
     *("log*", "disable_tqdm", "report_to", "run_name", "project", "trackio_*", "debug", "skip_memory_metrics"),
     # Devices, workers and memory. The number of processes, `world_size`, is compared.
     *("use_cpu", "local_rank", "ddp_*", "fsdp*", "deepspeed", "accelerator_config", "dataloader_*"),
@@ -202,7 +203,7 @@ def clear_results(training: TrainingArguments):
     """Removes the scores, predictions and figures of an earlier run from the output folder."""
     if training.process_index == 0:
         figures = [name for figure in FIGURES for name in all_forms(figure)]
-        for name in (RESULTS, PREDICTIONS, PREDICTIONS_PARQUET, TIMELINES, TEST_TABLE, *figures):
+        for name in (RESULTS, PREDICTIONS, PREDICTIONS_PARQUET, MISTAKES, TIMELINES, TEST_TABLE, *figures):
             (Path(training.output_dir) / name).unlink(missing_ok=True)
         shutil.rmtree(Path(training.output_dir) / DRY_RUN, ignore_errors=True)
 

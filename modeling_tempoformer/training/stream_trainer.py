@@ -22,10 +22,18 @@ from ..decisions_tempoformer import decide
 from ..evaluation.calibration import fit_temperature, tune_thresholds
 from ..evaluation.figures import write_test_figures
 from ..evaluation.metrics import compute_metrics, score_names
-from ..evaluation.predictions import all_labels, attach_logits, decide_posts, prediction_rows, write_predictions
+from ..evaluation.predictions import (
+    all_labels,
+    attach_logits,
+    decide_posts,
+    prediction_rows,
+    write_mistakes,
+    write_predictions,
+)
 from ..evaluation.report import (
     RESULTS,
     group_by_class,
+    group_rows,
     results_line,
     results_table,
     score_part,
@@ -278,6 +286,7 @@ class StreamTrainer(HubTrainer):
             uncalibrated = None if calibration is None else decide_posts(asked, None)[1]
             table = prediction_rows(asked, predictions, probabilities, names, with_texts, self.model.config)
             write_predictions(self.args.output_dir, table)
+            write_mistakes(self.args.output_dir, table)
             write_test_figures(self.args.output_dir, asked, predictions, probabilities, names, uncalibrated)
         vectors = None
         if split == "test" and "train" in timelines and "post_index" in (items["train"].column_names or ()):
@@ -315,8 +324,15 @@ class StreamTrainer(HubTrainer):
             print(f"\n{results_table(name, results)}")
             print(f"All numbers: {Path(self.args.output_dir) / RESULTS}")
 
+    def test_results(self) -> dict[str, Any]:
+        """The results of the test of this run, as `all_results.json` has them; empty without a test."""
+        return group_by_class(self.saved_metrics.get("predict", {}), "predict", self.class_names)
+
     def card_verdict(self) -> list[str]:
-        return test_summary(group_by_class(self.saved_metrics.get("predict", {}), "predict", self.class_names))
+        return test_summary(self.test_results())
+
+    def card_groups(self) -> list[list[str]]:
+        return group_rows(self.test_results())
 
     def training_posts(self) -> dict[str, Any] | None:
         if self.train_survey is None:

@@ -19,6 +19,7 @@ const state = {
   chosen: 0, // the explained post
   axis: isTimed ? "time" : "position",
   search: "",
+  onlyMistakes: false,
   listed: AT_ONCE,
 };
 let counts = []; // for each timeline
@@ -107,16 +108,28 @@ function matchingPosts(index) {
   return state.search ? loweredTexts(index).filter((text) => text.includes(state.search)).length : 0;
 }
 
+// A mistake is a post whose prediction is not its label, whatever the threshold.
+function isMistake(index, post) {
+  const { actual, predicted } = timelines[index];
+  return actual[post] >= 0 && actual[post] !== predicted[post];
+}
+
+function mistakesOf(index) {
+  return timelines[index].texts.filter((_, post) => isMistake(index, post)).length;
+}
+
 function matchingTimelines() {
   const all = [...timelines.keys()].map((index) => ({ index, matches: matchingPosts(index) }));
-  const isMatch = ({ index, matches }) =>
+  const isFound = ({ index, matches }) =>
     !state.search || matches > 0 || timelines[index].id.toLowerCase().includes(state.search);
+  const isMatch = (item) => isFound(item) && (!state.onlyMistakes || mistakesOf(item.index) > 0);
   const order = ORDERS[byId("sort").value];
   return all.filter(isMatch).sort((a, b) => order(a.index, b.index));
 }
 
 function countWords(index, matches) {
-  const words = `${plural(counts[index].alarms, "alarm")} · ${plural(counts[index].posts, "post")}`;
+  const number = state.onlyMistakes ? plural(mistakesOf(index), "mistake") : plural(counts[index].alarms, "alarm");
+  const words = `${number} · ${plural(counts[index].posts, "post")}`;
   return matches ? `${words} · ${plainNumber(matches)} found` : words;
 }
 
@@ -147,7 +160,7 @@ function showList() {
   sparklines.disconnect();
   byId("timelines").replaceChildren(...matching.slice(0, state.listed).map(listItem));
   byId("more").hidden = matching.length <= state.listed;
-  byId("found").textContent = state.search
+  byId("found").textContent = state.search || state.onlyMistakes
     ? `${plainNumber(matching.length)} of ${plural(timelines.length, "timeline")} match`
     : plural(timelines.length, "timeline");
 }
@@ -188,12 +201,14 @@ function probabilityOf(post) {
   return shown().probabilities[state.watched][post];
 }
 
-// Returns the post to show first: among the alarms, or among all posts, the one that an earlier post moved most.
+// Returns the post to show first: among the mistakes if only they are shown, among the alarms, or among all posts, the
+// one that an earlier post moved most.
 function firstPost(index) {
   const { stream, log_odds_effects: effects, texts } = timelines[index];
   const ranks = texts.map((_, post) => {
     const moved = effects[state.watched][post].slice(0, stream[post].length - 1).map(Math.abs);
-    return Math.max(0, ...moved) + (isAlarm(timelines[index], post, state.watched, state.threshold) ? 1e6 : 0);
+    const alarm = isAlarm(timelines[index], post, state.watched, state.threshold) ? 1e6 : 0;
+    return Math.max(0, ...moved) + alarm + (state.onlyMistakes && isMistake(index, post) ? 1e7 : 0);
   });
   return ranks.indexOf(Math.max(...ranks));
 }
@@ -499,14 +514,14 @@ function postItem(post) {
   button.dataset.post = post;
   button.tabIndex = post === state.chosen ? 0 : -1;
   button.ariaCurrent = String(post === state.chosen);
-  return element("li", {}, button);
+  return element("li", { hidden: state.onlyMistakes && !isMistake(state.timeline, post) }, button);
 }
 
 function showPosts() {
   const { times, silences, texts } = shown();
   const ends = new Set(silences);
   const items = texts.flatMap((_, post) => {
-    if (!ends.has(post)) return [postItem(post)];
+    if (!ends.has(post) || state.onlyMistakes) return [postItem(post)];
     const words = `silent for ${duration(times[post] - times[post - 1])}`;
     return [element("li", { className: "silence" }, words), postItem(post)];
   });
@@ -526,10 +541,11 @@ function updatePosts() {
 function choose(post) {
   state.chosen = state.current = post;
   const buttons = postButtons();
+  const isShown = (button) => !button.parentElement.hidden;
+  const reached = isShown(buttons[post]) ? buttons[post] : buttons.find(isShown);
   for (const button of buttons) {
-    const isChosen = button === buttons[post];
-    button.ariaCurrent = String(isChosen);
-    button.tabIndex = isChosen ? 0 : -1;
+    button.ariaCurrent = String(button === buttons[post]);
+    button.tabIndex = button === reached ? 0 : -1;
   }
   // Scrolls the list but not the page.
   const list = byId("posts");
@@ -636,7 +652,8 @@ function showWhyTable(all, layers, most) {
 // ---- Keys, pointers, and the start
 
 // The arrow keys, Home and End move the focus between the buttons of a list.
-function moveFocus(event, buttons) {
+function moveFocus(event, all) {
+  const buttons = all.filter((button) => !button.parentElement.hidden);
   const index = buttons.indexOf(document.activeElement);
   const moves = { ArrowUp: index - 1, ArrowDown: index + 1, Home: 0, End: buttons.length - 1 };
   if (index < 0 || !(event.key in moves)) return;
@@ -663,6 +680,13 @@ function listenToList() {
     showPosts();
   });
   byId("sort").addEventListener("change", showList);
+  byId("only-mistakes").addEventListener("change", (event) => {
+    state.onlyMistakes = event.target.checked;
+    state.listed = AT_ONCE;
+    showList();
+    const [first] = matchingTimelines();
+    showTimeline(state.onlyMistakes && first && !mistakesOf(state.timeline) ? first.index : state.timeline);
+  });
   byId("more").addEventListener("click", () => {
     state.listed += AT_ONCE;
     showList();
@@ -717,6 +741,7 @@ async function start() {
   document.body.classList.toggle("alone", timelines.length === 1);
   // Charts are drawn once; later only their data change.
   for (const name of ["timeline_chart", "why_chart"]) views[name] = await draw(name, byId(name));
+  byId("mistakes").hidden = !isLabelled;
   recount();
   listenToSettings();
   listenToList();

@@ -75,6 +75,7 @@ TASKS = {
         {"Shift": "the speaker's emotion is another one", "Same": "the speaker's emotion is the same"},
     ),
 }
+TASKS["annomi_annotators"] = TASKS["annomi"]
 GENERIC = "You read a series of posts in the order of time. Decide which label the newest post has."
 UNITS = {"years": 31_557_600, "days": 86_400, "hours": 3_600, "minutes": 60}
 # Beginnings of tags and of control tokens of chat templates, such as </post>, <|im_end|> and [INST], but not of <3.

@@ -8,6 +8,7 @@ import pytest
 from helpers import ROOT, write_table
 
 from modeling_tempoformer.data.corpora import (
+    TASKS,
     read_annomi,
     read_meld,
     read_mood_diaries,
@@ -74,6 +75,21 @@ def test_annomi(tmp_path):
     posts = list(read_annomi(tmp_path / "annomi.csv"))
     assert [(p["post_id"], p["timestamp"], p["label"]) for p in posts] == [("1-0", 65, None), ("1-1", 65, "change")]
     assert [post["speaker"] for post in posts] == ["therapist", "client"]
+
+
+def test_annomi_of_all_annotators(tmp_path):
+    """Each annotator's label is kept, and the order of the utterances and their times are those of one label each."""
+    header = ANNOMI.strip() + ",annotator_id\n"
+    lines = [
+        "1,1,client,00:01:00,yes,change,3",
+        "1,1,client,00:01:00,yes,neutral,7",
+        "1,0,therapist,00:01:05,so?,n/a,3",
+    ]
+    (tmp_path / "annomi.csv").write_text(header + "\n".join(lines))
+    posts = list(TASKS["annomi_annotators"](tmp_path / "annomi.csv"))
+    labels = [("1-0", 65, None, "3"), ("1-1", 65, "change", "3"), ("1-1", 65, "neutral", "7")]
+    assert [(p["post_id"], p["timestamp"], p["label"], p["annotator"]) for p in posts] == labels
+    assert "annotator" not in next(iter(TASKS["annomi"](tmp_path / "annomi.csv")))
 
 
 def test_talklife(tmp_path):

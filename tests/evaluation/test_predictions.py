@@ -19,6 +19,7 @@ from modeling_tempoformer.evaluation.predictions import (
     decide_posts,
     labelled_posts,
     prediction_rows,
+    write_mistakes,
     write_predictions,
 )
 from modeling_tempoformer.timeline_tempoformer import Timeline
@@ -166,3 +167,33 @@ def test_states_stand_beside_the_labels(timelines):
     assert table["state_probability_0"].tolist() == pytest.approx([0.2, 0.2, 0.3, math.nan, 0.5], nan_ok=True)
     config = PostTempoFormerConfig(states=["joy", "fear", "no"])
     assert "state_mean" not in prediction_rows(timelines, np.ones(5, int), np.ones((5, 2)) / 2, NAMES, config=config)
+
+
+def test_the_surest_mistakes_are_written_the_surest_first(tmp_path):
+    """Every other prediction of 60 posts is wrong. Thresholds make some predictions the less likely class."""
+    chance = np.random.default_rng(0)
+    labels = chance.integers(2, size=60)
+    predicted = np.where(np.arange(60) % 2, labels, 1 - labels)
+    sure = chance.permutation(60) / 60
+    probabilities = np.where(np.arange(2) == predicted[:, None], sure[:, None], 1 - sure[:, None])
+    labels[:6] = -100
+    half = {"timestamps": list(range(30)), "speakers": ["ann"] * 30}
+    timelines = [
+        make_timeline(labels[rows].tolist(), name, input_rows=rows, post_ids=[f"p{row}" for row in rows], **half)
+        for name, rows in (("a", list(range(0, 60, 2))), ("b", list(range(1, 60, 2))))
+    ]
+    # In the order of the timelines
+    order = [*range(0, 60, 2), *range(1, 60, 2)]
+    for with_texts in (True, False):
+        table = prediction_rows(timelines, predicted[order], probabilities[order], NAMES, with_texts)
+        write_mistakes(str(tmp_path), table)
+        mistakes = pd.read_csv(tmp_path / "_mistakes.csv", dtype=str)
+        expected = sorted(range(6, 60, 2), key=lambda post: -sure[post])[:20]
+        assert mistakes["post_id"].tolist() == [f"p{post}" for post in expected]
+        assert mistakes["probability"].astype(float).tolist() == pytest.approx(sure[expected])
+        columns = ["timeline_id", "post_id", "time", "speaker", "label", "prediction", "probability"]
+        assert list(mistakes) == columns + ["text"] * with_texts
+        assert (mistakes["label"] != mistakes["prediction"]).all()
+    # Without a mistake there is no file.
+    write_mistakes(str(tmp_path / "none"), table[table["label"] == table["prediction"]])
+    assert not (tmp_path / "none").exists()

@@ -7,6 +7,7 @@ import pytest
 from helpers import make_timeline
 from sklearn.metrics import f1_score
 
+from modeling_tempoformer.data.facts import Facts
 from modeling_tempoformer.evaluation import report
 from modeling_tempoformer.evaluation.metrics import compute_scores
 from modeling_tempoformer.evaluation.predictions import Predictions
@@ -133,6 +134,28 @@ def test_experts_alone_and_states_stand_under_the_table():
     (line,) = [line for line in table.splitlines() if "(weight 0.50)" in line]
     assert report.NO_DIFFERENCE in line and "trees" not in line.partition(report.NO_DIFFERENCE)[2]
     assert any("0.222" in sentence and report.NO_DIFFERENCE in sentence for sentence in report.test_summary(results))
+
+
+def test_groups_and_people_stand_under_the_table_and_in_the_sentences():
+    """The model errs on the posts of one group. Two of three people always agree, and the third is the model."""
+    timelines = [make_timeline([0, 1, 1, 0]) for _ in range(20)]
+    predicted = np.array([0, 1, 0, 1, 0, 1, 1, 0] * 10)
+    for timeline, posts in zip(timelines, predicted.reshape(20, 4), strict=True):
+        labels = [{"A": label, "B": label, "C": int(post)} for label, post in zip(timeline.labels, posts, strict=True)]
+        timeline.facts = [Facts(group, labels=given) for group, given in zip("xxyy", labels, strict=True)]
+    results = results_of(timelines, predicted)
+    assert results["groups"]["x"]["macro_f1"] == 1 and results["groups"]["y"]["difference"] == -0.5
+    assert results["annotators"]["each"]["C"]["difference"] == 0
+    said = report.test_summary(results)
+    (worse,) = [sentence for sentence in said if "worse for" in sentence]
+    assert "worse for y:" in worse and "0.500" in worse
+    assert any(f"{results['annotators']['alpha']:.3f}" in sentence for sentence in said)
+    table = results_table("test", results)
+    rows = {line.split()[0]: line for line in table.splitlines() if line[:1] in ("x", "y", "A", "C")}
+    assert "-0.500" in rows["y"] and "+0.500" in rows["x"] and report.NO_DIFFERENCE in rows["C"]
+    header, *cells = report.group_rows(results)
+    assert [row[0] for row in cells] == ["x", "y"] and all(len(row) == len(header) for row in cells)
+    assert report.group_rows({}) == report.annotator_rows({}) == report.annotator_lines({}) == []
 
 
 @pytest.mark.parametrize(

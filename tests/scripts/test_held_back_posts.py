@@ -156,7 +156,14 @@ def test_a_timeline_is_in_one_of_the_given_files(tmp_path, encoder, again):
         train(tmp_path / "out", encoder, *arguments)
 
 
-STALE = ("_predictions.csv", "_predictions.parquet", "learning_curve.png", "confusion_matrix.png", "reliability.png")
+STALE = (
+    "_predictions.csv",
+    "_predictions.parquet",
+    "_mistakes.csv",
+    "learning_curve.png",
+    "confusion_matrix.png",
+    "reliability.png",
+)
 
 
 def test_no_result_of_an_earlier_run_stays_beside_new_ones(tmp_path, trained):

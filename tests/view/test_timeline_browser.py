@@ -135,6 +135,35 @@ def test_sort_and_search(opened, timelines):
     assert listed() == []
 
 
+def test_only_mistakes(opened, timelines):
+    """The filter leaves the posts whose prediction is not their label, and the timelines that have some."""
+    wrong = {
+        timeline["id"]: [post["actual"] not in (None, post["label"]) for post in timeline["posts"]]
+        for timeline in timelines
+    }
+    timeline = shown_timeline(opened, timelines)
+    opened.find("#only-mistakes").click()
+    opened.set_value("#sort", "id")
+    assert opened.texts("#timelines strong") == [name for name, posts in wrong.items() if any(posts)][:50]
+    shown = "[...document.querySelectorAll('#posts .post')].map((post) => post.checkVisibility())"
+    assert opened.driver.execute_script(f"return {shown}") == wrong[timeline["id"]]
+    assert wrong[timeline["id"]][chosen(opened)]
+    opened.find("#only-mistakes").click()
+    assert all(opened.driver.execute_script(f"return {shown}"))
+    assert len(opened.texts("#timelines strong")) == 50
+
+
+def test_a_page_whose_predictions_are_right_or_unlabelled(open_page):
+    """Without a label there is no filter. Without a mistake nothing is left."""
+    assert not open_page(explained_timelines(3, 5, labelled=False), NAMES).find("#mistakes").is_displayed()
+    right = explained_timelines(3, 5)
+    for post in (post for timeline in right for post in timeline["posts"]):
+        post["actual"] = post["label"]
+    opened = open_page(right, NAMES)
+    opened.find("#only-mistakes").click()
+    assert opened.texts("#timelines strong") == []
+
+
 def test_why(opened, timelines):
     """A click on a post lists its earlier posts with their effects, the strongest first."""
     shown = shown_timeline(opened, timelines)

@@ -1,0 +1,117 @@
+"""
+What a table says of a post that no model reads: its group, what keeps its timeline in one split, and the label that
+each annotator gave it.
+"""
+
+from collections import Counter
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from ..timeline_tempoformer import NO_LABEL, Post, Timeline
+from .post_errors import PostError
+
+
+# Values in which the rows of one post must agree, as attributes of a post or of its facts, and the roles of their
+# columns.
+SHARED = {"text": "text", "timestamp": "timestamp", "speaker": "speaker", "state": "state"}
+SHARED_FACTS = {"group": "group", "unit": "split"}
+
+
+class Facts(NamedTuple):
+    """
+    Facts of a post.
+
+    Attributes:
+        group (`str`, *optional*): The group by which it is scored; empty if it is missing, None without such a column.
+        unit (`str`): What its timeline belongs to (a family, a clinic), which is never divided; empty without one.
+        labels (`dict[str, int]`): The class id that each annotator gave it.
+    """
+
+    group: str | None = None
+    unit: str = ""
+    labels: Mapping[str, int] = {}
+
+
+def merge_annotators(posts: Sequence[Post], columns: Mapping[str, str | None]) -> list[Post]:
+    """
+    Merges the rows of a timeline in which annotators have labelled the same post.
+
+    Args:
+        posts (`Sequence[Post]`): The rows, each with the label of one annotator in its facts.
+        columns (`dict[str, str | None]`): The column of each role. Rows are of one post if they have the same id, or
+            without a column of ids the same time and text.
+
+    Returns:
+        `list[Post]`: Each post once, at its first row, with the [`majority`] of its labels. Raises a [`PostError`] for
+        rows of one post that differ in something else, for an annotator who has labelled a post twice, and for posts
+        that have neither ids nor times.
+    """
+    merged: dict[Hashable, Post] = {}
+    for post in posts:
+        if columns["id"] is None and post.timestamp is None:
+            problem = "posts without times need ids, so that the rows of a post are found: name them by --id_column"
+            raise PostError(post.row, columns["annotator"], next(iter(post.facts.labels), ""), problem)
+        key = (post.timestamp, post.text) if columns["id"] is None else post.post_id
+        first = merged.setdefault(key, post)
+        if first is not post:
+            check_same_post(first, post, columns)
+            labels = {**first.facts.labels, **post.facts.labels}
+            merged[key] = first._replace(facts=first.facts._replace(labels=labels))
+    return [post._replace(label=majority(post.facts.labels.values())) for post in merged.values()]
+
+
+def check_same_post(first: Post, post: Post, columns: Mapping[str, str | None]):
+    """Raises a [`PostError`] unless two rows of one post differ in their annotator and label alone."""
+    pairs = [(role, getattr(first, name), getattr(post, name)) for name, role in SHARED.items()]
+    pairs += [(role, getattr(first.facts, name), getattr(post.facts, name)) for name, role in SHARED_FACTS.items()]
+    for role, expected, value in pairs:
+        if value != expected:
+            problem = f"row {first.row} is of the same post, and has {expected!r} there"
+            raise PostError(post.row, columns.get(role) or role, value, problem)
+    if twice := first.facts.labels.keys() & post.facts.labels.keys():
+        problem = "this annotator has labelled the post before"
+        if columns["id"] is None:
+            problem += "; posts of one time and text that are not the same need ids (--id_column)"
+        raise PostError(post.row, columns["annotator"], min(twice), problem)
+
+
+def majority(labels: Iterable[int]) -> int:
+    """Returns the label that most annotators gave, -100 if there is none or a tie."""
+    first, second = (Counter(labels).most_common(2) + [(NO_LABEL, 0)] * 2)[:2]
+    return first[0] if first[1] > second[1] else NO_LABEL
+
+
+def check_units(timeline_id: str, posts: Sequence[Post], columns: Mapping[str, str | None]):
+    """Raises a [`PostError`] for a timeline whose posts belong to several units."""
+    first = posts[0]
+    for post in posts:
+        if post.facts.unit != first.facts.unit:
+            problem = (
+                f"timeline {timeline_id!r} has {first.facts.unit!r} in row {first.row}, but a timeline is never cut, "
+                "so that its posts must agree in this column"
+            )
+            raise PostError(post.row, columns["split"], post.facts.unit, problem)
+
+
+def unit_of(timeline: Timeline) -> tuple[str, str | int]:
+    """Returns what splits never divide: the unit that a timeline belongs to, or the timeline itself."""
+    unit = timeline.facts[0].unit if timeline.facts else ""
+    return ("unit", unit) if unit else ("timeline", timeline.timeline_id)
+
+
+def all_facts(timelines: Iterable[Timeline]) -> list[Facts]:
+    """Returns the facts of all posts, in the order of the timelines."""
+    return [facts for timeline in timelines for facts in timeline.facts or [Facts()] * len(timeline)]
+
+
+def describe_annotators(timelines: Sequence[Timeline]) -> str:
+    """Returns in words how many annotators, labels, posts with several labels and ties there are."""
+    labels = [facts.labels for facts in all_facts(timelines) if facts.labels]
+    several = [given.values() for given in labels if len(given) > 1]
+    ties = sum(majority(given) == NO_LABEL for given in several)
+    annotators, given = len(set().union(*labels)), sum(map(len, labels))
+    return (
+        f"{annotators} annotators gave {given} labels to {len(labels)} posts; a post's label is the one that most of "
+        f"them gave. {len(several)} posts have several, and {ties} of these count as posts without a label: no label "
+        "has more votes than the others."
+    )
