@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from modeling_tempoformer import to_timelines
 from modeling_tempoformer.data.arguments import PostArguments, check_positive
-from modeling_tempoformer.data.post_splits import load_file, timeline_columns
+from modeling_tempoformer.data.post_splits import class_named, load_file, timeline_columns
 from modeling_tempoformer.data.splits import hold_back, read_split
 from modeling_tempoformer.evaluation.report import read_test, test_summary
 from modeling_tempoformer.timeline_tempoformer import Timeline
@@ -31,6 +31,13 @@ class ViewArguments(PostArguments, DownloadArguments):
         default=TIMELINES, metadata={"help": f"File of the page. Default: {TIMELINES}, a name that is never pushed."}
     )
     title: str = field(default="Timelines", metadata={"help": "Heading of the page."})
+    watch: str | None = field(
+        default=None,
+        metadata={
+            "help": "The class that the page watches at first. Default: the model's, and of a model without one the "
+            "rarest class of the file."
+        },
+    )
     watched_speakers: list[str] | None = field(
         default=None, metadata={"help": "Speakers whose posts raise alarms on the page. Default: all speakers."}
     )
@@ -47,6 +54,8 @@ def main(arguments: list[str]):
     check_view()
     pipe = load_pipeline(args.model_name_or_path, **args.downloads)
     names, _ = classes_of(pipe.model.config)
+    if args.watch is not None:
+        pipe.model.config.watched = class_named(args.watch, names, "watch")
     try:
         timelines = to_timelines(load_file(args.test_file, args.task_name), names, **timeline_columns(args))
     except ValueError as problem:

@@ -363,6 +363,20 @@ def choose_class_weights(labels: Counter[int], names: list[str]) -> list[float]:
     return weights
 
 
+def class_named(name: str, names: Sequence[str], option: str) -> int:
+    """The id of the class that an option names. Raises a `ValueError` for a name that no class has."""
+    if name not in names:
+        raise ValueError(f"--{option} must be one of {', '.join(names)}, got {name!r}.")
+    return names.index(name)
+
+
+def choose_watched(labels: Counter[int], names: list[str], no_change: int | None) -> int:
+    """The rarest class but `no_change`, which is also logged. `labels` counts the training posts of each class id."""
+    watched = min((label for label in range(len(names)) if label != no_change), key=labels.__getitem__)
+    logger.info("Pages and tables of the model watch the rarest class, %s (--watch).", names[watched])
+    return watched
+
+
 def check_calibration(labels: Counter[int], names: list[str]):
     """
     Raises a `ValueError` if a class has no validation post, so that its threshold cannot be fitted. `labels` counts
