@@ -183,12 +183,13 @@ def split_posts(
 
     surveys = survey_timelines(timelines, arguments)
     record = make_split({name: facts.timeline_ids for name, facts in surveys.items()}, earlier)
-    if has_members and "validation" not in timelines:
-        # Each training timeline is predicted by the member that has not learned from it.
-        timelines["validation"], surveys["validation"] = timelines["train"], surveys["train"]
     check_surveys(surveys)
     for name, facts in surveys.items():
         logger.info("%s: %s", name, facts.describe(names))
+    if has_members and "validation" not in timelines:
+        # Each training timeline is predicted by the member that has not learned from it.
+        timelines["validation"], surveys["validation"] = timelines["train"], surveys["train"]
+        logger.info("validation: the timelines of train, held out in turn from training")
     if calibrates:
         check_calibration(surveys["validation"].labels, names)
     return Splits(timelines, surveys, record)

@@ -24,6 +24,7 @@ RENAMED = {"support": "posts", "runtime": "seconds", "epoch": "epochs", "samples
 TROUBLESHOOTING = "docs/troubleshooting.md"
 # A score of so few timelines depends on which timelines they are.
 FEW_TIMELINES = 4
+CENTRAL = (0.025, 0.975)
 # Two methods whose difference is less than its interval
 NO_DIFFERENCE = "cannot be told apart"
 BETTER, WORSE, AS_GOOD = "is better than", "is worse than", f"{NO_DIFFERENCE} from"
@@ -43,16 +44,20 @@ def score_part(
     experts: Mapping[str, tuple[float, np.ndarray]] | None = None,
 ) -> dict[str, Any]:
     """
-    The number of posts of a split; if any is labelled, also its [`compute_scores`] and its [`compare`], and for each
-    of the model's `experts` its `weight` and its [`compare_with`]. `predictions` and `probabilities` are those of
-    [`decide_posts`]; `train` and `vectors` are as in [`compare`]; `experts` are weights and, of each expert alone,
-    class ids (posts,).
+    The number of posts of a split, and whether they were `held_out_in_turn` from training; if any is labelled, also
+    its [`compute_scores`], its [`compare`], the `confidence_range`, in which the largest probability of 95 % of the
+    posts lies, and for each of the model's `experts` its `weight` and its [`compare_with`]. `predictions` and
+    `probabilities` are those of [`decide_posts`]; `train` and `vectors` are as in [`compare`]; `experts` are weights
+    and, of each expert alone, class ids (posts,).
     """
     posts = labelled_posts(timelines, predictions, names, probabilities)
     counts = {"posts": len(predictions), "labelled_posts": len(posts.labels), "timelines": len(timelines)}
+    if timelines[0].held_out is not None:
+        counts["held_out_in_turn"] = True
     if not len(posts.labels):
         return counts
     scores = counts | compute_scores(posts) | compare(posts, timelines, train, vectors)
+    scores["confidence_range"] = np.quantile(posts.probabilities.max(-1), CENTRAL).tolist()
     if experts is not None:
         labelled = all_labels(timelines) >= 0
         scores["experts"] = {
@@ -116,11 +121,7 @@ def remarks(results: Mapping[str, Any]) -> list[str]:
     """Sentences about results that are worth little; none if all is well, or if no post has a label."""
     note = verdict(results)
     sentences = [f"{note[0].upper()}{note[1:]}. What helps: {TROUBLESHOOTING}"] if note else []
-    no_better: dict[str, list[str]] = {}
-    for name, score in results.get("compared_with", {}).items():
-        if (words := compared(score)) != BETTER:
-            no_better.setdefault(words, []).append(describe_rival(name, score))
-    sentences += [f"This model {words} {' and '.join(rivals)}." for words, rivals in no_better.items()]
+    sentences += rival_sentences(results, AS_GOOD, WORSE)
     counts = {name: scores.get("timelines_of_half") for name, scores in results.get("classes", {}).items()}
     if few := [f"{name}: {count:.0f}" for name, count in counts.items() if count and count <= FEW_TIMELINES]:
         sentences.append(
@@ -128,6 +129,14 @@ def remarks(results: Mapping[str, Any]) -> list[str]:
             "score may differ. Do not trust one split: cross-validation tests on all timelines."
         )
     return sentences
+
+
+def rival_sentences(results: Mapping[str, Any], *verdicts: str) -> list[str]:
+    """A sentence for each of these verdicts of [`compared`], with the rivals that it is about and their macro F1."""
+    rivals: dict[str, list[str]] = {}
+    for name, score in results.get("compared_with", {}).items():
+        rivals.setdefault(compared(score), []).append(f"{describe_rival(name, score)} ({score['macro_f1']:.3f})")
+    return [f"This model {words} {' and '.join(rivals[words])}." for words in verdicts if words in rivals]
 
 
 def compared(score: Mapping[str, Any]) -> str:
@@ -152,6 +161,26 @@ def expert_lines(results: Mapping[str, Any]) -> list[str]:
     return [f"macro F1 of {', '.join(alone)}{together}"]
 
 
+def watched_lines(results: Mapping[str, Any]) -> list[str]:
+    """The scores of the class to watch, in words; none of a model that names no class."""
+    if "watched" not in results or "classes" not in results:
+        return []
+    scores = results["classes"][results["watched"]]
+    found = f"precision {scores['precision']:.3f}, recall {scores['recall']:.3f}"
+    return [f"{results['watched']}, the class to watch, as it is predicted: {found}."]
+
+
+def calibration_lines(results: Mapping[str, Any]) -> list[str]:
+    """The calibration error in words, beside the range of the probabilities; none without probabilities."""
+    if "expected_calibration_error" not in results:
+        return []
+    words = f"Calibration error {results['expected_calibration_error']:.3f}"
+    if "confidence_range" in results:
+        low, high = results["confidence_range"]
+        words += f"; the most probable class of a post has {low:.2f} to {high:.2f} (95 % of the posts)"
+    return [f"{words}."]
+
+
 def state_lines(results: Mapping[str, Any]) -> list[str]:
     """The scores of the states in words, beside those of the most frequent state of training; none without states."""
     states = results.get("states")
@@ -173,15 +202,15 @@ def state_lines(results: Mapping[str, Any]) -> list[str]:
 
 def test_summary(results: Mapping[str, Any]) -> list[str]:
     """
-    A summary of a model's test in sentences: its macro F1, that of its rivals, the scores of its states, and the
-    [`remarks`].
+    A summary of a model's test in sentences: its macro F1, its rivals and theirs, the class to watch, how sure it is,
+    the scores of its states, and the [`remarks`].
     """
     if "compared_with" not in results:
         return ["No score is known: this model was not tested on posts with labels, or its results lie elsewhere."]
-    rivals = [f"{describe_rival(*each)} {each[1]['macro_f1']:.3f}" for each in results["compared_with"].items()]
     posts = f"{results['labelled_posts']} labelled posts of {results['timelines']} timelines"
-    score = f"Macro F1 {macro_f1_of(results)} on the {posts} of its test; {', '.join(rivals)}."
-    return [score, *state_lines(results), *remarks(results)]
+    sentences = [f"Macro F1 {macro_f1_of(results)} on the {posts} of its test.", *rival_sentences(results, BETTER)]
+    sentences += [*watched_lines(results), *calibration_lines(results), *state_lines(results)]
+    return sentences + remarks(results)
 
 
 def training_line(results: Mapping[str, Any]) -> str:
@@ -194,6 +223,7 @@ def count_line(part: str, results: Mapping[str, Any]) -> str:
     """The number of posts of a split, in words."""
     posts, labelled = results["posts"], results["labelled_posts"]
     share = "" if labelled == posts else f", {labelled or 'none'} labelled"
+    part += " (held out in turn from training)" if results.get("held_out_in_turn") else ""
     return f"{part}: {posts} posts of {results['timelines']} timelines{share}"
 
 
@@ -222,8 +252,8 @@ def results_table(part: str, results: Mapping[str, Any]) -> str:
         difference = NO_DIFFERENCE if compared(score) == AS_GOOD else f"{score['difference']:+.3f}"
         rows[what] = [f"{score['macro_f1']:.3f}", "", difference, interval]
     scores = pd.DataFrame.from_dict(rows, orient="index", columns=SCORE_COLUMNS)
-    last = [f"{title} {results[name]:.3f}" for name, title in titles.items() if name in results]
-    last += [*expert_lines(results), *state_lines(results), *remarks(results)]
+    last = [*watched_lines(results), *calibration_lines(results), *expert_lines(results), *state_lines(results)]
+    last += remarks(results)
     paragraphs = [counts, classes.to_string(float_format="{:.3f}".format), scores.to_string(), "\n".join(last)]
     return "\n\n".join(paragraphs).rstrip()
 

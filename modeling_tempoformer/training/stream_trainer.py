@@ -277,6 +277,9 @@ class StreamTrainer(HubTrainer):
         train = timelines.get("train")
         experts = self.predict_experts(items[split], asked) if split == "test" else None
         scores = score_part(asked, predictions, probabilities, names, train, vectors, experts)
+        watched = getattr(self.model.config, "watched", None)
+        if watched is not None:
+            scores["watched"] = names[watched]
         if split == "test" and asked[0].state_logits is not None:
             scores["states"] = score_states(asked, self.model.config, train)
         if seconds := metrics[f"{prefix}_runtime"]:
