@@ -177,7 +177,7 @@ def calibration_lines(results: Mapping[str, Any]) -> list[str]:
     words = f"Calibration error {results['expected_calibration_error']:.3f}"
     if "confidence_range" in results:
         low, high = results["confidence_range"]
-        words += f"; the most probable class of a post has {low:.2f} to {high:.2f} (95 % of the posts)"
+        words += f"; in 95 % of the posts the most probable class has a probability of {low:.2f} to {high:.2f}"
     return [f"{words}."]
 
 

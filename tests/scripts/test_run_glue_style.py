@@ -320,7 +320,8 @@ def test_a_model_keeps_the_class_to_watch(tmp_path, encoder):
     assert (folder / "model.safetensors").stat().st_mtime_ns == written
     assert read_json(folder / "all_results.json")["test"]["watched"] == NAMES[other]
     # A model that is trained further keeps its class.
-    fine_tune(tmp_path / "further", str(folder), "--train_file", write_posts(tmp_path / "more.csv", POSTS))
+    more = write_posts(tmp_path / "more.csv", with_other_ids(POSTS, "more"))
+    fine_tune(tmp_path / "further", str(folder), "--train_file", more)
     assert read_json(tmp_path / "further" / "config.json")["watched"] == other
     with pytest.raises(ValueError, match="--watch must be one of No-Switch, Switch, got 'Shift'"):
         fine_tune(tmp_path / "none", encoder, "--watch", "Shift")
