@@ -202,15 +202,15 @@ def state_lines(results: Mapping[str, Any]) -> list[str]:
 
 def test_summary(results: Mapping[str, Any]) -> list[str]:
     """
-    A summary of a model's test in sentences: its macro F1, its rivals and theirs, the class to watch, how sure it is,
-    the scores of its states, and the [`remarks`].
+    A summary of a model's test in sentences: its macro F1, the class to watch, how sure it is, the scores of its
+    states, its rivals with theirs, and the other [`remarks`].
     """
     if "compared_with" not in results:
         return ["No score is known: this model was not tested on posts with labels, or its results lie elsewhere."]
     posts = f"{results['labelled_posts']} labelled posts of {results['timelines']} timelines"
-    sentences = [f"Macro F1 {macro_f1_of(results)} on the {posts} of its test.", *rival_sentences(results, BETTER)]
-    sentences += [*watched_lines(results), *calibration_lines(results), *state_lines(results)]
-    return sentences + remarks(results)
+    sentences = [f"Macro F1 {macro_f1_of(results)} on the {posts} of its test.", *watched_lines(results)]
+    sentences += [*calibration_lines(results), *state_lines(results)]
+    return [*sentences, *rival_sentences(results, BETTER), *remarks(results)]
 
 
 def training_line(results: Mapping[str, Any]) -> str:
