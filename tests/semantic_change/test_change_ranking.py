@@ -102,13 +102,23 @@ def rank(texts: Path, output: Path, *more: str | Path) -> list[dict[str, str]]:
 def test_a_table_of_words_says_how_sure_it_is(folder, tmp_path, capsys, model):
     rows = {row["word"]: row for row in rank(folder, tmp_path, "--model_name_or_path", folder / model)}
     scores = ["change", "apd", "prt", "prt_corrected"]
-    assert list(rows["flew"])[:10] == ["rank", "word", *scores, "p", "p_fdr", "change_low", "change_high"]
+    assert list(rows["flew"])[:11] == [
+        "rank",
+        "word",
+        *scores,
+        "times_chance",
+        "p",
+        "p_fdr",
+        "change_low",
+        "change_high",
+    ]
     assert rows.keys() == {"flew", "the", "air"}
     # The tokenizer lower-cases, so `AIR` is `air`.
     assert int(rows["air"][f"usages_{TIMES[0]}"]) > 40
     assert float(rows["flew"]["p_fdr"]) < 0.01 and float(rows["flew"]["prt_corrected"]) > 0
     for word in ("the", "air"):
         assert float(rows[word]["p_fdr"]) >= float(rows[word]["p"]) > 0.05
+        assert float(rows[word]["times_chance"]) < 3 < float(rows["flew"]["times_chance"])
         assert abs(float(rows[word]["prt_corrected"])) < 0.2 * float(rows["flew"]["prt_corrected"])
     # `trees` occurs only in the longer phrase.
     out = capsys.readouterr().out
