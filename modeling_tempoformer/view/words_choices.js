@@ -107,7 +107,7 @@ function readSenses(word, entry) {
       );
       const label = name || `Sense ${number}`;
       return {
-        ...{ id, parts, name, number, counts, keywords: shown },
+        ...{ id, parts, name, number, label, counts, keywords: shown },
         title: shown.length ? `${label}: ${shown.join(", ")}` : label,
         // On a chart there is little room.
         short: name || (shown.length ? `${label}: ${shown.slice(0, 3).join(", ")}` : label),

@@ -113,7 +113,8 @@ function quotation(usage, about = [], note = "") {
   const id = `${state.word} ${usage}`;
   const box = element("input", { type: "checkbox", className: "cite no-print", value: id, ariaLabel: "Cite" });
   box.checked = citations.has(id);
-  const before = [...about, entry.date[usage], entry.source[usage]].filter(Boolean).join(", ");
+  // A date may be the name of its time.
+  const before = [...new Set([...about, entry.date[usage], entry.source[usage]])].filter(Boolean).join(", ");
   const [left, form, right] = entry.text[usage];
   const sentence = element("span", { className: "text" }, left, element("mark", {}, form), right);
   const toggle = () => changeChoices((choice) => toggleMisfiled(choice, usage));
@@ -147,9 +148,9 @@ function chooseWord() {
   byId("of-time").replaceChildren(...options(["all", ...times]));
   byId("number").replaceChildren(
     ...entry.options.map(({ keywords, silhouette }, option) => {
-      const about = option ? `silhouette ${silhouette.toFixed(2)}` : "not divided";
-      const chosen = option === entry.chosen ? ", chosen by the program" : "";
-      return element("option", { value: keywords.length }, `${keywords.length} (${about}${chosen})`);
+      const about = option ? `, silhouette ${silhouette.toFixed(2)}` : "";
+      const proposed = option === entry.chosen ? ", proposed" : "";
+      return element("option", { value: keywords.length }, `${keywords.length}${about}${proposed}`);
     }),
   );
   byId("is-whole").textContent = entry.whole
@@ -180,10 +181,14 @@ function collocatesOf(entry) {
     found.length
       ? [
           element("dt", {}, times[time]),
-          element("dd", {}, found.map(([word, count, times]) => `${word} (${count} of ${totals[time]}, × ${times})`).join(", ")),
+          element("dd", {}, found.map((one) => describeCollocate(one, totals[time])).join(", ")),
         ]
       : [],
   );
+}
+
+function describeCollocate([word, count, strength], total) {
+  return `${word} (${count} of ${total}, × ${strength.toFixed(strength < 10 ? 1 : 0)})`;
 }
 
 // Shows the senses of the chosen word with the reader's choices.
@@ -231,8 +236,8 @@ function attestation(entry, usage) {
   const near = entry.neighbours[usage] ?? [];
   const own = near.filter((other) => state.labels[other] === state.labels[usage]).length;
   const sense = state.senses.find(({ id }) => id === state.labels[usage]);
-  const name = sense && state.senses.length > 1 ? `(${sense.short}: so are ${own} of its ${near.length} nearest usages)` : "";
-  return quotation(usage, [times[entry.time[usage]]], name);
+  const note = `(${sense?.label}, as ${own} of its ${near.length} nearest usages)`;
+  return quotation(usage, [times[entry.time[usage]]], sense && state.senses.length > 1 ? note : "");
 }
 
 function senseSection(entry, sense) {
@@ -334,7 +339,7 @@ function listUsages() {
 
 function describeUsage(entry, usage) {
   const sense = state.senses.find(({ id }) => id === state.labels[usage]);
-  return quotation(usage, [times[entry.time[usage]], sense ? sense.short : "misfiled"]);
+  return quotation(usage, [times[entry.time[usage]], sense ? sense.label : "misfiled"]);
 }
 
 // Citations -----------------------------------------------------------------------------------------------------------

@@ -61,6 +61,9 @@ COLUMNS = {
     "p": ("p", "The share of random assignments to the two times whose prt is as large (permutation test)."),
     "p_fdr": ("p", "p, adjusted for the number of words (Benjamini and Hochberg)."),
     "gold": ("score", "The score that people gave."),
+    # Of words without a score.
+    "when": ("text", ""),
+    "frequency_change": ("points", ""),
 }
 
 
@@ -102,7 +105,7 @@ def words_page(
         "columns": columns,
         "words": described,
         "ranked": len(table),
-        "unranked": [describe_column(apart[name]) for name in apart],
+        "unranked": unranked_columns(apart),
     }
     # A reader's choices name usages by their number, so they belong to pages with the same usages and senses.
     digest = hashlib.sha256(json.dumps([names, described]).encode()).hexdigest()[:16]
@@ -124,6 +127,13 @@ def table_columns(table: pd.DataFrame, times: Sequence[str]) -> list[dict[str, A
     main = ["word", measures_of(table)[0], "times_chance", "change_step", STEP]
     main = [name for name in (*main, f"{by_time}{times[0]}", f"{by_time}{times[-1]}") if name in table]
     return [{**describe_column(table[name]), "main": name in main} for name in dict.fromkeys([*main, *table])]
+
+
+def unranked_columns(table: pd.DataFrame) -> list[dict[str, Any]]:
+    """Makes the columns of the table of words without a score, with usages if there are no frequencies."""
+    prefix = "per_million_" if any(name.startswith("per_million_") for name in table) else "usages_"
+    names = ["word", "when", "frequency_change", *(name for name in table if name.startswith(prefix))]
+    return [describe_column(table[name]) for name in names if name in table]
 
 
 def describe_column(column: pd.Series) -> dict[str, Any]:
