@@ -190,7 +190,7 @@ def sense_rows(word: str, entry: Entry, times: Sequence[str]) -> Iterable[dict[s
     for sense, counts in enumerate(entry.senses.counts):
         row = {"word": word, "sense": sense + 1, "keywords": ", ".join(entry.senses.keywords[sense])}
         for time, count, total in zip(times, counts.tolist(), totals.tolist(), strict=True):
-            share = share_interval(count, total) if total else [None] * 3
+            share = [round(value, 4) for value in share_interval(count, total)] if total else [None] * 3
             names = (f"{name}_{time}" for name in ("share", "share_low", "share_high"))
             row |= {f"usages_{time}": count, **dict(zip(names, share, strict=True))}
         earliest = entry.first_usages(entry.chosen, sense)[0]

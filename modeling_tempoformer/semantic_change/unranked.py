@@ -1,6 +1,7 @@
 """Words without a score of change: they are new or gone, or have too few usages at a time."""
 
 from collections.abc import Mapping, Sequence
+from operator import itemgetter
 from pathlib import Path
 
 import numpy as np
@@ -48,8 +49,8 @@ def unranked_table(
     frequencies: Frequencies | None = None,
 ) -> pd.DataFrame:
     """
-    Makes a table of the words that are left out and have usages, with a row for each. Those whose frequency changed
-    most come first; without frequencies, those with most usages.
+    Makes a table of the words that are left out and have usages, with a row for each. Words that a time lacks come
+    before rare ones, and then those whose frequency changed most; without frequencies, those with most usages.
 
     Args:
         left_out: Their numbers of sampled usages, by word and time.
@@ -72,8 +73,8 @@ def unranked_table(
         if frequency:
             place = frequency_change(counts, [frequency[time].corpus_words for time in times])
             row |= {f"per_million_{time}": frequency[time].per_million for time in times} | {"frequency_change": place}
-        rows.append((place, row))
-    ranked = [row for _, row in sorted(rows, key=lambda pair: -pair[0])]
+        rows.append(((row["when"].startswith("rare"), -place), row))
+    ranked = [row for _, row in sorted(rows, key=itemgetter(0))]
     return pd.DataFrame(ranked, columns=list(ranked[0]) if ranked else ["word"])
 
 

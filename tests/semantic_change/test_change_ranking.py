@@ -2,6 +2,7 @@
 
 import random
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -66,6 +67,25 @@ def test_p_values_are_of_change_alone():
     assert 0.4 < np.mean(p_values) < 0.6 and np.mean(np.array(p_values) <= 0.05) < 0.15
     at_first[20:] += 5 * np.eye(12)[1]
     assert shuffled_prototypes(at_first, at_first + 5 * np.eye(12)[0], 20, resamples=199)[1] == pytest.approx(1 / 200)
+
+
+def test_the_largest_step_finds_a_word_that_changed_and_changed_back():
+    generator = np.random.default_rng(3)
+    means = {"1": np.zeros(12), "2": np.zeros(12), "3": 2 * np.eye(12)[0], "4": np.zeros(12)}
+    vectors = {time: 2 + mean + generator.normal(size=(30, 12)) for time, mean in means.items()}
+    # Half of the peak's usages stay, so the step to it is the larger one.
+    vectors["4"] = np.concatenate([vectors["4"], vectors["3"]])
+    pairs = [("1", "2"), ("2", "3"), ("3", "4")]
+    swapped = {(one, other): {one: vectors[other], other: vectors[one]} for one, other in pairs}
+    args = SimpleNamespace(times=list(vectors), seed=0)
+    step = run_semantic_change.largest_step(vectors, swapped, args)
+    assert step["step"] == "2 to 3"
+    apd = np.mean([cosine(one, other) for one in vectors["2"] for other in vectors["3"]])
+    prt = cosine(vectors["2"].mean(axis=0), vectors["3"].mean(axis=0))
+    # Chance takes little away, because there are 30 usages at each time.
+    assert 0.9 * 100 * np.sqrt(apd * prt) < step["change_step"] < 100 * np.sqrt(apd * prt)
+    args.times = ["1", "2"]
+    assert run_semantic_change.largest_step(vectors, swapped, args) == {}
 
 
 @pytest.fixture(scope="module")
