@@ -11,6 +11,8 @@ from typing import Any
 import altair as alt
 import numpy as np
 import pandas as pd
+from matplotlib import colormaps
+from matplotlib.colors import to_hex
 
 from ..cards.markdown import escape_control_characters
 from ..semantic_change.citations import sentence_of
@@ -200,6 +202,11 @@ def describe_quotations(usages: Sequence[Usage], times: Sequence[str]) -> dict[s
     }
 
 
+def time_colours(number: int) -> list[str]:
+    """Returns colours of times from dark to light, in the order of viridis, which the colour-blind see too."""
+    return [to_hex(colour) for colour in colormaps["viridis"](np.linspace(0.05, 0.92, number))]
+
+
 def usage_map(names: list[str]) -> alt.LayerChart:
     """
     Charts a map of a word's usages. The signal `tall` is the end of its vertical scale (that of the horizontal one is
@@ -211,7 +218,7 @@ def usage_map(names: list[str]) -> alt.LayerChart:
     up = alt.Scale(domainMin=alt.ExprRef("-tall - 0.05"), domainMax=alt.ExprRef("tall + 0.05"), nice=False, zero=False)
     position = {"x": alt.X("x:Q", scale=across, axis=None), "y": alt.Y("y:Q", scale=up, axis=None)}
     # Times have the colours of a scale from dark to light. An outline shows both ends on any paper.
-    colours = alt.Scale(domain=names, scheme=alt.SchemeParams(name="viridis", extent=[0, 0.95]))
+    colours = alt.Scale(domain=names, range=time_colours(len(names)))
     columns = alt.ExprRef("max(1, floor(width / 120))")
     legend = alt.Legend(title=None, orient="top", direction="horizontal", columns=columns, symbolSize=90)
     usages, means = (alt.Chart(alt.NamedData(name)) for name in ("usages", "means"))
