@@ -242,7 +242,9 @@ def curves(names: list[str], title: str, several: bool = False, **axis: Any) -> 
     up = alt.Y("value:Q", title=title, axis=alt.Axis(**axis))
     legend = alt.Legend(title=None, orient="top", direction="vertical", labelLimit=340) if several else None
     look = {
-        "x": alt.X("time:O", sort=names, title=None, axis=alt.Axis(labelAngle=0, labelOverlap=True)),
+        "x": alt.X(
+            "time:O", scale=alt.Scale(domain=names), title=None, axis=alt.Axis(labelAngle=0, labelOverlap=True)
+        ),
         # Beside each other, so that intervals do not overlap.
         "xOffset": alt.XOffset("series:N", sort=None),
         "color": alt.Color("series:N", sort=None, scale=alt.Scale(range=COLOURS), legend=legend),
