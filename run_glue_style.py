@@ -9,15 +9,11 @@ r"""Fine-tunes a TempoFormer on timelines of posts, evaluates it, and predicts w
 First arguments that end in .yaml or .json are recipes. Their values are defaults: later recipes win over earlier ones,
 the command line wins over all, and dicts such as `config_overrides` are merged. A new model without a recipe gets
 `configuration/default.yaml`. The steps are in `modeling_tempoformer/training/fine_tuning.py`, which Python can call
-too. `python -m research.run_baseline` runs the baselines.
+too. `tempoformer train` and `tempoformer predict` are the same. `python -m research.run_baseline` runs the baselines.
 """
 
-from modeling_tempoformer.training.fine_tuning import ARGUMENTS, run, with_default_settings
-from modeling_tempoformer.training.recipes import parse, run_script
-
-
-def main(arguments: list[str]):
-    run(*parse(ARGUMENTS, with_default_settings(arguments)))
+from modeling_tempoformer.training.fine_tuning import train as main
+from modeling_tempoformer.training.recipes import run_script
 
 
 if __name__ == "__main__":

@@ -3,70 +3,11 @@ r"""Writes a page that shows timelines: every post, the model's prediction, and 
     python run_timeline_view.py --model_name_or_path outputs/mine --test_file posts.csv --output timelines.html
 
 The page is one HTML file. It opens from disk and loads nothing from other machines. `run_glue_style.py --do_predict
---view` writes the same page for its test part.
+--view` writes the same page for its test part. `tempoformer view` is the same as this script.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-
-from modeling_tempoformer import to_timelines
-from modeling_tempoformer.data.arguments import PostArguments, check_positive
-from modeling_tempoformer.data.post_splits import load_file, timeline_columns
-from modeling_tempoformer.data.splits import hold_back, read_split
-from modeling_tempoformer.evaluation.report import read_test, test_summary
-from modeling_tempoformer.timeline_tempoformer import Timeline
-from modeling_tempoformer.training.arguments import DownloadArguments
-from modeling_tempoformer.training.recipes import parse, run_script
-from modeling_tempoformer.view.page import check_view
-from modeling_tempoformer.view.timelines import TIMELINES, classes_of, load_pipeline, write_view
-
-
-@dataclass(kw_only=True)
-class ViewArguments(PostArguments, DownloadArguments):
-    """The model, the posts, and the file to write."""
-
-    model_name_or_path: str = field(metadata={"help": "A TempoFormer: a folder or a Hub id."})
-    test_file: str = field(metadata={"help": "Table of posts, with or without labels: CSV, TSV, JSON or Parquet."})
-    output: str = field(
-        default=TIMELINES, metadata={"help": f"File of the page. Default: {TIMELINES}, a name that is never pushed."}
-    )
-    title: str = field(default="Timelines", metadata={"help": "Heading of the page."})
-    watched_speakers: list[str] | None = field(
-        default=None, metadata={"help": "Speakers whose posts raise alarms on the page. Default: all speakers."}
-    )
-    max_predict_samples: int | None = field(
-        default=None, metadata={"help": "Show at most this many timelines, the first ones."}
-    )
-
-    def __post_init__(self):
-        check_positive(self, "max_predict_samples")
-
-
-def main(arguments: list[str]):
-    (args,) = parse([ViewArguments], arguments)
-    check_view()
-    pipe = load_pipeline(args.model_name_or_path, **args.downloads)
-    names, _ = classes_of(pipe.model.config)
-    try:
-        timelines = to_timelines(load_file(args.test_file, args.task_name), names, **timeline_columns(args))
-    except ValueError as problem:
-        raise ValueError(f"{args.test_file}: {problem}") from None
-    # The page shows scores of labelled posts, which must not be posts that the model has learned from.
-    model_folder = args.model_name_or_path
-    timelines = hold_back("test", timelines, read_split(model_folder), model_folder)
-    timelines = timelines[: args.max_predict_samples]
-    if args.watched_speakers is not None:
-        check_speakers(args.watched_speakers, timelines)
-    verdict = test_summary(read_test(model_folder, **args.downloads))
-    write_view(args.output, pipe.model, pipe.tokenizer, timelines, args.title, verdict, args.watched_speakers)
-
-
-def check_speakers(watched: list[str], timelines: Sequence[Timeline]):
-    """Raises a `ValueError` for a speaker without a post, because a misspelled name would silence every alarm."""
-    present = {speaker for timeline in timelines for speaker in timeline.speakers or ()}
-    if unknown := [speaker for speaker in watched if speaker not in present]:
-        names = ", ".join(sorted(present)[:5]) or "none, there is no column of speakers"
-        raise ValueError(f"--watched_speakers {unknown[0]} has no post; the speakers are: {names}.")
+from modeling_tempoformer.commands.view import main
+from modeling_tempoformer.training.recipes import run_script
 
 
 if __name__ == "__main__":

@@ -1,15 +1,21 @@
-"""Run where a folder `site` holds the wheel's files: the package is whole there, presets and templates included."""
+"""
+Run where a folder `site` holds the wheel's files: the package is whole there, presets and templates included, and its
+command trains and predicts.
+"""
 
+import subprocess
 import sys
 from importlib.resources import files
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
+import pandas as pd
 import yaml
-from transformers import EvalPrediction
+from transformers import BertConfig, BertModel, BertTokenizer, EvalPrediction
 
 import modeling_tempoformer
+from modeling_tempoformer.data.synthetic import synthetic_posts
 
 
 if not Path(modeling_tempoformer.__file__).is_relative_to(Path("site").resolve()):
@@ -27,7 +33,42 @@ if f"Window: {window} posts" not in card:
 scores = modeling_tempoformer.compute_metrics(["a", "b"])(EvalPrediction(np.eye(2)[None], np.array([[0, 1]])))
 if scores["macro_f1"] != 1:
     sys.exit(f"The metric scores right predictions with {scores}.")
-for package, name in {"hub_cards": "space/app.py", "serving": "space_app.css", "view": "page.html.jinja"}.items():
+
+
+def command(*arguments: str):
+    """Runs `tempoformer`, as the wheel installs it."""
+    done = subprocess.run([sys.executable, "site/bin/tempoformer", *arguments], capture_output=True, text=True)
+    if done.returncode:
+        sys.exit(f"tempoformer {' '.join(arguments)} failed:\n{done.stdout}{done.stderr}")
+
+
+for name in ("view", "words"):
+    command(name, "--help")
+with TemporaryDirectory() as folder:
+    tokenizer = BertTokenizer(vocab={word: number for number, word in enumerate(["[PAD]", "[UNK]", "[CLS]", "[SEP]"])})
+    for part in (BertModel(BertConfig(**encoder, vocab_size=4, intermediate_size=16)), tokenizer):
+        part.save_pretrained(f"{folder}/encoder")
+    posts = pd.DataFrame(synthetic_posts(12, seed=0, posts_per_timeline=5))
+    posts.to_csv(f"{folder}/posts.csv", index=False)
+    posts.drop(columns="label").to_csv(f"{folder}/new.csv", index=False)
+    # A recipe of the package, by its name
+    command(
+        *("train", "default.yaml", "--model_name_or_path", f"{folder}/encoder", "--train_file", f"{folder}/posts.csv"),
+        *("--max_steps", "2", "--config_overrides", '{"num_trees": 2}', "--output_dir", f"{folder}/out"),
+    )
+    trained = ("--model_name_or_path", f"{folder}/out", "--test_file", f"{folder}/new.csv")
+    command("predict", *trained, "--output_dir", f"{folder}/new")
+    if len(pd.read_csv(f"{folder}/new/_predictions.csv")) != len(posts):
+        sys.exit("tempoformer predict has not predicted each post.")
+inside = {
+    "hub_cards": "space/app.py",
+    "serving": "space_app.css",
+    "view": "page.html.jinja",
+    "commands": "../py.typed",
+}
+for package, name in inside.items():
     if not (files(f"modeling_tempoformer.{package}") / name).is_file():
         sys.exit(f"There is no {name} in {package}.")
-print(f"The wheel holds the package, {len(list(presets.iterdir()))} presets, templates, pages, the metric, the Space.")
+print(
+    f"The wheel holds the package, {len(list(presets.iterdir()))} presets, templates, pages, the Space, the command."
+)

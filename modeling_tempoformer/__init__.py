@@ -50,6 +50,8 @@ if TYPE_CHECKING:
     from .data.timelines import label_names, to_timelines
     from .evaluation.metrics import compute_metrics
 
+__version__ = "0.2.0"
+
 # These need Datasets, scikit-learn or matplotlib, which take seconds to import: they are imported at their first use.
 LAZY = {
     "compute_metrics": ".evaluation.metrics",

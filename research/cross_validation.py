@@ -5,7 +5,7 @@ import logging
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
@@ -16,6 +16,8 @@ import pandas as pd
 
 from modeling_tempoformer.cards.markdown import table as markdown_table
 from modeling_tempoformer.data.files import write_json
+from modeling_tempoformer.evaluation.latex import write_latex
+from modeling_tempoformer.evaluation.method_names import method_name
 from modeling_tempoformer.evaluation.metrics import compute_scores
 from modeling_tempoformer.evaluation.predictions import PREDICTIONS as RUN_PREDICTIONS
 from modeling_tempoformer.evaluation.predictions import Predictions
@@ -213,8 +215,18 @@ def label_ids(labels: pd.Series, names: list[str]) -> list[int]:
     return pd.Index(names).get_indexer(labels).tolist()
 
 
-def compare_methods(output_dir: Path, methods: Sequence[str], names: list[str]) -> str:
-    """Compares cross-validations with the first one. Writes `comparison.csv`, `.tex` and `.md`."""
+def compare_methods(
+    output_dir: Path,
+    methods: Sequence[str],
+    names: list[str],
+    encoder: str | None = None,
+    titles: Mapping[str, str] | None = None,
+) -> str:
+    """
+    Compares cross-validations with the first one. Writes `comparison.csv`, and for people `.tex` and `.md`, in which
+    methods have their `titles`, by default those of [`method_name`]. The `encoder` is named in the caption.
+    """
+    titles = {method: method_name(method) for method in methods} | dict(titles or {})
     first = output_dir / methods[0]
     rows: dict[str, dict[str, Any]] = {}
     for method in methods:
@@ -232,8 +244,16 @@ def compare_methods(output_dir: Path, methods: Sequence[str], names: list[str]) 
             rows[method] |= {"difference": test["difference"], "low": low, "high": high, "p": test["p"]}
     path = output_dir / COMPARISON
     pd.DataFrame.from_dict(rows, orient="index").to_csv(path.with_suffix(".csv"), index_label="method")
-    table = pd.DataFrame({method: printed(row, methods[0], names) for method, row in rows.items()}).T
-    table.to_latex(path.with_suffix(".tex"), escape=True, encoding="utf-8")
+    table = pd.DataFrame({titles[name]: printed(row, titles[methods[0]], names) for name, row in rows.items()}).T
+    tested = read_predictions(first / PREDICTIONS).query("label != ''")
+    posts, seeds = tested.drop_duplicates("post_id"), tested["seed"].nunique()
+    caption = (
+        f"Macro F1 by cross-validation{f' with the encoder {encoder}' if encoder else ''}, "
+        f"{f'mean ± standard deviation of {seeds} seeds' if seeds > 1 else 'with one seed'}: n = {len(posts):,} "
+        f"labelled posts of {posts['timeline_id'].nunique():,} timelines. In brackets: 95 % intervals by a bootstrap "
+        "over timelines."
+    )
+    write_latex(path.with_suffix(".tex"), {COMPARISON: (caption, table)})
     rows_of_text = ([method, *cells] for method, cells in zip(table.index, table.to_numpy(), strict=True))
     path.with_suffix(".md").write_text(f"{markdown_table(['', *table.columns], rows_of_text)}\n", encoding="utf-8")
     return table.to_string()

@@ -21,6 +21,8 @@ from typing import Any
 
 import yaml
 
+from modeling_tempoformer.evaluation.method_names import checkpoint_name
+
 from .cross_validation import RESULTS, compare_methods
 
 
@@ -145,16 +147,17 @@ def parse_args(arguments: Sequence[str] | None = None) -> argparse.Namespace:
 
 def main():
     args = parse_args()
-    folders = []
+    titles = {}
     for row, window in product(args.rows or TABLES[args.table], WINDOWS if args.table == 8 else (None,)):
         if row in FEW_SHOT and args.llm is None:
             continue
         words = command(args, row, window)
         if subprocess.run(words, cwd=ROOT).returncode:
             sys.exit(f"{row} failed: see above. Give the command again to continue, or other --rows.")
-        folders.append(Path(words[words.index("--output_dir") + 1]))
-    labels = json.loads((folders[0] / RESULTS).read_text(encoding="utf-8"))["labels"]
-    print(compare_methods(args.output_dir, [folder.name for folder in folders], labels))
+        folder = Path(words[words.index("--output_dir") + 1])
+        titles[folder.name] = row if window is None else f"{row}, window {window}"
+    labels = json.loads((args.output_dir / next(iter(titles)) / RESULTS).read_text(encoding="utf-8"))["labels"]
+    print(compare_methods(args.output_dir, list(titles), labels, checkpoint_name(args.model_name_or_path), titles))
 
 
 if __name__ == "__main__":

@@ -22,6 +22,8 @@ from modeling_tempoformer.data.arguments import DataTrainingArguments
 from modeling_tempoformer.data.files import lock_folder, write_json
 from modeling_tempoformer.data.post_splits import choose_change_step, choose_label_names, load_splits, split_posts
 from modeling_tempoformer.evaluation.figures import print_figures, write_test_figures
+from modeling_tempoformer.evaluation.latex import write_test_table
+from modeling_tempoformer.evaluation.method_names import checkpoint_name
 from modeling_tempoformer.evaluation.predictions import prediction_rows, write_predictions
 from modeling_tempoformer.evaluation.report import RESULTS, group_by_class, results_table, score_part
 from modeling_tempoformer.timeline_tempoformer import Timeline
@@ -130,6 +132,7 @@ def predict(
     table = prediction_rows(test, predictions, probabilities, names, with_texts=not data.no_text)
     write_predictions(training.output_dir, table)
     write_test_figures(training.output_dir, test, predictions, probabilities, names)
+    write_test_table(training.output_dir, results, baseline.method, checkpoint_name(baseline.source))
     print_figures(training.output_dir)
 
 

@@ -15,11 +15,18 @@ from importlib.util import find_spec
 import pandas as pd
 from transformers import AutoModel, AutoModelForMaskedLM
 
+from modeling_tempoformer.commands.words import (
+    ChangeArguments,
+    embed_words,
+    load_model,
+    load_tokenizer,
+    read_sentences,
+    read_words,
+)
 from modeling_tempoformer.data.files import lock_folder
 from modeling_tempoformer.semantic_change import corpora, usages
 from modeling_tempoformer.semantic_change.report import ranked_table, write_report
 from modeling_tempoformer.training.recipes import parse, run_script
-from run_semantic_change import ChangeArguments, embed_words, load_model, load_tokenizer, read_sentences, read_words
 
 from .change_methods import cluster_distances, time_differences
 from .static_embeddings import neighbour_change, procrustes_change, train_sgns

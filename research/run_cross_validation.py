@@ -29,6 +29,7 @@ from modeling_tempoformer.data.post_splits import (
 )
 from modeling_tempoformer.data.splits import check_tested_once, make_folds, read_folds, select_fold
 from modeling_tempoformer.data.surveys import survey
+from modeling_tempoformer.evaluation.method_names import checkpoint_name
 from modeling_tempoformer.evaluation.predictions import all_labels
 from modeling_tempoformer.timeline_tempoformer import Timeline
 from modeling_tempoformer.training.arguments import ModelArguments
@@ -46,7 +47,7 @@ TEMPOFORMER = "tempoformer"
 # All methods get the same encoder, so methods that read another kind of model are left out.
 METHODS = (TEMPOFORMER, *(name for name in baseline_names() if find_baseline(name).reads != "language model"))
 # Arguments that must not come after `--`. A run's folder names timelines, so it is never pushed.
-NOT_PASSED_ON = ("output_dir", "seed", "fold", "folds_file", "token", "hub_token", "push_to_hub")
+NOT_PASSED_ON = ("output_dir", "seed", "seeds", "fold", "folds_file", "token", "hub_token", "push_to_hub")
 
 
 @dataclass
@@ -144,6 +145,7 @@ def main(arguments: list[str]):
     # All arguments are checked before the first run.
     parsed = {folder: read_run(run_arguments) for folder, run_arguments in commands.items()}
     model_args, data, _ = next(iter(parsed.values()))
+    encoder = checkpoint_name(model_args.model_name_or_path)
     with lock_folder(output_dir):
         folds, names, timelines = prepare_folds(args, model_args, data)
         posts = survey(timelines).fingerprint
@@ -164,7 +166,7 @@ def main(arguments: list[str]):
                 args.tune_on_first_fold,
             )
             table = collect(folder, runs, names)
-        print(compare_methods(output_dir, args.methods, names) if args.methods else table)
+        print(compare_methods(output_dir, args.methods, names, encoder) if args.methods else table)
 
 
 if __name__ == "__main__":

@@ -37,20 +37,22 @@ PAGES = [
 FILES = [path for folder in FOLDERS for path in (ROOT / folder).rglob("*") if path.suffix in (".md", ".py")]
 FILES = sorted({*PAGES, *(path.relative_to(ROOT).as_posix() for path in [*FILES, *ROOT.glob("*.py")])})
 # The test of a page runs these commands as written, with two steps of training. It checks only the options of others.
-TRAINING = ("run_glue_style.py", "run_temporal_mlm.py", "research.run_baseline")
+TRAINING = ("run_glue_style.py", "run_temporal_mlm.py", "research.run_baseline", "tempoformer train")
 PROGRAMS = (*TRAINING, "run_semantic_change.py", "run_timeline_view.py", "modeling_tempoformer.data.synthetic")
+PROGRAMS += ("tempoformer predict", "tempoformer view", "tempoformer words")
 # Arguments after `--` are for another script.
 PASSED_ON = {"run_cross_validation": "run_glue_style.py", "word_tables": "run_temporal_mlm.py"}
 # These need the extra `slow`: torchao, ONNX, Ray or a browser.
 SLOW = {"docs/pictures/make.py", "docs/production.md", "docs/speed.md", "docs/scoring.md", "run_scoring.py"}
+SLOW |= {"modeling_tempoformer/commands/score.py"}
 BERT = "google-bert/bert-base-uncased"
 ENCODERS = (
     *(BERT, "pierluigic/xl-lexeme"),
     *("sentence-transformers/all-MiniLM-L6-v2", "sentence-transformers/all-mpnet-base-v2"),
 )
-KINDS = ("accelerate", "hf", "make", "pip", "python", "redis-server", "source")
+KINDS = ("accelerate", "hf", "make", "pip", "python", "redis-server", "source", "tempoformer")
 FENCE = re.compile(r'^```(\w*)(?: title="(.+?)")?\n(.*?)^```$', flags=re.DOTALL | re.MULTILINE)
-COMMAND = re.compile(r"(?:[A-Z_]+=\S+ )*(?:accelerate launch|make|pip|python) ")
+COMMAND = re.compile(r"(?:[A-Z_]+=\S+ )*(?:accelerate launch|make|pip|python|tempoformer) ")
 
 
 def text_of(name: str) -> str:
@@ -79,14 +81,18 @@ COMMANDS = {name: commands for name in FILES if (commands := commands_of(name))}
 
 
 def program_of(words: list[str]) -> tuple[str, list[str]]:
-    """Returns the script, module or other program that a command starts, and the arguments."""
+    """Returns the script, module, subcommand or other program that a command starts, and the arguments."""
     if words[0] == "python":
         words = words[2:] if words[1] == "-m" else words[1:]
+    if words[0] == "tempoformer":
+        words = [" ".join(words[:2]), *words[2:]]
     return words[0], words[1:]
 
 
 def start(program: str, arguments: list[str]):
-    """Runs a script of the repository, or a module, in this process."""
+    """Runs a script of the repository, a module or a subcommand in this process."""
+    program, *subcommand = program.split()
+    arguments = [*subcommand, *arguments]
     with patch.object(sys, "argv", [program, *arguments]), patch.object(sys, "path", [*sys.path]):
         if program.endswith(".py"):
             sys.path.insert(0, str((ROOT / program).parent))

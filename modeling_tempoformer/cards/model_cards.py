@@ -12,6 +12,7 @@ from huggingface_hub.errors import HFValidationError
 from huggingface_hub.utils import validate_repo_id
 from transformers import PreTrainedModel
 
+from .. import __version__
 from ..data.files import data_folder
 from .markdown import escape_control_characters, markdown, table
 
@@ -24,10 +25,10 @@ TEMPLATES: dict[str, tuple[str, list[str], str]] = {
     "temporal_bert": ("temporal_bert.md", DATED, "BERT"),
     "temporal_roberta": ("temporal_bert.md", DATED, "RoBERTa"),
 }
-# The end of a class name, the Hub's task for it and the Auto class that loads it. The Hub has no task for streams, and
-# under "text-classification" it offers a pipeline that reads single texts.
+# The end of a class name, the Hub's task for it and the Auto class that loads it. The Hub has no task for streams: it
+# finds a model of them under "text-classification", whose pipeline refuses it with the name of the right one.
 HEADS = {
-    "StreamClassification": ("other", "AutoModelForSequenceClassification"),
+    "StreamClassification": ("text-classification", "AutoModelForSequenceClassification"),
     "MaskedLM": ("fill-mask", "AutoModelForMaskedLM"),
     "SequenceClassification": ("text-classification", "AutoModelForSequenceClassification"),
     "TokenClassification": ("token-classification", "AutoModelForTokenClassification"),
@@ -55,6 +56,7 @@ def write_card(
     verdict: Sequence[str] = (),
     figures: Mapping[str, str] | None = None,
     training: Mapping[str, Any] | None = None,
+    trained_on: Mapping[str, Any] | None = None,
     evaluations: Sequence[Mapping[str, Any]] = (),
 ):
     """
@@ -64,7 +66,8 @@ def write_card(
     Args:
         model (`PreTrainedModel`): The saved model, a TempoFormer or one with temporal attention.
         folder (`str` or `Path`): The folder of the saved model.
-        repo_id (`str`, *optional*): Hub id that the code example loads; the folder's name if omitted.
+        repo_id (`str`, *optional*): Hub id that the code example loads. If omitted, it loads the folder as it is
+            given, or by its name if the path is absolute.
         model_name (`str`, *optional*): Title; the last part of `repo_id` if omitted.
         base_model (`str`, *optional*): Hub id of the model that training started from. A local folder is left out.
         language, license, tags, dataset, dataset_tags, dataset_args: Arguments of [`Trainer.create_model_card`].
@@ -76,6 +79,8 @@ def write_card(
         verdict (`list[str]`, *optional*): A summary of the model's test, in sentences.
         figures (`dict[str, str]`, *optional*): Descriptions of the figures in the folder, by the name of the file.
         training (`dict[str, Any]`, *optional*): Facts about the training, for example arguments by name.
+        trained_on (`dict[str, Any]`, *optional*): The numbers of `"timelines"` and of `"posts"` of the training, and
+            `"labels"`, the number of posts with each label by its name.
         evaluations (`list[dict[str, Any]]`, *optional*): A table row for each evaluation, with the same keys in all.
 
     Raises a `ValueError` for a model without a template.
@@ -88,7 +93,9 @@ def write_card(
     template, model_tags, family = TEMPLATES[type(config).model_type]
     heads = [head for name, head in HEADS.items() if type(model).__name__.endswith(name)]
     task, auto_class = heads[0] if heads else ("feature-extraction", "AutoModel")
-    repo_id = repo_id or Path(folder).resolve().name
+    folder = Path(folder)
+    # An absolute path would tell of this machine, and mean nothing on another one.
+    repo_id = repo_id or (folder.as_posix() if folder.name and not folder.is_absolute() else folder.resolve().name)
     name = escape_control_characters(model_name or repo_id.split("/")[-1])
     base_model = public_id(base_model)
     languages, datasets = as_list(language), as_list(dataset_tags)
@@ -148,10 +155,11 @@ def write_card(
         verdict=verdict,
         figures=figures,
         training=training,
+        trained_on=trained_on,
         evaluations=evaluations and table(evaluations[0], [row.values() for row in evaluations]),
-        versions=[f"{package} {version(package)}" for package in PACKAGES],
+        versions=[f"modeling-tempoformer {__version__}", *(f"{package} {version(package)}" for package in PACKAGES)],
     )
-    card.save(Path(folder) / "README.md")
+    card.save(folder / "README.md")
 
 
 def has_card(model: Any) -> bool:

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import shutil
 from collections.abc import Collection
 from concurrent.futures import Future
 from pathlib import Path
@@ -19,6 +20,8 @@ PUSHED = (
     *("*.model", "*.jinja"),
 )
 ADAPTER = "adapter_config.json"
+# A folder that holds what a push would send. Names that begin with an underscore are never pushed.
+DRY_RUN = "_push_to_hub"
 
 logger = logging.getLogger(__name__)
 
@@ -52,6 +55,19 @@ def upload(
         revision=revision,
         run_as_future=not blocking,
     )
+
+
+def write_pushed(folder: str | Path, target: Path, results: Collection[str]) -> list[Path]:
+    """Writes what [`upload`] would send into a folder, in the place of an older one. Returns the written files."""
+    shutil.rmtree(target, ignore_errors=True)
+    target.mkdir()
+    for path in pushed_files(folder, results):
+        content = content_of(path)
+        if isinstance(content, bytes):
+            (target / path.name).write_bytes(content)
+        else:
+            shutil.copyfile(content, target / path.name)
+    return sorted(target.iterdir())
 
 
 def content_of(path: Path) -> Path | bytes:

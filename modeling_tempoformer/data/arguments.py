@@ -72,6 +72,9 @@ class DataTrainingArguments(PostArguments, DatasetArguments):
     test_fraction: float = field(
         default=0.2, metadata={"help": "Share of --train_file to test on, if no other file is given."}
     )
+    split_seed: int | None = field(
+        default=None, metadata={"help": "Seed by which --train_file is split into parts. Default: --seed."}
+    )
     folds_file: str | None = field(
         default=None,
         metadata={

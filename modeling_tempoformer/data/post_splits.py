@@ -149,7 +149,7 @@ def split_posts(
         names (`list[str]`): Names of the classes in the order of their ids.
         wanted (`Sequence[str]`): The splits that the run reads. Without `train` the posts are not divided, and only
             wanted splits are returned.
-        seed (`int`): Seed of the shuffles.
+        seed (`int`): Seed of the shuffles; `arguments.split_seed` is that of the division, if it is given.
         model (`str`, *optional*): The checkpoint to start from. It is not scored on timelines that it has learned from
             ([`hold_back`]).
         members (`int`, *optional*, defaults to 1): Number of members of the model. Each of several ones learns from
@@ -170,7 +170,8 @@ def split_posts(
 
     timelines = make_timelines(posts, arguments, names, change_step)
     if not is_streamed:
-        timelines = divide(timelines, arguments, seed, has_members)
+        split_seed = seed if arguments.split_seed is None else arguments.split_seed
+        timelines = divide(timelines, arguments, split_seed, has_members)
     earlier = read_split(model)
     for name in ("validation", "test"):
         if name in timelines and name in wanted:

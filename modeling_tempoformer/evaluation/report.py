@@ -13,6 +13,7 @@ from huggingface_hub import hf_hub_download
 from huggingface_hub.errors import EntryNotFoundError
 
 from ..timeline_tempoformer import Timeline
+from .method_names import rival_name
 from .metrics import change_detection, compute_scores
 from .predictions import all_labels, labelled_posts
 from .rivals import compare, compare_with
@@ -119,7 +120,7 @@ def remarks(results: Mapping[str, Any]) -> list[str]:
     no_better: dict[str, list[str]] = {}
     for name, score in results.get("compared_with", {}).items():
         if (words := compared(score)) != BETTER:
-            no_better.setdefault(words, []).append(describe_rival(name, score))
+            no_better.setdefault(words, []).append(rival_name(name, score))
     sentences += [f"This model {words} {' and '.join(rivals)}." for words, rivals in no_better.items()]
     counts = {name: scores.get("timelines_of_half") for name, scores in results.get("classes", {}).items()}
     if few := [f"{name}: {count:.0f}" for name, count in counts.items() if count and count <= FEW_TIMELINES]:
@@ -178,10 +179,29 @@ def test_summary(results: Mapping[str, Any]) -> list[str]:
     """
     if "compared_with" not in results:
         return ["No score is known: this model was not tested on posts with labels, or its results lie elsewhere."]
-    rivals = [f"{describe_rival(*each)} {each[1]['macro_f1']:.3f}" for each in results["compared_with"].items()]
+    rivals = [f"{rival_name(*each)} {each[1]['macro_f1']:.3f}" for each in results["compared_with"].items()]
     posts = f"{results['labelled_posts']} labelled posts of {results['timelines']} timelines"
     score = f"Macro F1 {macro_f1_of(results)} on the {posts} of its test; {', '.join(rivals)}."
-    return [score, *state_lines(results), *remarks(results)]
+    return [score, *seed_lines(results), *state_lines(results), *remarks(results)]
+
+
+def seed_lines(results: Mapping[str, Any]) -> list[str]:
+    """The macro F1 of each seed in words, with mean and standard deviation; none for a single seed."""
+    if "seeds" not in results:
+        return []
+    seeds, score = results["seeds"], results["seeds"]["macro_f1"]
+    each = ", ".join(f"{value:.3f} ({seed})" for seed, value in zip(seeds["seeds"], score["values"], strict=True))
+    return [f"Macro F1, {mean_of_seeds(seeds)}: {mean_and_spread(score)} (standard deviation); of each: {each}."]
+
+
+def mean_of_seeds(seeds: Mapping[str, Any]) -> str:
+    """The name of the scores of several seeds, from [`score_seeds`]."""
+    return f"mean of {len(seeds['seeds'])} seeds"
+
+
+def mean_and_spread(score: Mapping[str, Any]) -> str:
+    """The mean of a score over seeds, and its standard deviation."""
+    return f"{score['mean']:.3f} ± {score['std']:.3f}"
 
 
 def training_line(results: Mapping[str, Any]) -> str:
@@ -217,24 +237,19 @@ def results_table(part: str, results: Mapping[str, Any]) -> str:
     classes = pd.DataFrame.from_dict(results["classes"], orient="index")
     classes = classes.reindex(columns=[*columns, "posts"]).rename(columns=titles)
     rows = {"this model": [f"{results['macro_f1']:.3f}", to_text(results.get("macro_f1_interval")), "", ""]}
+    if (seeds := results.get("seeds")) is not None:
+        rows[mean_of_seeds(seeds)] = [mean_and_spread(seeds["macro_f1"]), "", "", ""]
+        spreads = {name: mean_and_spread(score) for name, score in seeds["classes"].items()}
+        classes.insert(len(columns), f"F1, {mean_of_seeds(seeds)}", pd.Series(spreads))
     for name, score in results["compared_with"].items():
-        what, interval = describe_rival(name, score), to_text(score.get("difference_interval"), "+")
+        what, interval = rival_name(name, score), to_text(score.get("difference_interval"), "+")
         difference = NO_DIFFERENCE if compared(score) == AS_GOOD else f"{score['difference']:+.3f}"
         rows[what] = [f"{score['macro_f1']:.3f}", "", difference, interval]
     scores = pd.DataFrame.from_dict(rows, orient="index", columns=SCORE_COLUMNS)
     last = [f"{title} {results[name]:.3f}" for name, title in titles.items() if name in results]
-    last += [*expert_lines(results), *state_lines(results), *remarks(results)]
+    last += [*seed_lines(results), *expert_lines(results), *state_lines(results), *remarks(results)]
     paragraphs = [counts, classes.to_string(float_format="{:.3f}".format), scores.to_string(), "\n".join(last)]
     return "\n\n".join(paragraphs).rstrip()
-
-
-def describe_rival(name: str, score: Mapping[str, Any]) -> str:
-    """A name of what a macro F1 is compared with, in plain words."""
-    if name == "larger_class":
-        return f"always {score['class']}"
-    if name == "trees":
-        return "boosted trees on pairs of posts"
-    return "position alone" if score["features"] == ["position"] else "position and time alone"
 
 
 def macro_f1_of(results: Mapping[str, Any]) -> str:

@@ -80,6 +80,13 @@ class ModelArguments(CheckpointArguments):
     calibrate: bool = field(
         default=False, metadata={"help": "Fit a temperature and decision thresholds on the validation split."}
     )
+    seeds: int | None = field(
+        default=None,
+        metadata={
+            "help": "Train and test with this many seeds, --seed and the next ones, on the same test posts. The "
+            "folder has the model of the first, and seed_NUMBER below it the others; tables have mean and spread."
+        },
+    )
     view: bool = field(
         default=False,
         metadata={"help": "After --do_predict, write _timelines.html, a page to look at the test split."},
@@ -99,7 +106,7 @@ def check_asked(training: TrainingArguments, calibrates: bool = False):
     has nothing to shard.
     """
     uses_model = training.do_eval or training.do_predict or calibrates
-    if not (training.do_train or uses_model or training.push_to_hub):
+    if not (training.do_train or uses_model or training.push_to_hub or training.push_to_hub_dry_run):
         raise ValueError("Nothing is asked for: give --do_train, --do_eval or --do_predict.")
     is_sharded = training.fsdp or parse_flag_from_env("ACCELERATE_USE_FSDP")
     if is_sharded and not training.do_train:

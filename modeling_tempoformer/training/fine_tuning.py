@@ -41,6 +41,7 @@ from .frozen_encoder import embed_rows, freeze_encoder
 from .recipes import check_overrides, parse, recipe_arguments, split_recipes
 from .reporting import report_results
 from .resuming import check_posts, train_or_resume
+from .seeds import seed_runs
 from .stream_trainer import StreamTrainer, StreamTrainingArguments
 from .streaming import begin_streams, check_streaming, shuffle_forever
 
@@ -75,8 +76,20 @@ def fine_tune(model_name_or_path: str, *recipes: str | Path, **arguments: Any) -
         errors, a `ValueError` or an `OSError` with one sentence.
     """
     wanted = {"do_train": True, "do_eval": True, "do_predict": True, "model_name_or_path": model_name_or_path}
-    settings = [*map(str, recipes), *recipe_arguments({**wanted, **arguments})]
-    return run(*parse(ARGUMENTS, with_default_settings(settings)))
+    return train([*map(str, recipes), *recipe_arguments({**wanted, **arguments})])
+
+
+def train(arguments: list[str]) -> StreamPreTrainedModel:
+    """
+    Does what a command line of `run_glue_style.py` asks for. Returns the model, of several seeds the first one.
+    """
+    arguments = with_default_settings(arguments)
+    parsed = parse(ARGUMENTS, arguments)
+    # The first seed comes last, because its folder has the scores of all.
+    for folder, changed in seed_runs(*parsed).items():
+        print(f"\nAnother seed: {folder}")
+        run(*parse(ARGUMENTS, [*arguments, *changed]))
+    return run(*parsed)
 
 
 def with_default_settings(arguments: list[str]) -> list[str]:
@@ -156,6 +169,7 @@ def run(
             processing_class=tokenizer,
             data_collator=StreamCollator(tokenizer, model.config.window, timed=splits.timed),
             train_timelines=timelines.get("train") if training.do_train else None,
+            train_survey=splits.surveys.get("train"),
             base_model=model_args.model_name_or_path,
             dataset=data.dataset_name,
             dataset_config=data.dataset_config_name,

@@ -25,7 +25,7 @@ from transformers.trainer_callback import TrainerState
 from transformers.trainer_utils import HubStrategy
 
 from ..cards.model_cards import drop_private_base, has_card, public_id, write_card
-from ..cards.pushing import upload
+from ..cards.pushing import DRY_RUN, upload, write_pushed
 from ..data.arguments import check_positive
 from ..data.files import write_json
 from ..evaluation.figures import FIGURES, figures_in, print_figures
@@ -39,7 +39,8 @@ CARD_ARGUMENTS = (
 )
 BATCHES = ("per_device_train_batch_size", "per_device_eval_batch_size", "gradient_accumulation_steps")
 COLUMNS = ("Epoch", "Step", "Training Loss", "Validation Loss", "Macro F1")
-SPLIT_NAMES = {"eval": "validation", "predict": "test"}
+# In the order of a card
+SPLIT_NAMES = {"predict": "test", "eval": "validation"}
 # Scores beside the bar of a training, and their names there
 SHOWN = {"loss": "loss", "eval_loss": "validation loss", "eval_macro_f1": "macro F1"}
 
@@ -48,10 +49,12 @@ SHOWN = {"loss": "loss", "eval_loss": "validation loss", "eval_macro_f1": "macro
 @dataclass(repr=False)
 class HubTrainingArguments(TrainingArguments):
     """
-    [`TrainingArguments`] plus `model_card`.
+    [`TrainingArguments`] plus `model_card` and `push_to_hub_dry_run`.
 
     Args:
         model_card (`dict` or `str`, *optional*): Arguments of [`Trainer.create_model_card`], as a dict or as JSON.
+        push_to_hub_dry_run (`bool`, *optional*, defaults to `False`): If True, what `push_to_hub` would send is
+            written into the folder `_push_to_hub` of the output folder and listed. Nothing is pushed.
         hub_strategy (`str`, *optional*, defaults to `"end"`): Must be `"end"`. Other strategies push checkpoints,
             which hold local paths.
         remove_unused_columns (`bool`, *optional*, defaults to `False`): Must be `False`. The collators read columns
@@ -61,6 +64,10 @@ class HubTrainingArguments(TrainingArguments):
     model_card: dict | str | None = field(
         default=None,
         metadata={"help": 'Facts for the model card as JSON, for example {"language": "en", "license": "mit"}.'},
+    )
+    push_to_hub_dry_run: bool = field(
+        default=False,
+        metadata={"help": "Write what --push_to_hub would send into the folder _push_to_hub, list it, push nothing."},
     )
     hub_strategy: HubStrategy | str = field(default="end", metadata={"help": "Must be end."})
     remove_unused_columns: bool = field(default=False, metadata={"help": "Must be False."})
@@ -84,6 +91,8 @@ class HubTrainingArguments(TrainingArguments):
             raise ValueError(
                 f"--report_to {missing[0]} needs a package that is not installed: install it, or give none."
             )
+        if self.push_to_hub and self.push_to_hub_dry_run:
+            raise ValueError("--push_to_hub_dry_run pushes nothing: leave it or --push_to_hub out.")
         if self.push_to_hub and self.hub_strategy != HubStrategy.END:
             raise ValueError(f"--hub_strategy {self.hub_strategy.value} pushes checkpoints: give end or nothing.")
 
@@ -186,8 +195,24 @@ class HubTrainer(Trainer):
             print_figures(self.args.output_dir)
         if self.args.push_to_hub:
             self.push_to_hub()
+        elif self.args.push_to_hub_dry_run:
+            self.show_push()
         elif has_changed:
             self.create_model_card()
+
+    def show_push(self):
+        """Writes and prints the files that a push would send."""
+        folder = Path(self.args.output_dir)
+        self.hub_model_id = self.args.hub_model_id or folder.resolve().name
+        self.write_repository()
+        if not self.is_world_process_zero():
+            return
+        files = write_pushed(folder, folder / DRY_RUN, (RESULTS, *FIGURES))
+        sizes = {path.name: path.stat().st_size for path in files}
+        print(f"\n--push_to_hub would send these {len(files)} files to {self.hub_model_id}; nothing was pushed:")
+        for name, size in {**sizes, "in all": sum(sizes.values())}.items():
+            print(f"{size / 1e3:>12,.1f} kB  {name}")
+        print(f"They are in {folder / DRY_RUN}.")
 
     def create_model_card(self, **kwargs):
         """Writes the model card into the output folder. `kwargs` take precedence over `args.model_card`."""
@@ -222,6 +247,7 @@ class HubTrainer(Trainer):
             verdict=self.card_verdict(),
             figures=figures_in(folder),
             training=self.training_facts(summary) if self.state.global_step else None,
+            trained_on=self.training_posts() if self.state.global_step else None,
             evaluations=[{name: row[name] for name in COLUMNS if name in row} for row in summary.eval_lines or ()],
             **facts,
         )
@@ -253,19 +279,25 @@ class HubTrainer(Trainer):
         self.callback_handler.on_push_begin(self.args, self.state, self.control)
         if self.hub_model_id is None:
             self.init_hf_repo(token, private)
+        self.write_repository(**kwargs)
+        if not self.is_world_process_zero():
+            return None
+        where = (self.args.output_dir, self.hub_model_id, token, revision or self.args.hub_revision)
+        return upload(*where, commit_message, blocking, (RESULTS, *FIGURES))
+
+    def write_repository(self, **facts):
+        """Writes the model with its code and its card, as they are pushed, into the output folder."""
         # Without this argument, `save_model` would push as well.
         self.save_model(_internal_call=True)
         if not self.is_world_process_zero():
-            return None
+            return
         model = self.accelerator.unwrap_model(self.model)
         if hasattr(model, "get_base_model"):
             # An adapter is saved without the code of the model below it.
             model = model.get_base_model()
         if has_card(model):
             custom_object_save(model, self.args.output_dir)
-        self.create_model_card(**{"model_name": self.hub_model_id.split("/")[-1], **kwargs})
-        where = (self.args.output_dir, self.hub_model_id, token, revision or self.args.hub_revision)
-        return upload(*where, commit_message, blocking, (RESULTS, *FIGURES))
+        self.create_model_card(**{"model_name": self.hub_model_id.split("/")[-1], **facts})
 
     def card_scores(self) -> dict[str, dict[str, float]]:
         """The scores of the current weights, by split."""
@@ -285,6 +317,10 @@ class HubTrainer(Trainer):
     def card_verdict(self) -> list[str]:
         """A summary of the model's test, in sentences."""
         return []
+
+    def training_posts(self) -> dict[str, Any] | None:
+        """What the model was trained on, for [`write_card`]; None if it is not known."""
+        return None
 
     def training_facts(self, summary: TrainingSummary) -> dict[str, Any]:
         """Arguments, devices, time and loss of the training."""

@@ -16,6 +16,8 @@ from tqdm.contrib.logging import logging_redirect_tqdm
 from transformers import HfArgumentParser, PreTrainedConfig
 from transformers.utils import logging as transformers_logging
 
+from ..data.files import data_folder
+
 
 logger = logging.getLogger(__name__)
 
@@ -101,9 +103,23 @@ def parse(dataclasses: list[type], arguments: list[str], only_these: bool = True
 
 
 def split_recipes(arguments: list[str]) -> tuple[list[str], list[str]]:
-    """The recipes at the beginning of the command line, and the other arguments."""
+    """The paths of the recipes at the beginning of the command line, and the other arguments."""
     recipes = list(takewhile(lambda argument: argument.endswith(RECIPES), arguments))
-    return recipes, arguments[len(recipes) :]
+    return list(map(find_recipe, recipes)), arguments[len(recipes) :]
+
+
+def find_recipe(path: str) -> str:
+    """
+    The path of a recipe. Where there is no such file, `default.yaml` and `configuration/default.yaml` are those of the
+    package. Raises a `ValueError` that names these for any other path.
+    """
+    if Path(path).exists():
+        return path
+    folder = data_folder("configuration")
+    own = sorted(recipe.name for recipe in folder.glob("*.yaml"))
+    if Path(path).name in own and Path(path).parent in (Path(), Path("configuration")):
+        return str(folder / Path(path).name)
+    raise ValueError(f"There is no recipe {path}. Those of the package are: {', '.join(own)}.")
 
 
 def merge(first: dict, second: dict) -> dict:

@@ -13,10 +13,12 @@ from transformers import Trainer, TrainingArguments
 from transformers.trainer_callback import TrainerState
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, get_last_checkpoint, has_length
 
+from ..cards.pushing import DRY_RUN
 from ..checks_tempoformer import check_whole
 from ..data.files import write_json
 from ..data.splits import SPLIT
 from ..evaluation.figures import FIGURES, LEARNING_CURVE, all_forms, learning_curve, save_figure
+from ..evaluation.latex import TEST_TABLE
 from ..evaluation.predictions import PREDICTIONS, PREDICTIONS_PARQUET
 from ..evaluation.report import RESULTS
 from ..view.timelines import TIMELINES
@@ -33,7 +35,7 @@ MAY_CHANGE = (
     # Places. The training posts are compared by their fingerprint.
     *("*_file", "*_files", "*_dir", "resume_from_checkpoint", "token", "trust_remote_code"),
     # Actions of a run besides its training, and its output
-    *("do_*", "max_predict_samples", "calibrate", "view", "no_text", "push_to_hub", "hub_*", "model_card"),
+    *("do_*", "max_predict_samples", "calibrate", "view", "no_text", "push_to_hub*", "hub_*", "model_card", "seeds"),
     *("log*", "disable_tqdm", "report_to", "run_name", "project", "trackio_*", "debug", "skip_memory_metrics"),
     # Devices, workers and memory. The number of processes, `world_size`, is compared.
     *("use_cpu", "local_rank", "ddp_*", "fsdp*", "deepspeed", "accelerator_config", "dataloader_*"),
@@ -200,8 +202,9 @@ def clear_results(training: TrainingArguments):
     """Removes the scores, predictions and figures of an earlier run from the output folder."""
     if training.process_index == 0:
         figures = [name for figure in FIGURES for name in all_forms(figure)]
-        for name in (RESULTS, PREDICTIONS, PREDICTIONS_PARQUET, TIMELINES, *figures):
+        for name in (RESULTS, PREDICTIONS, PREDICTIONS_PARQUET, TIMELINES, TEST_TABLE, *figures):
             (Path(training.output_dir) / name).unlink(missing_ok=True)
+        shutil.rmtree(Path(training.output_dir) / DRY_RUN, ignore_errors=True)
 
 
 def report_metrics(trainer: Trainer, split: str, metrics: dict[str, float]):

@@ -17,6 +17,7 @@ from transformers import AutoModelForSequenceClassification, EarlyStoppingCallba
 from ..configuration_streams_tempoformer import StreamFields
 from ..data.arguments import check_positive
 from ..data.files import write_json
+from ..data.surveys import Survey
 from ..decisions_tempoformer import decide
 from ..evaluation.calibration import fit_temperature, tune_thresholds
 from ..evaluation.figures import write_test_figures
@@ -119,12 +120,19 @@ class StreamTrainer(HubTrainer):
         base_model, dataset, dataset_config: Arguments of [`HubTrainer`].
         train_timelines (`Sequence[Timeline]`, *optional*): The timelines of the training rows, for a model that
             learns states.
+        train_survey ([`Survey`], *optional*): The survey of the training posts, for the card.
     """
 
-    def __init__(self, *args, train_timelines: Sequence[Timeline] | None = None, **kwargs):
+    def __init__(
+        self,
+        *args,
+        train_timelines: Sequence[Timeline] | None = None,
+        train_survey: Survey | None = None,
+        **kwargs,
+    ):
         super().__init__(*args, **kwargs)
         config = self.model.config
-        self.train_timelines = train_timelines
+        self.train_timelines, self.train_survey = train_timelines, train_survey
         self.class_names = [config.id2label[label] for label in range(config.num_labels)]
         if self.compute_metrics is None:
             self.compute_metrics = compute_metrics(self.class_names)
@@ -309,6 +317,13 @@ class StreamTrainer(HubTrainer):
 
     def card_verdict(self) -> list[str]:
         return test_summary(group_by_class(self.saved_metrics.get("predict", {}), "predict", self.class_names))
+
+    def training_posts(self) -> dict[str, Any] | None:
+        if self.train_survey is None:
+            return None
+        counts = self.train_survey.labels
+        labels = {name: counts[label] for label, name in enumerate(self.class_names)}
+        return {"timelines": len(self.train_survey.timeline_ids), "posts": counts.total(), "labels": labels}
 
     def write_results(self):
         results = {

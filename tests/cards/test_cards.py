@@ -4,12 +4,14 @@ import ast
 import html
 import json
 import re
+from pathlib import Path
 
 import pytest
 from helpers import CHANGES, SIZES, TIMES, dated_bert, dated_config, dated_roberta, tiny_model, tiny_reader
 from huggingface_hub import ModelCard
 from transformers import BertConfig, BertModel
 
+import modeling_tempoformer
 from modeling_tempoformer import (
     BertWithTemporalAttentionForMaskedLM,
     BertWithTemporalAttentionForTokenClassification,
@@ -50,7 +52,7 @@ def test_card_says_what_the_model_is(tmp_path):
         evaluations=[{"Epoch": 1.0, "Step": 7, "Training Loss": 0.5, "Macro F1": 0.51239}],
     )
     data = card.data
-    assert (data.base_model, data.pipeline_tag) == ("google-bert/bert-base-uncased", "other")
+    assert (data.base_model, data.pipeline_tag) == ("google-bert/bert-base-uncased", "text-classification")
     assert (data.language, data.license, data.datasets) == (["en", "no"], "mit", ["me/posts"])
     assert {"tempoformer", "own-tag"} <= set(data.tags)
     results = {(result.dataset_split, result.metric_name): result for result in data.eval_results}
@@ -124,6 +126,33 @@ def save(model, tokenizer, folder):
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     card_of(model, folder)
+
+
+def test_the_card_says_what_the_model_learned_from(tmp_path):
+    kind = {"model_type": "post_tempoformer", "num_members": 3, "num_trees": 4, **CHANGES}
+    counts = {"IS": 1050, "O": 300, "IE": 150}
+    posts = {"timelines": 40, "posts": 2000, "labels": counts}
+    facts = {"training": {"freeze_encoder": True}, "trained_on": posts}
+    text = card_of(tiny_model(**kind), tmp_path, scores={"test": SCORES}, **facts).text
+    shares = "1,500 posts: IS 70.0 %, O 20.0 %, IE 10.0 %"
+    for words in ("40 timelines with 2,000 posts", shares, "Members: 3", "4 decision trees"):
+        assert words in text
+    layers = tiny_model(**kind).config.encoder_config.num_hidden_layers
+    assert f"`bert`, {layers} layers" in text and "not trained" in text
+    assert f"modeling-tempoformer {modeling_tempoformer.__version__}" in text
+    plain = card_of(tiny_model(**CHANGES), tmp_path / "plain").text
+    assert "Trained on" not in plain and "Members" not in plain
+
+
+def test_without_an_id_the_snippet_runs_where_the_model_was_saved(tmp_path, monkeypatch, capsys):
+    """The folder is given as in a command."""
+    monkeypatch.chdir(tmp_path)
+    for part in tiny_reader(**CHANGES):
+        part.save_pretrained("outputs/mine")
+    text = card_of(tiny_model(**CHANGES), Path("outputs/mine")).text
+    (snippet,) = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
+    exec(snippet, {})
+    assert len(ast.literal_eval(capsys.readouterr().out)) == 2
 
 
 @pytest.mark.parametrize("timed", [True, False])

@@ -190,6 +190,29 @@ def mlm(tmp_path: Path, *arguments: str):
     main(["--model_name_or_path", str(tmp_path / "bert"), *tasks, *short, *arguments])
 
 
+@pytest.mark.parametrize("script", [glue, mlm])
+def test_a_dry_run_writes_and_lists_what_a_push_sends(hub, tmp_path, monkeypatch, capsys, script):
+    monkeypatch.chdir(ROOT)
+    out = tmp_path / "out"
+    given = ["--output_dir", str(out), "--num_train_epochs", "1", "--hub_model_id", "me/mine", "--hub_token", TOKEN]
+    script(tmp_path, *given, "--push_to_hub_dry_run")
+    shown = capsys.readouterr().out
+    written = {path.name: path.read_bytes() for path in (out / "_push_to_hub").iterdir()}
+    with pytest.raises(KeyError):
+        hub.files("me/mine")
+    with pytest.raises(ValueError, match="--push_to_hub_dry_run"):
+        script(tmp_path, *given, "--push_to_hub_dry_run", "--push_to_hub")
+    # The same command with a push loads the model.
+    script(tmp_path, *given, "--push_to_hub")
+    sent = hub.files("me/mine")
+    assert written.keys() == sent.keys() - {".gitattributes"}
+    for name in written:
+        assert re.search(rf"{len(written[name]) / 1e3:,.1f} kB  {re.escape(name)}$", shown, flags=re.MULTILINE), name
+        if name.endswith((".py", ".safetensors")):
+            assert written[name] == sent[name], name
+    assert "me/mine" in written["README.md"].decode() and str(out) not in written["README.md"].decode()
+
+
 @pytest.mark.parametrize(("script", "family"), [(glue, "stream"), (mlm, "dated")])
 def test_a_script_pushes_all_but_predictions(hub, tmp_path, monkeypatch, script, family):
     monkeypatch.chdir(ROOT)

@@ -225,7 +225,7 @@ def test_the_table_has_what_the_predictions_say(tmp_path):
             for run in write_runs(tmp_path / method, named(ACTUAL), named(classes), seed, 4, seconds)
         ]
         collect(tmp_path / method, runs, NAMES)
-    header, *lines = compare_methods(tmp_path, list(methods), NAMES).splitlines()
+    header, *lines = compare_methods(tmp_path, list(methods), NAMES, "my_encoder").splitlines()
     rows = pd.read_csv(tmp_path / "comparison.csv", index_col="method")
     assert list(rows.index) == list(methods)
     bilstm = rows.loc["bilstm"]
@@ -246,13 +246,19 @@ def test_the_table_has_what_the_predictions_say(tmp_path):
     assert bilstm["train_seconds"] == pytest.approx(3.5) and pd.isna(rows.loc["class_prior", "train_seconds"])
     assert pd.isna(rows.loc["tempoformer", "difference"])
 
-    assert "less tempoformer (95 %)" in header and [line.split()[0] for line in lines] == list(methods)
+    # The file has the methods' short names, and a table for people their names in sentences.
+    assert "less TempoFormer (95 %)" in header
+    for line, name in zip(lines, ("TempoFormer ", "BiLSTM ", "class prior "), strict=True):
+        assert line.startswith(name)
     spread = f"{bilstm['macro_f1']:.3f} ± {bilstm['macro_f1_std']:.3f}"
     interval = f"{resampled[1]:+.3f} ({min(resampled):+.3f} to {max(resampled):+.3f})"
     assert spread in lines[1] and interval in lines[1] and " to " not in lines[0]
-    # The same for a paper; underscores are escaped.
+    # The same for a paper, with what was compared. Underscores are escaped.
     latex = (tmp_path / "comparison.tex").read_text(encoding="utf-8")
-    assert "class\\_prior & " in latex and f"{spread} &" in latex and interval in latex
+    assert "class prior & " in latex and f"{spread} &" in latex and interval in latex
+    caption = next(line for line in latex.splitlines() if line.startswith("\\caption"))
+    for words in ("my\\_encoder", "n = 8 ", "2 timelines", "2 seeds", "95 \\%"):
+        assert words in caption
 
 
 @pytest.mark.parametrize(("low", "high", "can_tell"), [(0.01, 0.2, True), (-0.2, -0.01, True), (-0.01, 0.2, False)])

@@ -14,6 +14,7 @@ from transformers import BertConfig, BertModel, BertTokenizer
 
 import run_semantic_change
 from modeling_tempoformer import BertWithTemporalAttention
+from modeling_tempoformer.commands.words import largest_step
 from modeling_tempoformer.semantic_change.measures import (
     average_pairwise_distance,
     prototype_distance,
@@ -78,14 +79,14 @@ def test_the_largest_step_finds_a_word_that_changed_and_changed_back():
     pairs = [("1", "2"), ("2", "3"), ("3", "4")]
     swapped = {(one, other): {one: vectors[other], other: vectors[one]} for one, other in pairs}
     args = SimpleNamespace(times=list(vectors), seed=0)
-    step = run_semantic_change.largest_step(vectors, swapped, args)
+    step = largest_step(vectors, swapped, args)
     assert step["step"] == "2 to 3"
     apd = np.mean([cosine(one, other) for one in vectors["2"] for other in vectors["3"]])
     prt = cosine(vectors["2"].mean(axis=0), vectors["3"].mean(axis=0))
     # Chance takes little away, because there are 30 usages at each time.
     assert 0.9 * 100 * np.sqrt(apd * prt) < step["change_step"] < 100 * np.sqrt(apd * prt)
     args.times = ["1", "2"]
-    assert run_semantic_change.largest_step(vectors, swapped, args) == {}
+    assert largest_step(vectors, swapped, args) == {}
 
 
 @pytest.fixture(scope="module")

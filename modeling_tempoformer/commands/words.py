@@ -1,0 +1,288 @@
+"""
+Ranks words by how much their meaning changed between time points.
+
+    tempoformer words --model_name_or_path out --corpora 1810-1860.txt 1960-2010.txt --targets targets.txt \
+        --output_dir change
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import torch
+from transformers import AutoModel, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+from transformers.utils import logging
+
+from ..data.arguments import check_positive
+from ..data.dated_texts import numbers_in, time_of_file
+from ..data.files import lock_folder
+from ..semantic_change import corpora, measures, usages
+from ..semantic_change.entries import make_entries, write_entries
+from ..semantic_change.report import ranked_table, write_report
+from ..semantic_change.unranked import write_unranked
+from ..semantic_change.usages import Usages
+from ..training.recipes import parse
+from ..view.page import check_view, write_page
+
+
+logger = logging.get_logger(__name__)
+
+# The usages of one word at each time, of shape `(usages, width)`.
+Vectors = dict[str, np.ndarray]
+# The vectors that the usages of two times have with the times swapped, by the two times.
+Swapped = dict[tuple[str, str], Vectors]
+# The shuffles between neighbouring times, of which only the mean is used.
+STEP_RESAMPLES = 499
+
+
+def score_change(vectors: Vectors, swapped: Swapped, args: "ChangeArguments") -> dict[str, float | str]:
+    scores = score_apd(vectors, swapped, args) | score_prt(vectors, swapped, args)
+    deviations = (0, *measures.prototype_deviations(*(vectors[time] for time in args.ends), args.seed))
+    # A basic bootstrap interval: deviations are subtracted, and were centred because the bootstrap is biased.
+    change, high, low = (
+        measures.change_score(scores["apd"], scores["prt_corrected"] - deviation) for deviation in deviations
+    )
+    return {"change": change, **largest_step(vectors, swapped, args), "change_low": low, "change_high": high, **scores}
+
+
+def largest_step(vectors: Vectors, swapped: Swapped, args: "ChangeArguments") -> dict[str, float | str]:
+    """Returns the largest change between neighbouring times and these times, if there are more than two."""
+    if len(args.times) == 2:
+        return {}
+    changes = {}
+    for one, other in pairwise(args.times):
+        apd = measures.average_pairwise_distance(vectors[one], vectors[other])
+        prt, by_chance, _ = compare_with_chance(vectors, swapped, one, other, args.seed, STEP_RESAMPLES)
+        changes[f"{one} to {other}"] = measures.change_score(apd, prt - by_chance)
+    step = max(changes, key=changes.get)
+    return {"change_step": changes[step], "step": step}
+
+
+def score_apd(vectors: Vectors, swapped: Swapped, args: "ChangeArguments") -> dict[str, float]:
+    return {"apd": measures.average_pairwise_distance(*(vectors[time] for time in args.ends))}
+
+
+def compare_with_chance(
+    vectors: Vectors, swapped: Swapped, one: str, other: str, seed: int, resamples: int = 4999
+) -> tuple[float, float, float]:
+    """Returns the prt of two times, its mean by chance, and p."""
+    prt = measures.prototype_distance(vectors[one], vectors[other])
+    at_one = np.concatenate([vectors[one], swapped[one, other][one]])
+    at_other = np.concatenate([swapped[one, other][other], vectors[other]])
+    return prt, *measures.shuffled_prototypes(at_one, at_other, len(vectors[one]), seed, resamples)
+
+
+def score_prt(vectors: Vectors, swapped: Swapped, args: "ChangeArguments") -> dict[str, float]:
+    prt, by_chance, p = compare_with_chance(vectors, swapped, *args.ends, args.seed)
+    steps = pairwise(args.times) if len(args.times) > 2 else ()
+    path = {f"prt {one} to {other}": measures.prototype_distance(vectors[one], vectors[other]) for one, other in steps}
+    times_chance = prt / by_chance if by_chance > 0 else np.nan
+    return {"prt": prt, "prt_corrected": prt - by_chance, **path, "times_chance": times_chance, "p": p}
+
+
+# Each computes the columns of one word from the vectors of its usages, and from those that usages of two times have
+# with the times swapped: a temporal model reads one text differently at two times.
+MEASURES = {"change": score_change, "apd": score_apd, "prt": score_prt}
+
+
+@dataclass
+class ChangeArguments:
+    """The words, the texts, and how to score them."""
+
+    output_dir: str = field(metadata={"help": "Folder for changes.csv, _changes.html and other files."})
+    model_name_or_path: str = field(metadata={"help": "An encoder, temporal or not."})
+    measures: list[str] = field(
+        default_factory=lambda: ["change"],
+        metadata={
+            "choices": MEASURES,
+            "help": "change: from 0 to 100, made of apd (average pairwise distance) and prt (distance of averaged "
+            "embeddings). The first measure orders the table.",
+        },
+    )
+    corpora: list[str] | None = field(
+        default=None,
+        metadata={"help": "A text file, folder or table for each time, in order; or one dated table and --times."},
+    )
+    text_column: str = "text"
+    time_column: str = field(default="date", metadata={"help": "Column of the texts' dates."})
+    source_column: str = field(default="source", metadata={"help": "Column of the texts' sources, for citations."})
+    dwug: str | None = field(default=None, metadata={"help": "Folder of a DWUG data set, instead of --corpora."})
+    times: list[str] | None = field(default=None, metadata={"help": "The time points. Default: the corpora's names."})
+    targets: str | None = field(
+        default=None,
+        metadata={"help": "A file of words, which may have forms (a: b, c). Default: the words of --truth."},
+    )
+    truth: str | None = field(
+        default=None,
+        metadata={"help": "Gold scores: a word, a tab and a number per line, or stats_groupings.csv."},
+    )
+    num_last_layers: int | None = field(
+        default=None,
+        metadata={"help": "Last hidden layers to average, h in the paper. Default: 4, or 1 with --target_marks."},
+    )
+    target_marks: list[str] | None = field(
+        default=None,
+        metadata={"help": "Marks before and after the word, for encoders that read a marked word: <t> </t>."},
+    )
+    min_usages: int = field(
+        default=20, metadata={"help": "Words with fewer usages at a time get no score, but a page."}
+    )
+    num_samples: int = field(default=200, metadata={"help": "Maximum number of sentences for each word and time."})
+    max_attested: int = field(
+        default=10_000,
+        metadata={
+            "help": "Maximum number of usages outside the sample that are read for first attestations of senses, "
+            "in the order of the table. A word is read whole or not at all."
+        },
+    )
+    max_seq_length: int = field(default=128, metadata={"help": "Maximum number of tokens around a word."})
+    per_device_eval_batch_size: int = 32
+    seed: int = 42
+
+    def __post_init__(self):
+        check_positive(self, "min_usages", "num_samples", "max_seq_length", "per_device_eval_batch_size")
+        if self.num_samples < self.min_usages:
+            raise ValueError(
+                f"--num_samples {self.num_samples} samples fewer usages than --min_usages {self.min_usages} asks for."
+            )
+        if (self.corpora is None) == (self.dwug is None) or (self.targets is None and self.truth is None):
+            raise ValueError("Give texts, by either --corpora or --dwug; and words, by --targets or --truth.")
+        if self.target_marks is not None and len(self.target_marks) != 2:
+            raise ValueError(f"--target_marks takes two texts, got {len(self.target_marks)}.")
+        if self.times is None:
+            self.times = [time_of_file(path) for path in self.corpora or ()] or corpora.dwug_groupings(self.dwug)
+            # A shell lists 900.txt after 1000.txt.
+            numbers = [numbers_in(name) for name in self.times]
+            if all(numbers) and numbers != sorted(numbers):
+                raise ValueError(f"--corpora are not in the order of time: {', '.join(self.times)}. Or give --times.")
+        if len(self.times) < 2 or len(set(self.times)) < len(self.times):
+            raise ValueError(
+                f"There must be at least two different time points, got {', '.join(self.times)}: name them by --times."
+            )
+        if self.corpora and not self.is_one_table and len(self.times) != len(self.corpora):
+            raise ValueError(f"--times must name {len(self.corpora)} time points, got {len(self.times)}.")
+
+    @property
+    def is_one_table(self) -> bool:
+        """Returns whether the texts of all times are in one table."""
+        return self.corpora is not None and len(self.corpora) == 1 and corpora.is_table(self.corpora[0])
+
+    @property
+    def reads_names(self) -> bool:
+        """Returns whether names of words replace their forms. The annotated usages of DWUG are read as published."""
+        return self.dwug is None
+
+    @property
+    def ends(self) -> tuple[str, str]:
+        """The two times that are compared."""
+        return self.times[0], self.times[-1]
+
+
+def read_sentences(
+    args: ChangeArguments, words: corpora.Targets, ignore_case: bool
+) -> Iterator[corpora.DatedSentence]:
+    """Reads the sentences of the corpora or of the DWUG data set."""
+    if args.dwug is not None:
+        return corpora.read_dwug(args.dwug, args.times)
+    columns = corpora.Columns(args.text_column, args.time_column, args.source_column)
+    if args.is_one_table:
+        return corpora.read_dated_table(args.corpora[0], args.times, words, ignore_case, columns)
+    paths = dict(zip(args.times, args.corpora, strict=True))
+    return corpora.read_semeval(paths, words, ignore_case, columns)
+
+
+def load_tokenizer(args: ChangeArguments) -> PreTrainedTokenizerBase:
+    """Loads the model's tokenizer. Raises a `ValueError` for unknown times, even if the tokenizer accepts them."""
+    tokenizer = AutoTokenizer.from_pretrained(args.model_name_or_path)
+    if hasattr(tokenizer, "time_points"):
+        for time in args.times:
+            tokenizer.time_points.find(time)
+    return tokenizer
+
+
+def load_model(args: ChangeArguments, auto_class: type = AutoModel) -> PreTrainedModel:
+    model, info = auto_class.from_pretrained(args.model_name_or_path, use_safetensors=True, output_loading_info=True)
+    # The pooler is not used.
+    if missing := sorted(name for name in info["missing_keys"] if "pooler" not in name):
+        logger.warning(f"Not in {args.model_name_or_path}, so that they are random numbers: {', '.join(missing)}.")
+    return model.to(torch.accelerator.current_accelerator()) if torch.accelerator.is_available() else model
+
+
+def embed_words(
+    args: ChangeArguments, by_word: Usages, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase
+) -> dict[str, Vectors]:
+    """Returns the vectors of the usages."""
+    settings = (args.num_last_layers, args.per_device_eval_batch_size, args.max_seq_length, args.target_marks)
+    return usages.embed_usages(model, tokenizer, by_word, *settings, args.reads_names)
+
+
+def score_words(
+    args: ChangeArguments, by_word: Usages, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase
+) -> tuple[dict[str, dict[str, float]], dict[str, Vectors]]:
+    """Returns the columns of the measures, and the vectors of the usages."""
+    vectors = embed_words(args, by_word, model, tokenizer)
+    swapped: dict[str, Swapped] = {word: {} for word in by_word}
+    for one, other in {args.ends, *(pairwise(args.times) if "change" in args.measures else ())}:
+        if hasattr(tokenizer, "time_points"):
+            read_swapped = embed_words(args, usages.swap_times(by_word, one, other), model, tokenizer)
+        else:
+            read_swapped = {word: {one: by_time[other], other: by_time[one]} for word, by_time in vectors.items()}
+        for word, by_time in read_swapped.items():
+            swapped[word][one, other] = by_time
+    columns = {}
+    for measure in args.measures:
+        rows = {word: MEASURES[measure](vectors[word], swapped[word], args) for word in by_word}
+        columns |= pd.DataFrame.from_dict(rows, orient="index").to_dict()
+    return columns, vectors
+
+
+def run(args: ChangeArguments, words: corpora.Targets, truth: dict[str, float] | None):
+    tokenizer = load_tokenizer(args)
+    frequencies, tokens = {}, Counter()
+    sentences = usages.count_words(read_sentences(args, words, usages.ignores_case(tokenizer)), tokens)
+    if args.corpora:
+        sentences = usages.count_frequencies(sentences, words, args.times, frequencies)
+    found = usages.find_usages(sentences, words, args.times)
+    drawn = usages.draw_usages(found, args.num_samples, args.seed)
+    drawn = usages.drop_unknown(tokenizer, drawn, args.reads_names)
+    by_word, left_out = usages.drop_rare(drawn, args.min_usages)
+    model = load_model(args)
+    columns, vectors = score_words(args, by_word, model, tokenizer)
+
+    folder = Path(args.output_dir)
+    table = ranked_table(columns, usages.count_usages(by_word), truth, frequencies)
+    print(write_report(folder, table, args.times, truth, left_out, args.seed))
+    unranked = write_unranked(folder, left_out, args.times, args.min_usages, frequencies)
+    by_word = {word: drawn[word] for word in (*table["word"], *unranked["word"])}
+    vectors |= embed_words(args, {word: drawn[word] for word in unranked["word"]}, model, tokenizer)
+
+    def read(others: Usages) -> tuple[Usages, dict[str, Vectors]]:
+        known = usages.drop_unknown(tokenizer, others, args.reads_names)
+        return known, embed_words(args, known, model, tokenizer)
+
+    frequent = usages.frequent_words(tokens)
+    entries = make_entries(by_word, vectors, found, read, args.max_attested, args.seed, frequent)
+    write_entries(folder, entries, args.times)
+    # Imported late, because it needs the extra `view`.
+    from ..view.words_page import PAGE, words_page
+
+    write_page(folder / PAGE, words_page(table, args.times, entries, frequencies, unranked))
+    print(f"Words to look at: {folder / PAGE}")
+
+
+def read_words(args: ChangeArguments) -> tuple[corpora.Targets, dict[str, float] | None]:
+    """Returns the words to look for, and their gold scores if there are any."""
+    truth = None if args.truth is None else corpora.read_truth(args.truth)
+    return list(truth) if args.targets is None else corpora.read_targets(args.targets), truth
+
+
+def main(arguments: list[str]):
+    (args,) = parse([ChangeArguments], arguments)
+    check_view()
+    words, truth = read_words(args)
+    with lock_folder(args.output_dir):
+        run(args, words, truth)

@@ -1,0 +1,78 @@
+"""Writes tables in LaTeX, for a paper."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from ..data.files import written_whole
+from .method_names import method_name, rival_name
+from .report import mean_and_spread, mean_of_seeds, to_text
+
+
+TEST_TABLE = "test_table.tex"
+# The characters that mean something else in LaTeX
+SPECIAL = {character: f"\\{character}" for character in "&%$#_{}"}
+SPECIAL |= {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
+
+
+def write_latex(path: Path, tables: Mapping[str, tuple[str, pd.DataFrame]]):
+    """Writes tables with their captions, by their labels, into one file. Both may hold any characters."""
+    parts = ["% Needs \\usepackage{booktabs}.\n"]
+    for label, (caption, table) in tables.items():
+        escaped = caption.translate(str.maketrans(SPECIAL))
+        parts.append(table.to_latex(escape=True, caption=escaped, label=f"tab:{label}", position="t"))
+    with written_whole(path) as partial:
+        partial.write_text("\n".join(parts), encoding="utf-8")
+
+
+def write_test_table(folder: str | Path, results: Mapping[str, Any], method: str, encoder: str | None):
+    """
+    Writes `test_table.tex`: the macro F1 of a test beside that of its rivals, and the scores of each class.
+
+    Args:
+        folder (`str` or `Path`): The output folder.
+        results (`Mapping[str, Any]`): The results of the test, from [`group_by_class`]. Without scores, as of posts
+            without labels, nothing is written.
+        method (`str`): The type of the model, or the name of the method.
+        encoder (`str`, *optional*): The name of its encoder.
+    """
+    if "classes" not in results:
+        return
+    name, seeds = method_name(method), results.get("seeds")
+    where = f"n = {results['labelled_posts']:,} labelled posts of {results['timelines']:,} timelines"
+    with_encoder = f" with the encoder {encoder}" if encoder else ""
+    by_seed = "" if seeds is None else f" Over {len(seeds['seeds'])} seeds: mean ± standard deviation."
+    caption = (
+        f"Macro F1 of {name}{with_encoder} on the test part: {where}. In brackets: 95 % intervals by a bootstrap "
+        f"over timelines. Difference: {name} less the method of the row.{by_seed}"
+    )
+    scores = {name: [with_interval(results["macro_f1"], results.get("macro_f1_interval")), ""]}
+    if seeds is not None:
+        scores[mean_of_seeds(seeds)] = [mean_and_spread(seeds["macro_f1"]), ""]
+    for rival, score in results["compared_with"].items():
+        difference = with_interval(score["difference"], score.get("difference_interval"), "+")
+        scores[rival_name(rival, score)] = [f"{score['macro_f1']:.3f}", difference]
+    rows = {
+        label: {
+            **{kind.capitalize(): f"{values[kind]:.3f}" for kind in ("precision", "recall")},
+            "F1": f"{values['f1']:.3f}",
+            **({} if seeds is None else {f"F1, {mean_of_seeds(seeds)}": mean_and_spread(seeds["classes"][label])}),
+            "Posts": f"{values['posts']:.0f}",
+        }
+        for label, values in results["classes"].items()
+    }
+    tables = {
+        "test": (caption, pd.DataFrame.from_dict(scores, orient="index", columns=["Macro F1", "Difference"])),
+        "classes": (
+            f"Classes of {name}{with_encoder}: {where}.",
+            pd.DataFrame.from_dict(rows, orient="index"),
+        ),
+    }
+    write_latex(Path(folder) / TEST_TABLE, tables)
+
+
+def with_interval(value: float, interval: Sequence[float] | None, sign: str = "") -> str:
+    """A number and its interval, which a single timeline does not have."""
+    return f"{value:{sign}.3f}" + (f" ({to_text(interval, sign)})" if interval else "")

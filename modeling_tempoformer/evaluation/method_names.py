@@ -1,0 +1,40 @@
+"""The names of methods for people, in one place: tables, cards and pages take them from here."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+
+METHOD_NAMES = {
+    "tempoformer": "TempoFormer",
+    "post_tempoformer": "TempoFormer (post model)",
+    "position_and_time": "position and time alone",
+    "trees": "boosted trees on pairs of posts",
+    "class_prior": "class prior",
+    "post": "post alone",
+    "concatenated": "concatenated history",
+    "few_shot": "few-shot prompting",
+    "ffn_history": "FFN-History",
+    "bilstm": "BiLSTM",
+    "swnu": "SWNU",
+    "seq_sig_net": "Seq-Sig-Net",
+}
+
+
+def method_name(method: str) -> str:
+    """The name of a method, or of the folder of its runs."""
+    return METHOD_NAMES.get(method, method.replace("_", " "))
+
+
+def checkpoint_name(checkpoint: str | None) -> str | None:
+    """The name of a checkpoint, without the folders that a local one lies in."""
+    return Path(checkpoint).resolve().name if checkpoint and Path(checkpoint).exists() else checkpoint
+
+
+def rival_name(name: str, score: Mapping[str, Any]) -> str:
+    """The name of what a macro F1 is compared with, by its name and score in [`compare`]."""
+    if name == "larger_class":
+        return f"always {score['class']}"
+    if score.get("features") == ["position"]:
+        return "position alone"
+    return METHOD_NAMES[name]

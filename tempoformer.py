@@ -1,0 +1,44 @@
+"""
+The command `tempoformer`, which the wheel installs.
+
+    tempoformer train --model_name_or_path sentence-transformers/all-MiniLM-L6-v2 --train_file posts.csv \
+        --output_dir outputs/mine
+    tempoformer predict --model_name_or_path outputs/mine --test_file new.csv --output_dir outputs/new
+
+It lies outside the package, because importing that takes seconds, and `tempoformer --help` should not.
+"""
+
+import argparse
+import sys
+from importlib import import_module
+
+
+# The modules of `modeling_tempoformer.commands`
+COMMANDS = {
+    "train": "train a model on posts, test it, and write its scores, predictions and card",
+    "predict": "predict posts with a trained model",
+    "view": "write a page that shows timelines and what a model says of them",
+    "score": "predict a corpus that does not fit in memory",
+    "words": "rank words by how much their meaning changed",
+}
+
+
+def main():
+    parser = argparse.ArgumentParser(
+        prog="tempoformer",
+        description="Detects change in streams of posts. `tempoformer COMMAND --help` lists the options of COMMAND.",
+    )
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    for name, does in COMMANDS.items():
+        commands.add_parser(name, help=does, add_help=False)
+    command = parser.parse_args(sys.argv[1:2]).command
+
+    from modeling_tempoformer.training.recipes import run_script
+
+    sys.argv = [f"tempoformer {command}", *sys.argv[2:]]
+    # Imported by `run_script`, so that a missing library is one line.
+    run_script(lambda arguments: import_module(f"modeling_tempoformer.commands.{command}").main(arguments))
+
+
+if __name__ == "__main__":
+    main()

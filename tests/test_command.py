@@ -1,0 +1,65 @@
+"""Checks the command `tempoformer`: what it imports, and that its subcommands do what the scripts do."""
+
+import runpy
+import subprocess
+import sys
+
+import pytest
+from helpers import NAMES, ROOT, read_json, read_table, save_encoder, write_posts
+
+import tempoformer
+from modeling_tempoformer.commands import predict, train
+from modeling_tempoformer.data.arguments import DataTrainingArguments
+from modeling_tempoformer.data.synthetic import synthetic_posts
+from modeling_tempoformer.training.recipes import find_recipe, parse
+
+
+POSTS = list(synthetic_posts(12, seed=0, posts_per_timeline=5))
+
+
+def test_help_and_a_mistake_import_no_library():
+    """They name each subcommand, and end before the seconds that the package takes."""
+    code = "import sys, tempoformer\nsys.argv[1:] = {}\ntry:\n    tempoformer.main()\nfinally:\n    "
+    code += "print(*[name for name in ('torch', 'transformers', 'modeling_tempoformer') if name in sys.modules])"
+    for arguments, status in ((["--help"], 0), (["fly"], 2), ([], 2)):
+        command = [sys.executable, "-c", code.format(arguments)]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+        *said, imported = done.stdout.split("\n")[:-1]
+        assert done.returncode == status and imported == ""
+        if arguments:
+            assert all(name in "".join(said) + done.stderr for name in tempoformer.COMMANDS)
+
+
+def test_train_and_predict_take_the_steps_of_the_script_by_default(tmp_path, monkeypatch):
+    """In another folder: the recipe is the package's."""
+    encoder, posts = save_encoder(tmp_path / "encoder"), write_posts(tmp_path / "posts.csv", POSTS)
+    monkeypatch.chdir(tmp_path)
+    settings = ["--max_steps", "2", "--config_overrides", '{"num_trees": 2}', "--report_to", "none"]
+    train.main(
+        ["default.yaml", "--model_name_or_path", encoder, "--train_file", posts, "--output_dir", "out", *settings]
+    )
+    assert set(read_json(tmp_path / "out" / "all_results.json")) == {"train", "validation", "test"}
+    write_posts(tmp_path / "new.csv", [{**post, "label": ""} for post in POSTS])
+    given = ["--model_name_or_path", "out", "--test_file", "new.csv", "--report_to", "none"]
+    predict.main([*given, "--output_dir", "new"])
+    monkeypatch.setattr(sys, "argv", ["run_glue_style.py", *given, "--do_predict", "--output_dir", "same"])
+    runpy.run_path(str(ROOT / "run_glue_style.py"), run_name="__main__")
+    new, same = (read_table(tmp_path / name / "_predictions.csv") for name in ("new", "same"))
+    assert [row["prediction"] for row in new] == [row["prediction"] for row in same]
+    assert len(new) == len(POSTS) and {row["prediction"] for row in new} <= set(NAMES)
+    for word in ("--do_train", "--do_train=true"):
+        with pytest.raises(ValueError, match="tempoformer train"):
+            predict.main([*given, word, "--output_dir", "new"])
+
+
+def test_recipes_of_the_package_are_found_everywhere_and_own_files_come_first(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("lrs_paper.yaml", "configuration/lrs_paper.yaml"):
+        (data,) = parse([DataTrainingArguments], [name], only_these=False)
+        assert data.task_name == "lrs"
+    (tmp_path / "lrs_paper.yaml").write_text("window: 7\n")
+    (data,) = parse([DataTrainingArguments], ["lrs_paper.yaml"], only_these=False)
+    assert (data.task_name, data.window) == (None, 7)
+    for name in ("no_such.yaml", "elsewhere/default.yaml", "bert_tiny.json"):
+        with pytest.raises(ValueError, match=f"{name}.*default.yaml"):
+            find_recipe(name)
