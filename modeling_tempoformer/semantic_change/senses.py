@@ -20,7 +20,7 @@ from .usages import Usage, context
 MAX_SENSES = 8
 MIN_SILHOUETTE = 0.2
 # A number of senses is near the best if its silhouette is at least this share of the largest one.
-NEAR = 0.85
+NEAR = 0.9
 # Fewer usages for each sense tell nothing.
 MIN_USAGES = 3
 COMPONENTS = 20
