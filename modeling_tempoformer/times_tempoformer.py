@@ -1,4 +1,4 @@
-"""Reads times as users write them, as seconds since 1970-01-01 UTC."""
+"""Reads times as users write them, as seconds since 1970-01-01 UTC or since some start."""
 
 import math
 import numbers
@@ -16,19 +16,22 @@ logger = logging.get_logger(__name__)
 
 # The years 1 to 5138, in UTC. Python's dates begin with the first, and larger numbers are milliseconds.
 FIRST_SECONDS, END_SECONDS = -62135596800.0, 1e11
-END_OF_1970, START_OF_1990 = 365 * 86400, 631_152_000
+END_OF_1970, START_OF_1990, START_OF_2100 = 365 * 86400, 631_152_000, 4_102_444_800
 # Day, month and year, as much of Europe writes them.
 DOTTED = re.compile(r"(\d\d?)\.(\d\d?)\.(\d{4})(.*)")
+# Hours, minutes and seconds, with a comma as in subtitles, and after days as in pandas.
+DURATION = re.compile(r"(?:(\d{1,6}) days?,? )?(\d{1,6}):([0-5]\d):([0-5]\d(?:[.,]\d+)?)")
 SHORTENED = re.compile(r"[+-]?\d(?:\.(\d*))?[eE]\+(\d+)")
 
 
 def to_seconds(value: Any) -> float | None:
     """
-    Returns the seconds since 1970-01-01 UTC, in float64.
+    Returns the seconds since 1970-01-01 UTC, or of a duration, in float64.
 
     Args:
         value: An ISO-8601 string, also with a date as 31.12.2024, a `datetime`, a `date` or a `numpy.datetime64` (UTC
-            where they have no zone), or seconds as a number, a `Decimal` or a numeric string: a date needs its dashes.
+            where they have no zone); seconds as a number, a `Decimal` or a numeric string (a date needs its dashes);
+            a duration since some start, as `00:16:16,059`, `0 days 00:09:34`, a `timedelta` or a `numpy.timedelta64`.
 
     Returns:
         `float`, or `None` for a missing value: `None`, an empty string or `pandas.NaT`. Raises a `ValueError` for
@@ -39,25 +42,26 @@ def to_seconds(value: Any) -> float | None:
 
 
 def read_time(value: Any) -> tuple[str, float | None]:
-    """Returns the kind of a time ("a number", "a date" or "missing"), and its seconds."""
+    """Returns the kind of a time ("a number", "a date", "a duration" or "missing"), and its seconds."""
     dtype_kind = getattr(getattr(value, "dtype", None), "kind", "")
     if isinstance(value, str):
         value = read_text(value.strip())
     elif isinstance(value, Decimal):
         value = float(value)
-    elif dtype_kind == "M":
-        # A date of NumPy, which in other units may give a number instead of a `datetime`.
-        value = value.astype("datetime64[us]").item()
+    elif dtype_kind in ("M", "m"):
+        # A date or a duration of NumPy, which in other units may give a number instead of a `datetime`.
+        value = value.astype(f"{'datetime' if dtype_kind == 'M' else 'timedelta'}64[us]").item()
     if value is None or type(value).__name__ == "NaTType":
         return "missing", None
     kind, seconds = "a number", value
     if isinstance(value, date):
         moment = value if isinstance(value, datetime) else datetime.combine(value, time())
         kind, seconds = "a date", (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+    elif isinstance(value, timedelta):
+        kind, seconds = "a duration", value.total_seconds()
     elif dtype := narrow_float(value):
         raise ValueError(f"{dtype} is too coarse for seconds since 1970; give Python numbers or float64")
-    elif isinstance(value, bool) or not isinstance(value, numbers.Real) or dtype_kind == "m":
-        # To NumPy, a duration is a number.
+    elif isinstance(value, bool) or not isinstance(value, numbers.Real):
         raise ValueError(f"a {type(value).__name__} is not a time")
     # A NaN fails, too.
     if not FIRST_SECONDS <= seconds < END_SECONDS:
@@ -67,8 +71,8 @@ def read_time(value: Any) -> tuple[str, float | None]:
     return kind, float(seconds)
 
 
-def read_text(text: str) -> float | datetime | None:
-    """Reads a numeric string as a number, any other as an ISO-8601 date, an empty one as None."""
+def read_text(text: str) -> float | datetime | timedelta | None:
+    """Reads a text as a number, as a duration or as an ISO-8601 date, an empty one as None."""
     if looks_shortened(text):
         raise ValueError("a spreadsheet has shortened this number; export the column again, formatted as text")
     try:
@@ -76,6 +80,9 @@ def read_text(text: str) -> float | datetime | None:
         return float(text if "_" not in text else "")
     except ValueError:
         pass
+    if match := DURATION.fullmatch(text):
+        days, hours, minutes, seconds = (float((part or "0").replace(",", ".")) for part in match.groups())
+        return timedelta(days, seconds, minutes=minutes, hours=hours)
     if match := DOTTED.fullmatch(text):
         day, month, year, time_of_day = match.groups()
         text = f"{year}-{month:0>2}-{day:0>2}{time_of_day}"
@@ -83,9 +90,9 @@ def read_text(text: str) -> float | datetime | None:
         return datetime.fromisoformat(text) if text else None
     except ValueError:
         raise ValueError(
-            "the time must be ISO-8601 (2024-05-01T09:00:00Z) or a number of seconds; give a column of other dates "
-            "the format yyyy-mm-dd hh:mm:ss in a spreadsheet, or convert it by pd.to_datetime(column), with "
-            "dayfirst=True if the day comes before the month, and offsets (00:01:30) by pd.to_timedelta(column)"
+            "the time must be ISO-8601 (2024-05-01T09:00:00Z), a number of seconds or a duration (00:01:30); give a "
+            "column of other dates the format yyyy-mm-dd hh:mm:ss in a spreadsheet, or convert it by "
+            "pd.to_datetime(column), with dayfirst=True if the day comes before the month"
         ) from None
 
 
@@ -115,21 +122,37 @@ class TimeColumn:
             shown = f" ({other!r})" if self.shows_values else ""
             raise ValueError(
                 f"the time is {kind}, while {where} is {was}{shown}; the times of a column must be all ISO-8601 "
-                "dates (2024-05-01), all numbers of seconds, or all missing"
+                "dates (2024-05-01), all numbers of seconds, all durations (00:01:30), or all missing"
             )
-        if kind == "a number":
+        if seconds is not None:
             self.smallest, self.largest = min(self.smallest, seconds), max(self.largest, seconds)
         return seconds
 
     def warn(self):
-        """Says, once a run, that numbers do not look like seconds since 1970."""
-        if 0 <= self.smallest < END_OF_1970 and not END_OF_1970 <= self.largest < START_OF_1990:
+        """Says, once a run, what times may mean instead: numbers in 1970 or after 2100, and durations."""
+        kind = self.first[0] if self.first else "missing"
+        if kind == "a number" and 0 <= self.smallest < END_OF_1970 and not END_OF_1970 <= self.largest < START_OF_1990:
             # Without the numbers: a text of its own for each timeline or file would be a line for each.
             logger.warning_once(
                 "The times are numbers, read as seconds: some lie in 1970. Nothing is wrong if they count seconds "
                 "from some start. If they are milliseconds, minutes, days of a spreadsheet, years or dates without "
                 "dashes (20240501), convert the column by pd.to_datetime first."
             )
+        elif kind == "a number" and self.largest >= START_OF_2100:
+            logger.warning_once(
+                "The times are numbers, read as seconds since 1970: some lie after 2100. If they are from SPSS, which "
+                "counts seconds from 1582-10-14, subtract 12219379200."
+            )
+        elif kind == "a duration":
+            logger.warning_once(
+                "The times are durations, read as seconds from some start, such as that of a recording. If they are "
+                "times of day, put the date before each (2024-05-01 09:00:00)."
+            )
+
+
+def are_since_start(smallest: float, largest: float) -> bool:
+    """Returns whether times between these two are seconds since some start, and not dates: all lie in 1970."""
+    return smallest >= 0 and largest < END_OF_1970
 
 
 def to_date(seconds: float) -> datetime:

@@ -24,6 +24,7 @@ from modeling_tempoformer.evaluation.predictions import Predictions
 from modeling_tempoformer.evaluation.report import NO_DIFFERENCE
 from modeling_tempoformer.evaluation.report import RESULTS as RUN_RESULTS
 from modeling_tempoformer.evaluation.significance import paired_bootstrap
+from modeling_tempoformer.times_tempoformer import to_seconds
 
 
 logger = logging.getLogger(__name__)
@@ -196,17 +197,16 @@ def read_predictions(path: Path) -> pd.DataFrame:
 
 def to_predictions(rows: pd.DataFrame, names: list[str]) -> Predictions:
     """Returns the labelled posts of a file of predictions, by timeline and in the order of time."""
-    times = None
-    rows = rows.sort_values([name for name in ("timeline_id", "time") if name in rows], kind="stable")
     if "time" in rows:
-        times = rows["time"].str.removesuffix("Z").to_numpy("datetime64[us]").astype(np.int64) / 1e6
+        rows = rows.assign(time=rows["time"].map(to_seconds))
+    rows = rows.sort_values([name for name in ("timeline_id", "time") if name in rows], kind="stable")
     return Predictions(
         labels=np.array(label_ids(rows["label"], names)),
         predictions=np.array(label_ids(rows["prediction"], names)),
         names=names,
         probabilities=rows[[f"probability_{name}" for name in names]].to_numpy(np.float64),
         timelines=pd.factorize(rows["timeline_id"])[0],
-        times=times,
+        times=rows["time"].to_numpy() if "time" in rows else None,
     )
 
 

@@ -19,6 +19,7 @@ import pytest
 import torch
 from accelerate.commands.launch import launch_command_parser
 from helpers import NAMES, ROOT, TINY, run_without_package, tiny_model, with_other_ids, write_table
+from other_tools import write_samples
 from transformers import AutoTokenizer, BertConfig, BertForMaskedLM, TrainingArguments
 
 import modeling_tempoformer
@@ -175,6 +176,7 @@ def folder(clone) -> Path:
     write_table(Path("posts.csv"), posts)
     write_table(Path("new.csv"), [{**post, "label": ""} for post in posts])
     write_table(Path("validation.jsonl"), with_other_ids(posts, "validation"))
+    write_samples(Path("."))
     # In the years 1999 to 2002
     write_table(Path("dated_posts.csv"), [{**post, "timestamp": post["timestamp"] - 685_000_000} for post in posts])
     # Predictions of two cross-validations

@@ -50,6 +50,12 @@ class ScoringArguments(DownloadArguments):
         metadata={"help": "Tables of posts, or folders of them: CSV, TSV, JSON lines or Parquet."}
     )
     output_dir: str = field(metadata={"help": "Folder for the predictions, which all machines can reach."})
+    records: str | None = field(
+        default=None,
+        metadata={
+            "help": "Where objects of JSON hold lists of posts: the path of these (messages, chats.list.messages)."
+        },
+    )
     timeline_column: str = "timeline_id"
     timestamp_column: str | None = field(default=None, metadata={"help": "Default: 'timestamp', if it exists."})
     text_column: str = "text"
@@ -77,7 +83,7 @@ def main(arguments: list[str]):
     # A table without it is refused, as one without texts is.
     columns["speaker"] = columns["speaker"] or ("speaker" if pipe.model.config.reads_speakers else None)
     num_partitions = max(MIN_PARTITIONS, sum(os.path.getsize(table) for table in tables) // PARTITION_BYTES)
-    corpus = Corpus(output, tables, columns, num_partitions)
+    corpus = Corpus(output, tables, columns, num_partitions, args.records)
     record = make_record(pipe, corpus)
     begun, parts = check_record(output, record), read_parts(output)
     try:
@@ -87,7 +93,7 @@ def main(arguments: list[str]):
                 if begun is None or read_json(output / SCORED) is not None:
                     begun = {**record, **write_partitions(corpus)}
                     write_json(output / RECORD, begun)
-                left, shared = open_partitions(begun, parts), (pipe, corpus, begun["timed"], args.cores_per_process)
+                left, shared = open_partitions(begun, parts), (pipe, corpus, begun["times"], args.cores_per_process)
                 done = sum(begun["posts"]) - sum(left.values())
                 with tqdm(total=sum(begun["posts"]), initial=done, desc="Scoring", unit="post") as bar:
                     for num_posts in run_tasks(score_partition, shared, left, args.cores_per_process, on_gpus=True):
@@ -112,14 +118,14 @@ def open_partitions(begun: dict[str, Any], parts: dict[int, tuple[int, int]]) ->
 
 
 def write_partitions(corpus: Corpus) -> dict[str, Any]:
-    """Reads, checks and partitions all posts. Returns whether they have times, and the size of each partition."""
+    """Reads, checks and partitions all posts. Returns the form of their times, and the size of each partition."""
     # A run that was stopped while reading has left this.
     shutil.rmtree(corpus.output / WORK, ignore_errors=True)
     files = range(len(corpus.tables))
     results = run_tasks(Corpus.write_file, (corpus,), files)
     _, times, posts, nobody = zip(*sorted(tqdm(results, total=len(files), desc="Reading", unit="file")), strict=True)
-    timed = check_times(corpus.tables, times)
+    form = check_times(corpus.tables, times)
     warn_of_nobody(sum(nobody, Counter()))
     if corpus.columns["id"]:
         list(run_tasks(Corpus.check_ids, (corpus,), range(corpus.num_partitions)))
-    return {"timed": timed, "posts": [sum(counts) for counts in zip(*posts, strict=True)]}
+    return {"times": form, "posts": [sum(counts) for counts in zip(*posts, strict=True)]}

@@ -36,6 +36,12 @@ class PostArguments:
             metadata={"help": "The files are in the original form of this corpus. Default: tables of posts."},
         )
     )
+    records: str | None = field(
+        default=None,
+        metadata={
+            "help": "Where objects of JSON hold lists of posts: the path of these (messages, chats.list.messages)."
+        },
+    )
     timeline_column: str = "timeline_id"
     timestamp_column: str | None = field(default=None, metadata={"help": "Default: 'timestamp', if it exists."})
     text_column: str = "text"

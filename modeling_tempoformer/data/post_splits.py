@@ -3,7 +3,7 @@
 import logging
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from datasets import Dataset, IterableDataset, load_dataset
@@ -15,7 +15,7 @@ from .splits import SPLITS, hold_back, hold_out, make_split, read_folds, read_sp
 from .states import DERIVED_LABELS, check_step, find_state_column, with_changes
 from .surveys import Survey, survey
 from .tables import find_files, load_table, stream_table
-from .timelines import PostError, TimelineStream, column_names, label_names, to_timelines
+from .timelines import PostError, TimelineStream, column_names, label_names, read_columns, to_timelines
 
 
 logger = logging.getLogger(__name__)
@@ -42,14 +42,21 @@ class Splits(NamedTuple):
         return all(facts.timed for facts in self.surveys.values())
 
 
-def load_file(path: str, task_name: str | None, streaming: bool = False) -> Dataset | IterableDataset:
-    """Posts or dated texts from a file: a corpus in its original form, or a table, which may be streamed."""
+def load_file(
+    path: str, task_name: str | None, streaming: bool = False, records: str | None = None, columns: Sequence[str] = ()
+) -> Dataset | IterableDataset:
+    """
+    Posts or dated texts from a file: a corpus in its original form, or a table, which may be streamed. `records` and
+    `columns` are arguments of [`load_table`].
+    """
+    if records is not None and task_name is not None:
+        raise ValueError(f"--records reads tables, not the files of --task_name {task_name}.")
     if streaming and task_name is not None:
         raise ValueError(
             f"--streaming reads tables and datasets of the Hub, not the files of --task_name {task_name}."
         )
     if task_name is None:
-        return stream_table(find_files(path)) if streaming else load_table(path)
+        return stream_table(find_files(path), records, columns) if streaming else load_table(path, records, columns)
     try:
         return Dataset.from_list(list(TASKS[task_name](path)))
     except (KeyError, ValueError) as problem:
@@ -76,7 +83,10 @@ def load_splits(
         raise ValueError(f"Give either --dataset_name or at least one of {options}.")
     if files:
         streamed = {split: arguments.streaming and split == "train" for split in files}
-        return {split: load(path, arguments.task_name, streamed[split]) for split, path in files.items()}
+        nested = nested_options(arguments) if isinstance(arguments, PostArguments) else {}
+        return {split: load(path, arguments.task_name, streamed[split], **nested) for split, path in files.items()}
+    if getattr(arguments, "records", None) is not None:
+        raise ValueError("--records reads files, not --dataset_name.")
     where = {"path": name, "name": arguments.dataset_config_name, "cache_dir": cache_dir, "token": token}
     present = load_dataset(**where, streaming=arguments.streaming)
     if splits := {split: present[split] for split in SPLITS if split in present}:
@@ -126,6 +136,12 @@ def timeline_columns(arguments: PostArguments) -> dict[str, str | None]:
     names = ("timeline_column", "timestamp_column", "text_column", "label_column", "speaker_column", "state_column")
     id_column = arguments.id_column or ("post_id" if arguments.task_name else None)
     return {name: getattr(arguments, name) for name in names} | {"id_column": id_column}
+
+
+def nested_options(arguments: PostArguments) -> dict[str, Any]:
+    """The arguments of [`load_file`] that find posts and their values in nested objects."""
+    columns = {name.removesuffix("_column"): column for name, column in timeline_columns(arguments).items()}
+    return {"records": arguments.records, "columns": read_columns(columns)}
 
 
 def split_posts(

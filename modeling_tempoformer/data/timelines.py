@@ -30,6 +30,9 @@ OF_R = (
     "R writes NA where there is no value: if these posts have no label, write the table by write.csv(posts, path, "
     'na = "", row.names = FALSE)'
 )
+IN_JSON = (
+    " In JSON, --records names the list of posts in an object, and a path such as author.name a value in an object."
+)
 # Larger integers may differ and still be the same float.
 LARGEST_EXACT_FLOAT = 2**53
 # Columns that are read by default, if the table has them.
@@ -138,7 +141,7 @@ def label_names(posts: Dataset | IterableDataset, column: str = "label") -> list
         Raises a `ValueError` without such a column, for a list of several labels, and for labels that are hard to tell
         apart.
     """
-    check_column(column_names(posts), column, "label")
+    check_column(column_names(posts), column, "label", IN_JSON)
     if (declared := class_names(posts, column)) is not None:
         return declared
     counts = Counter(to_label(single(value, row, column)) for row, value in enumerate(posts[column]))
@@ -180,6 +183,11 @@ def each_table(posts: Dataset | IterableDataset) -> Iterator[pa.Table | Rows]:
         yield Rows(columns, schema)
 
 
+def read_columns(columns: Mapping[str, str | None]) -> list[str]:
+    """Returns the columns that are read, if there are such; `columns` are those of [`read_posts`]."""
+    return [column or USUAL[role] for role, column in columns.items() if column or role in USUAL]
+
+
 def read_posts(
     tables: Iterable[pa.Table | Rows],
     labels: Sequence[str] | None,
@@ -200,7 +208,7 @@ def read_posts(
     for number, table in enumerate(tables):
         # A later piece of JSON lacks a column in which none of its rows has a value.
         for role, column in required.items() if number == 0 else ():
-            check_column(table.column_names, column, role)
+            check_column(table.column_names, column, role, IN_JSON)
         for field in table.schema:
             if field.name in exact and field.type in (pa.float16(), pa.float32()):
                 raise ValueError(f"Column '{field.name}' has floats of fewer than 64 bits, which are too coarse.")

@@ -19,7 +19,7 @@ from ..data.files import written_whole
 from ..data.states import all_states
 from ..decisions_tempoformer import check_finite, decide, read_states
 from ..timeline_tempoformer import Timeline
-from ..times_tempoformer import to_date
+from ..times_tempoformer import are_since_start, to_date
 
 
 # Files whose names begin with an underscore are never pushed.
@@ -128,10 +128,11 @@ def prediction_rows(
     config: PreTrainedConfig | None = None,
 ) -> pd.DataFrame:
     """
-    Returns a table of the posts in the order of the input: `timeline_id`, `post_id`, `time` (UTC, in microseconds),
-    `text` and `speaker` if the timelines have them, `label`, `prediction` and the probability of each class. The
-    arrays are those of [`decide_posts`]. `state` follows if the timelines have it, and what [`read_states`] makes of
-    their `state_logits`, if they have these, with the model's `config`.
+    Returns a table of the posts in the order of the input: `timeline_id`, `post_id`, `time` (UTC, in microseconds; a
+    number of seconds where all times are [`~times_tempoformer.are_since_start`]), `text` and `speaker` if the
+    timelines have them, `label`, `prediction` and the probability of each class. The arrays are those of
+    [`decide_posts`]. `state` follows if the timelines have it, and what [`read_states`] makes of their `state_logits`,
+    if they have these, with the model's `config`.
     """
     columns = {
         "timeline_id": [[timeline.timeline_id] * len(timeline) for timeline in timelines],
@@ -144,7 +145,7 @@ def prediction_rows(
     }
     columns = {name: list(chain(*lists)) for name, lists in columns.items() if None not in lists}
     table = pd.DataFrame(columns)
-    if "time" in table:
+    if "time" in table and not are_since_start(table["time"].min(), table["time"].max()):
         times = [to_date(seconds).replace(tzinfo=None) for seconds in table["time"]]
         table["time"] = pd.Series(np.array(times, dtype="datetime64[us]")).dt.tz_localize("UTC")
     class_names = dict(enumerate(names))

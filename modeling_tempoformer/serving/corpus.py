@@ -13,8 +13,8 @@ from pyarrow import parquet
 
 from ..data.files import written_whole
 from ..data.tables import read_tables
-from ..data.timelines import PostError, is_nobody, read_posts
-from ..times_tempoformer import TimeColumn
+from ..data.timelines import PostError, is_nobody, read_columns, read_posts
+from ..times_tempoformer import TimeColumn, are_since_start
 
 
 TABLES = tuple(f".{kind}{end}" for kind in ("csv", "tsv", "json", "jsonl") for end in ("", ".gz")) + (".parquet",)
@@ -59,13 +59,15 @@ class Corpus:
     """
     The posts of all input files, partitioned by a hash of the timeline id. The posts of each input file are in one
     Parquet file in `WORK`. With n partitions, its row groups k, n + k, 2n + k and so on belong to partition k.
-    `columns` names the columns of the timeline, the timestamp, the text, the id and the speaker.
+    `columns` names the columns of the timeline, the timestamp, the text, the id and the speaker; `records` is the
+    argument of [`load_table`].
     """
 
     output: Path
     tables: list[str]
     columns: dict[str, str | None]
     num_partitions: int
+    records: str | None = None
 
     def write_file(self, number: int) -> tuple[int, TimeColumn, list[int], Counter]:
         """
@@ -78,7 +80,8 @@ class Corpus:
             parquet.ParquetWriter(path, POSTS, compression="zstd") as writer,
         ):
             try:
-                posts = read_posts(read_tables(table), None, {**self.columns, "label": None}, times)
+                rows = read_tables(table, self.records, read_columns(self.columns))
+                posts = read_posts(rows, None, {**self.columns, "label": None}, times)
                 while batch := list(islice(posts, POSTS_AT_ONCE)):
                     partitions: list[list[dict]] = [[] for _ in counts]
                     for timeline_id, post in batch:
@@ -114,8 +117,11 @@ class Corpus:
             raise ValueError(f"{self.tables[post.file]}: {problem}")
 
 
-def check_times(tables: list[str], times_by_table: list[TimeColumn]) -> bool:
-    """Returns whether posts have times. Raises a `ValueError` for a file whose times are unlike those before it."""
+def check_times(tables: list[str], times_by_table: list[TimeColumn]) -> str | None:
+    """
+    Returns the form in which times are written: "dates", or "seconds" if they are [`are_since_start`]; None without
+    times. Raises a `ValueError` for a file whose times are unlike those before it.
+    """
     merged = TimeColumn()
     for table, times in zip(tables, times_by_table, strict=True):
         times.warn()
@@ -124,4 +130,7 @@ def check_times(tables: list[str], times_by_table: list[TimeColumn]) -> bool:
             merged.read(f"{row} of {table}", value)
         except ValueError as problem:
             raise ValueError(f"{table}, {row}, value {value!r}: {problem}.") from None
-    return merged.first[0] != "missing"
+    if merged.first[0] == "missing":
+        return None
+    ends = min(times.smallest for times in times_by_table), max(times.largest for times in times_by_table)
+    return "seconds" if are_since_start(*ends) else "dates"

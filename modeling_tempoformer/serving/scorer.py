@@ -46,7 +46,7 @@ def make_record(pipe: CountingPipeline, corpus: Corpus) -> dict[str, Any]:
     for weight in pipe.model.state_dict().values():
         digest.update(weight.contiguous().flatten().view(torch.uint8).numpy())
     files = [[table, Path(table).stat().st_size, Path(table).stat().st_mtime_ns] for table in corpus.tables]
-    settings = {f"--{role}_column": column for role, column in corpus.columns.items()}
+    settings = {f"--{role}_column": column for role, column in corpus.columns.items()} | {"--records": corpus.records}
     return {"model": digest.hexdigest(), **settings, "list of input files": files}
 
 
@@ -62,8 +62,13 @@ def check_record(output: Path, record: dict[str, Any]) -> dict[str, Any] | None:
     return begun
 
 
-def score_partition(pipe: CountingPipeline, corpus: Corpus, timed: bool, num_threads: int, partition: int) -> int:
-    """Writes the predictions of a partition, in the order of [`Corpus.read`]. Returns their number."""
+def score_partition(
+    pipe: CountingPipeline, corpus: Corpus, times: str | None, num_threads: int, partition: int
+) -> int:
+    """
+    Writes the predictions of a partition, in the order of [`Corpus.read`], with times in the form that [`check_times`]
+    returned. Returns their number.
+    """
     torch.set_num_threads(num_threads)
     # There may be a process for each core, and oneDNN's cache would take a gigabyte in each.
     os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "64")
@@ -74,14 +79,16 @@ def score_partition(pipe: CountingPipeline, corpus: Corpus, timed: bool, num_thr
     pipe.truncated = 0
     posts, names = corpus.read(partition), pipe.model.config.id2label
     labels, scores, states = [], {names[label]: [] for label in range(len(names))}, []
-    for results in pipe(each_timeline(posts, timed), top_k=len(names)):
+    for results in pipe(each_timeline(posts, times is not None), top_k=len(names)):
         for ranked in results:
             labels.append(ranked[0]["label"])
             for answer in ranked:
                 scores[answer["label"]].append(answer["score"])
             states += [ranked[0]["state"]] if "state" in ranked[0] else []
     columns = {"timeline_id": posts["timeline_id"], "post_id": posts["post_id"]}
-    if timed:
+    if times == "seconds":
+        columns["time"] = posts["time"]
+    elif times is not None:
         columns["time"] = pa.array(map(to_date, posts["time"].to_pylist()), pa.timestamp("us", "UTC"))
     columns["prediction"] = pa.array(labels, pa.string())
     columns |= {f"probability_{name}": pa.array(values, pa.float64()) for name, values in scores.items()}

@@ -42,7 +42,7 @@ TABLES = {
         table(f'{HEADER}{GOOD}ann,2024-05-02,"She said \\"I am done\\" and left",O\n{GOOD}'),
         "posts.csv…line 3…doubled…backslash",
     ),
-    "a column without a name": (table(f",{HEADER}0,{GOOD}"), "posts.csv…index=False…row.names = FALSE…''"),
+    "a column without a name": (table(f"a,,{HEADER}0,1,{GOOD}"), "posts.csv…index=False…row.names = FALSE…''"),
     "row names that R has written without a name": (table(f"{HEADER}1,{GOOD}"), "posts.csv, line 2…row.names = FALSE"),
     "two columns of one name": (table("text,text\na,b\n"), "posts.csv…'text', 'text'"),
     "a header without rows": (table(HEADER), "posts.csv…no rows"),

@@ -4,7 +4,7 @@ import logging
 import random
 import re
 from collections import Counter
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta, timezone
 from decimal import Decimal
 from itertools import product
 
@@ -15,6 +15,7 @@ from datasets import ClassLabel, Dataset
 from helpers import tiny_reader, write_posts
 from transformers import pipeline
 
+from modeling_tempoformer.data.tables import load_table
 from modeling_tempoformer.data.timelines import PostError, label_names, logger, to_timelines, warn_of_nobody
 from modeling_tempoformer.serving.corpus import Corpus, check_times
 from modeling_tempoformer.timeline_tempoformer import Timeline
@@ -56,6 +57,15 @@ def logs_reach_pytest(monkeypatch):
         (np.datetime64("1970-01-02"), 86400.0),
         (np.datetime64("NaT"), None),
         (Decimal("1714521600.5"), 1714521600.5),
+        ("00:00:02.877", 2.877),
+        ("00:16:16,059", 976.059),
+        (" 0 days 00:09:34", 574.0),
+        ("1 day, 1:00:00.000001", 90000.000001),
+        ("36:00:00", 129600.0),
+        (timedelta(minutes=1, milliseconds=500), 60.5),
+        (pd.Timedelta("2 days 00:00:01"), 172801.0),
+        *((np.timedelta64(5000, unit), seconds) for unit, seconds in (("s", 5000.0), ("ns", 5e-6), ("m", 3e5))),
+        (np.timedelta64("NaT"), None),
         ("  ", None),
     ],
 )
@@ -82,10 +92,12 @@ def test_speakers_come_along():
         ("1.71455E+09", "spreadsheet"),
         (True, "bool"),
         (np.datetime64("-0001-01-01"), "years 1 to 5138"),
-        (np.timedelta64(5, "s"), "timedelta64"),
         (Decimal("1714521600000"), "milliseconds"),
         (Decimal("NaN"), "years 1 to 5138"),
-        ("00:00:08", "pd.to_timedelta"),
+        ("09:30", "00:01:30"),
+        ("00:60:00", "00:01:30"),
+        ("00:01:60", "00:01:30"),
+        ("-1 days +23:59:59", "00:01:30"),
     ],
 )
 def test_other_times_are_refused(value, problem):
@@ -123,6 +135,9 @@ def test_one_moment_is_read_in_each_spelling_or_in_none(written, seconds, is_rea
         (["20240501", "2024-05-02"], 1),
         (["2024-05-01", None], 1),
         (["1714560000", " "], 1),
+        (["00:00:01", "00:00:02", "3"], 2),
+        (["2024-05-01", "00:00:02"], 1),
+        (["00:00:02", None], 1),
     ],
 )
 def test_a_column_has_one_kind_of_time(times, bad):
@@ -167,6 +182,34 @@ def test_seconds_since_a_start_are_pointed_out_once_in_a_run(caplog, tmp_path):
     corpus = Corpus(tmp_path / "scored", tables, columns, 2)
     assert check_times(tables, [corpus.write_file(number)[1] for number in range(3)])
     assert len([record for record in caplog.records if "1970" in record.getMessage()]) == 1
+
+
+@pytest.mark.parametrize("written", ["00:00:{:02}.5", "00:00:{:02},5", "0 days 00:00:{:02}.5"])
+def test_durations_are_seconds_and_may_be_times_of_day(caplog, written):
+    """A time of day without its date would lose the days between posts, so a warning names the date once."""
+    for _ in range(2):
+        (timeline,) = to_timelines(Dataset.from_list(with_times([written.format(second) for second in (7, 3, 40)])))
+        assert timeline.timestamps == [3.5, 7.5, 40.5]
+    assert len([record for record in caplog.records if "times of day" in record.getMessage()]) == 1
+
+
+def test_dates_of_spss_are_pointed_out(caplog):
+    """Seconds since 1582-10-14 would be dates in the 25th century."""
+    seconds = (datetime(2024, 5, 1, 9) - datetime(1582, 10, 14)).total_seconds()
+    to_timelines(Dataset.from_list(with_times([seconds, seconds + 60])))
+    (text,) = [record.getMessage() for record in caplog.records if "SPSS" in record.getMessage()]
+    shift = float(re.search("subtract ([0-9]+)", text)[1])
+    assert to_date(seconds - shift) == datetime(2024, 5, 1, 9, tzinfo=UTC)
+
+
+def test_durations_in_parquet_are_those_of_pandas(tmp_path):
+    durations = pd.to_timedelta(["00:00:02.877", "3 days 00:00:01"])
+    posts = pd.DataFrame({"timeline_id": "a", "timestamp": durations, "text": "so"})
+    posts.to_parquet(tmp_path / "a.parquet")
+    posts.to_csv(tmp_path / "a.csv", index=False)
+    for name in ("a.parquet", "a.csv"):
+        (timeline,) = to_timelines(load_table(tmp_path / name))
+        assert timeline.timestamps == durations.total_seconds().tolist()
 
 
 def said(caplog, *words: str) -> list[int]:

@@ -118,6 +118,26 @@ def test_each_prediction_stands_beside_its_post(tmp_path):
     assert typed["time"].tolist() == pd.to_datetime(as_text["time"]).tolist()
 
 
+@pytest.mark.parametrize(
+    ("times", "seconds"),
+    [
+        (["00:16:16,059", "00:00:02.877"], [976.059, 2.877]),
+        (["0 days 00:00:01", "364 days 23:59:59.5"], [1.0, 31535999.5]),
+        ([0, 7.25], [0.0, 7.25]),
+    ],
+)
+def test_times_since_a_start_stay_seconds(tmp_path, times, seconds):
+    posts = [{"timeline_id": "ab"[row], "timestamp": time, "text": "so"} for row, time in enumerate(times)]
+    as_text, typed = write(posts, tmp_path)
+    assert as_text["time"].tolist() == [str(second) for second in seconds]
+    assert typed["time"].tolist() == seconds
+
+
+def test_numbers_that_are_not_all_in_1970_are_dates(tmp_path):
+    posts = [{"timeline_id": "a", "timestamp": time, "text": "so"} for time in (5, 31_536_000)]
+    assert write(posts, tmp_path)[0]["time"].tolist() == ["1970-01-01T00:00:05Z", "1971-01-01T00:00:00Z"]
+
+
 def test_posts_without_times_or_labels(tmp_path):
     as_text, typed = write([{"timeline_id": "a", "text": text} for text in TEXTS], tmp_path)
     assert "time" not in as_text and "time" not in typed

@@ -26,6 +26,7 @@ from research.cross_validation import (
     compare_methods,
     cross_validate,
     printed,
+    to_predictions,
 )
 
 
@@ -310,3 +311,18 @@ def test_methods_are_compared_with_the_real_scripts(tmp_path, monkeypatch, capsy
         assert f"{expected:.3f}" in shown
     assert tested["tempoformer"] == tested["class_prior"] and len(tested["tempoformer"]) == 60
     assert rows["tempoformer"]["train_seconds"] > 0
+
+
+def test_times_of_predictions_may_be_dates_or_seconds():
+    """Rows come in the order of time, which the order of the texts is not."""
+    posts = {
+        "timeline_id": "a",
+        "label": "A",
+        "prediction": ["A", "B"],
+        "probability_A": "0.5",
+        "probability_B": "0.5",
+    }
+    for times, seconds in ((["100.5", "20.0"], [20, 100.5]), (["2024-05-01T09:00:00Z"] * 2, [1714554000] * 2)):
+        predictions = to_predictions(pd.DataFrame({**posts, "time": times}), ["A", "B"])
+        assert predictions.times.tolist() == seconds
+        assert predictions.predictions.tolist() == ([1, 0] if seconds[0] == 20 else [0, 1])

@@ -151,6 +151,23 @@ def test_posts_without_times_and_ids_keep_their_order_and_are_named_by_file_and_
             assert_same(scored.loc[f"{tmp_path}/posts/{row // 10}.csv:{row % 10}"], answers)
 
 
+def test_posts_nested_in_json_are_scored_as_flat_ones(ray, model, tmp_path):
+    """Times are seconds since a start."""
+    posts = [{"timeline_id": "ab"[row % 2], "timestamp": f"00:00:{row:02}.5", "text": "so sad"} for row in range(30)]
+    messages = [
+        {"at": post["timestamp"], "meta": {"text": post["text"], "who": post["timeline_id"]}} for post in posts
+    ]
+    for name in ("flat", "nested"):
+        (tmp_path / name).mkdir()
+    write_table(tmp_path / "flat" / "posts.csv", posts)
+    (tmp_path / "nested" / "posts.json").write_text(json.dumps({"chat": {"messages": messages}}, indent=2))
+    nested = ["--records", "chat.messages", "--timeline_column", "meta.who", "--text_column", "meta.text"]
+    flat = start(model, tmp_path / "flat", tmp_path / "flat_scored")
+    scored = start(model, tmp_path / "nested", tmp_path / "nested_scored", *nested, "--timestamp_column", "at")
+    assert sorted(scored["time"]) == [row + 0.5 for row in range(30)]
+    pd.testing.assert_frame_equal(scored.drop(columns="post_id"), flat.drop(columns="post_id"), rtol=0, atol=1e-5)
+
+
 def test_bad_input_is_one_sentence_and_the_command_works_once_it_is_mended(ray, model, tmp_path):
     posts = [{"timeline_id": "a", "timestamp": f"2024-05-{day:02}", "text": "x"} for day in range(1, 9)]
     folder = tmp_path / "posts"

@@ -154,13 +154,30 @@ def test_a_time_is_the_same_in_both_kinds_of_predictions(tmp_path):
     model, tokenizer = tiny_reader(num_labels=2)
     corpus = make_corpus(tmp_path, [posts], num_partitions=1)
     write_files(corpus)
-    score_partition(CountingPipeline(model=model, tokenizer=tokenizer, device="cpu"), corpus, True, 1, 0)
+    score_partition(CountingPipeline(model=model, tokenizer=tokenizer, device="cpu"), corpus, "dates", 1, 0)
     scored = pd.read_parquet(corpus.output / "part-00000.parquet")
     timelines = to_timelines(Dataset.from_list(posts), ["O", "IS"])
     predicted = prediction_rows(timelines, np.zeros(5, int), np.zeros((5, 2)), ["O", "IS"])
     assert scored["time"].tolist() == predicted["time"].tolist()
     # A double of this size has steps of a quarter of a microsecond.
     assert [time.timestamp() for time in scored["time"]] == pytest.approx(times, abs=6e-7, rel=0)
+
+
+def test_times_since_a_start_stay_seconds_if_all_files_have_such(tmp_path):
+    """One file alone has only such times. The form is the same in all files of predictions."""
+    files = [[{"timeline_id": "a", "timestamp": time, "text": "so sad"}] for time in ("00:00:02.5", "00:01:00,25")]
+    model, tokenizer = tiny_reader(num_labels=2)
+    pipe = CountingPipeline(model=model, tokenizer=tokenizer, device="cpu")
+    corpus = make_corpus(tmp_path, files, num_partitions=1)
+    form = check_times(corpus.tables, [times for _, times, *_ in write_files(corpus)])
+    score_partition(pipe, corpus, form, 1, 0)
+    assert pd.read_parquet(corpus.output / "part-00000.parquet")["time"].tolist() == [2.5, 60.25]
+    (tmp_path / "later").mkdir()
+    later = [[{"timeline_id": "a", "timestamp": time, "text": "so sad"}] for time in ("5", "1714521600")]
+    corpus = make_corpus(tmp_path / "later", later, num_partitions=1)
+    score_partition(pipe, corpus, check_times(corpus.tables, [times for _, times, *_ in write_files(corpus)]), 1, 0)
+    scored = pd.read_parquet(corpus.output / "part-00000.parquet")
+    assert [time.timestamp() for time in scored["time"]] == [5, 1714521600]
 
 
 @pytest.mark.parametrize("values", [[-1.0, 0.0, 2.0], None])
@@ -175,7 +192,7 @@ def test_speakers_are_read_and_states_written_as_the_pipeline_answers_them(tmp_p
     corpus = make_corpus(tmp_path, [posts[::3], [*posts[1::3], *posts[2::3]]], num_partitions=1, speaker="who")
     write_files(corpus)
     pipe = CountingPipeline(model=model, tokenizer=tokenizer, device="cpu")
-    assert score_partition(pipe, corpus, True, 1, 0) == 24
+    assert score_partition(pipe, corpus, "dates", 1, 0) == 24
     scored = pd.read_parquet(corpus.output / "part-00000.parquet")
     for name, rows in scored.groupby("timeline_id"):
         own = [post for post in posts if post["timeline_id"] == name]

@@ -1,0 +1,81 @@
+"""Finds the posts in nested objects of JSON: records in other objects, and values by dotted names."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+
+# Stands before the name of a field of the object around a record, where the record has a field of that name, too.
+AROUND = ".."
+
+
+def each_record(value: Any, path: Sequence[str], where: str, around: tuple[dict, ...] = ()) -> Iterator[tuple]:
+    """
+    Yields each record at a path of keys, and the objects around it, the nearest first. Each of a list's values is
+    followed. Raises a `ValueError` that begins with `where` for an object without the next key.
+    """
+    if isinstance(value, list):
+        for part in value:
+            yield from each_record(part, path, where, around)
+    elif not path:
+        yield value, *around
+    elif not isinstance(value, dict) or path[0] not in value:
+        keys = f"its keys are {', '.join(value)}" if isinstance(value, dict) else f"it is {value!r:.80}"
+        raise ValueError(f"{where}: an object has no {path[0]!r}, which --records names; {keys}.")
+    else:
+        name, *rest = path
+        others = {key: part for key, part in value.items() if key != name}
+        yield from each_record([] if value[name] is None else value[name], rest, where, (others, *around))
+
+
+class Flattener:
+    """
+    Makes rows of the records of one file.
+
+    Args:
+        columns (`Sequence[str]`): Names of the columns that are wanted. A dotted one, such as `author.name`, is the
+            path of a value in an object; its cells are lists of all values that are found.
+    """
+
+    def __init__(self, columns: Sequence[str]):
+        self.paths = {column: split_path(column) for column in columns}
+        self.wanted = {*self.paths, *(name for name, _ in self.paths.values())}
+        # Whether a name is a field of the records (0), or of which object around them.
+        self.levels: dict[str, int] = {}
+
+    def row(self, record: dict[str, Any], around: Sequence[dict], where: str) -> dict[str, Any]:
+        """
+        Returns the fields of a record and of the objects around it, the nearest first. A name that is in the row gets
+        [`AROUND`] before it. Raises a `ValueError` that begins with `where` for a wanted name (for any if none is
+        wanted) that was at another level before.
+        """
+        row: dict[str, Any] = {}
+        for level, fields in enumerate((record, *around)):
+            for name, value in fields.items():
+                while name in row:
+                    name = AROUND + name
+                is_wanted = not self.wanted or name in self.wanted
+                if is_wanted and self.levels.setdefault(name, level) != level:
+                    raise ValueError(
+                        f"{where}: {name!r} is a field of some records, and of the objects around others, and a "
+                        "column cannot mix both: give all records the field, or none."
+                    )
+                row[name] = value
+        for column, (name, path) in self.paths.items():
+            if path and column not in row and name in row:
+                row[column] = find_values(row[name], path)
+        return row
+
+
+def split_path(column: str) -> tuple[str, list[str]]:
+    """Returns the name of a field, with [`AROUND`] before it, and the path of a value in the field."""
+    first, *path = column.lstrip(".").split(".")
+    return "." * (len(column) - len(column.lstrip("."))) + first, path
+
+
+def find_values(value: Any, path: Sequence[str]) -> list[Any]:
+    """Returns all values at a path of keys. Each of a list's values is followed."""
+    if isinstance(value, list):
+        return [found for part in value for found in find_values(part, path)]
+    if not path:
+        return [value]
+    return find_values(value[path[0]], path[1:]) if isinstance(value, dict) and path[0] in value else []

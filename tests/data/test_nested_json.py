@@ -1,0 +1,178 @@
+"""Checks that posts in nested JSON are read as the flat table that pandas makes of them."""
+
+import gzip
+import json
+
+import pandas as pd
+import pytest
+from helpers import NAMES, write_table
+
+from modeling_tempoformer import load_table, to_timelines
+from modeling_tempoformer.data.arguments import DataTrainingArguments
+from modeling_tempoformer.data.post_splits import load_file, load_splits
+from modeling_tempoformer.data.tables import stream_table
+from modeling_tempoformer.data.timelines import PostError
+from modeling_tempoformer.serving.corpus import Corpus
+
+
+TALKS = [
+    {
+        "conversation": {"id": talk, "topic": {"name": "rain"}},
+        "id": f"t{talk}",
+        "messages": [
+            {
+                "id": f"{talk}-{number}",
+                "timestamp": f"2024-05-01T09:0{number}:00Z",
+                "text": f"so {number}",
+                "author": {"name": "ab"[number % 2]},
+                "meta": {"label": [NAMES[number % 2]], "votes": {f"user {talk}{number}": 1}},
+            }
+            for number in range(3)
+        ],
+    }
+    for talk in (7, 8)
+]
+COLUMNS = {
+    "timeline_column": "conversation.id",
+    "speaker_column": "author.name",
+    "label_column": "meta.label",
+    "id_column": "id",
+}
+WANTED = [*COLUMNS.values(), "..id", "conversation.topic.name"]
+
+
+def lines(values: list) -> str:
+    return "".join(json.dumps(value) + "\n" for value in values)
+
+
+def write(path, value) -> str:
+    path.write_text(json.dumps(value))
+    return str(path)
+
+
+# For each way of writing the talks the name and the content of a file, and the path of the records.
+FORMS = {
+    "a list": ("a.json", json.dumps(TALKS), "messages"),
+    "an indented list": ("a.json", json.dumps(TALKS, indent=2), "messages"),
+    "lines": ("a.jsonl", lines(TALKS), "messages"),
+    "gzipped": ("a.json.gz", json.dumps(TALKS), "messages"),
+    "an object": ("a.json", json.dumps({"chats": {"list": TALKS}}), "chats.list.messages"),
+    "an indented object": ("a.json", json.dumps({"chats": {"list": TALKS}}, indent=1), "chats.list.messages"),
+    "gzipped lines": ("a.jsonl.gz", lines([{"talk": talk} for talk in TALKS]), "talk.messages"),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_each_form_is_the_table_of_pandas(form, tmp_path):
+    name, content, records = FORMS[form]
+    path = tmp_path / name
+    path.write_bytes(gzip.compress(content.encode()) if name.endswith(".gz") else content.encode())
+    flat = pd.json_normalize(
+        TALKS, "messages", [["conversation", "id"], ["conversation", "topic", "name"], "id"], meta_prefix=".."
+    )
+    flat["meta.label"] = flat["meta.label"].map(lambda labels: labels[0])
+    flat = flat.rename(columns={f"..{name}": name for name in ("conversation.id", "conversation.topic.name")})
+    flat = flat.drop(columns=[column for column in flat if "votes" in column]).astype(str)
+    for rows in (load_table(path, records, WANTED), stream_table([str(path)], records, WANTED)):
+        read = pd.DataFrame(list(rows))
+        # Values in objects are read if they are asked for: there are no columns of votes.
+        assert set(read) == set(flat)
+        pd.testing.assert_frame_equal(read[sorted(read)], flat[sorted(flat)], check_dtype=False)
+    timelines = to_timelines(load_table(path, records, WANTED), NAMES, **COLUMNS)
+    assert [timeline.timeline_id for timeline in timelines] == ["7", "8"]
+    for timeline in timelines:
+        assert timeline.speakers == ["a", "b", "a"] and timeline.labels == [0, 1, 0]
+        assert timeline.post_ids == [f"{timeline.timeline_id}-{number}" for number in range(3)]
+
+
+def test_several_values_at_a_path_are_refused_where_they_are_read(tmp_path):
+    """A list of one object counts as that object, also below another one."""
+    labels = [
+        [{"result": [{"choice": "No-Switch"}]}],
+        [],
+        [{"result": [{"choice": "Switch"}, {"choice": "No-Switch"}]}],
+    ]
+    posts = [{"timeline_id": "a", "text": "so", "annotations": annotations} for annotations in labels]
+    path = write_table(tmp_path / "a.json", posts)
+    column = "annotations.result.choice"
+    (timeline,) = to_timelines(
+        load_table(write_table(tmp_path / "b.json", posts[:2]), None, [column]), NAMES, label_column=column
+    )
+    assert timeline.labels == [0, -100]
+    with pytest.raises(PostError, match=r"Row 2 .*'annotations.result.choice'.*\['Switch', 'No-Switch'\]"):
+        to_timelines(load_table(path, None, [column]), NAMES, label_column=column)
+    assert len(to_timelines(load_table(path, None, [column]))[0]) == 3
+
+
+def test_a_name_with_a_dot_is_a_name(tmp_path):
+    posts = [{"meta.label": "A", "meta": {"label": "B"}, "text": "so"}]
+    assert load_table(write_table(tmp_path / "a.jsonl", posts), None, ["meta.label"])["meta.label"][:] == ["A"]
+
+
+def test_a_post_does_not_inherit_what_other_posts_have_themselves(tmp_path):
+    """Otherwise a label of the conversation would silently become that of its unlabelled posts."""
+    talk = {"label": "calm", "messages": [{"text": "so", "label": "A"}, {"text": "sad"}]}
+    with pytest.raises(ValueError, match="a.json, line 1, record 1 .*'label'.*around"):
+        load_table(write(tmp_path / "a.json", talk), "messages")
+    talk["messages"][1]["label"] = None
+    rows = load_table(write(tmp_path / "a.json", talk), "messages")
+    assert [(row["label"], row["..label"]) for row in rows] == [("A", "calm"), (None, "calm")]
+
+
+def test_a_name_that_nobody_reads_may_be_mixed(tmp_path):
+    """A script says which columns it reads, those that it reads by default among them."""
+    talk = {"title": "rain", "timeline_id": "a", "messages": [{"text": "so", "title": "song"}, {"text": "sad"}]}
+    for name in ("title", "label"):
+        talk = {**talk, name: "rain", "messages": [{**talk["messages"][0], name: "song"}, talk["messages"][1]]}
+        given = DataTrainingArguments(test_file=write(tmp_path / "a.json", talk), records="messages")
+        if name == "title":
+            (timeline,) = to_timelines(load_splits(given)["test"])
+            assert timeline.texts == ["so", "sad"]
+        else:
+            with pytest.raises(ValueError, match="'label'"):
+                load_splits(given)
+
+
+def test_what_records_cannot_name_is_refused(tmp_path):
+    talks = write(tmp_path / "talks.json", TALKS)
+    with pytest.raises(ValueError, match="talks.json, entry 0 .*'posts'.*conversation, id, messages"):
+        load_table(talks, "posts")
+    with pytest.raises(ValueError, match="talks.json, entry 0 .*'text'"):
+        load_table(talks, "messages.text.text")
+    with pytest.raises(ValueError, match="talks.json, entry 0 .*record 0 .*'so 0'"):
+        load_table(talks, "messages.text")
+    indented = tmp_path / "one.json"
+    indented.write_text(json.dumps({"name": "x", "messages": [], "polls": []}, indent=1))
+    with pytest.raises(ValueError, match="one.json.*--records.*messages, polls"):
+        load_table(indented)
+    with pytest.raises(ValueError, match="one.json has no rows"):
+        load_table(indented, "messages")
+    indented.write_text(json.dumps({"messages": [{"text": "so"}]}, indent=1)[:-5])
+    with pytest.raises(ValueError, match="one.json, line 5"):
+        load_table(indented, "messages")
+    table = write_table(tmp_path / "a.csv", [{"timeline_id": "a", "text": "so"}])
+    for read in (load_table, lambda path, records: list(stream_table([path], records))):
+        with pytest.raises(ValueError, match=r"--records.*a.csv"):
+            read(table, "messages")
+    with pytest.raises(ValueError, match="--records.*--task_name lrs"):
+        load_file(talks, "lrs", records="messages")
+    with pytest.raises(ValueError, match="--records.*--dataset_name"):
+        load_splits(DataTrainingArguments(dataset_name="me/posts", records="messages"))
+
+
+def test_who_forgets_the_path_is_told_of_it(tmp_path):
+    posts = load_table(write_table(tmp_path / "a.jsonl", TALKS[0]["messages"]))
+    with pytest.raises(ValueError, match=r"'author'.*id, timestamp, text.*author\.name"):
+        to_timelines(posts, timeline_column="id", speaker_column="author")
+
+
+def test_a_corpus_that_is_scored_may_be_nested(tmp_path):
+    columns = {"timeline": "conversation.id", "timestamp": None, "text": "text", "id": "id", "speaker": "author.name"}
+    corpus = Corpus(tmp_path / "scored", [write(tmp_path / "talks.json", TALKS)], columns, 1, "messages")
+    corpus.write_file(0)
+    posts = corpus.read(0).to_pylist()
+    assert [(post["timeline_id"], post["post_id"], post["speaker"]) for post in posts] == [
+        (str(talk["conversation"]["id"]), post["id"], post["author"]["name"])
+        for talk in TALKS
+        for post in talk["messages"]
+    ]
