@@ -10,9 +10,8 @@ dev part) and draws the table's number of timelines from the others, which the c
 validation posts. Each run is a process, timed
 from its start to its predictions.
 
-A difference is the score of a row less that of the row it is compared with (the first method, or the one that reads
-more of the time), on the posts of all seeds together, with a 95 % interval over their timelines. Finished runs are not
-repeated.
+A difference is what another row (the first method, or the one that reads more of the time) is above this one by, in
+macro F1 on the posts of all seeds together, with a 95 % interval over their timelines. Finished runs are not repeated.
 """
 
 import argparse
@@ -156,7 +155,7 @@ def compare(ours: Sequence[pd.DataFrame], theirs: Sequence[pd.DataFrame], names:
     paired = paired_bootstrap(*classes, both["timeline_id"], len(names))
     low, high = paired["interval"]
     words = "cannot be told apart" if low <= 0 <= high else "above" if low > 0 else "below"
-    return {"difference": 100 * paired["difference"], "low": 100 * low, "high": 100 * high, "it": words}
+    return {"is": words, "by": 100 * paired["difference"], "low": 100 * low, "high": 100 * high}
 
 
 def table_rows(args: argparse.Namespace) -> Iterator[dict]:
@@ -173,7 +172,7 @@ def table_rows(args: argparse.Namespace) -> Iterator[dict]:
                 other = COMPARED_WITH.get(method)
                 other = other if other in results else args.methods[0]
                 if method != other:
-                    row |= {"compared_with": other, **compare(predicted, results[other][0], names)}
+                    row |= {"other": other, **compare(results[other][0], predicted, names)}
                 yield row
 
 

@@ -62,6 +62,9 @@ class PostTempoFormerConfig(StreamFields, PreTrainedConfig):
             `"timeline"` or `"speaker"` if the first post of each cannot be a change, as none had a label in training.
             Such posts get the class `no_change`.
         no_change (`int`, *optional*): The id of this class.
+        watched (`int`, *optional*):
+            The id of the class that matters to a reader, on which pages and tables of the model open. The model does
+            not read it.
         problem_type (`str`, *optional*):
             `"single_label_classification"`, which None stands for too: a post has one of at least 2 classes.
 

@@ -9,7 +9,7 @@ from .checks_tempoformer import CheckedFields, at_least_1, dropout, not_negative
 
 
 # Fields that belong to the classes of a model, and do not fit a model with other classes.
-CLASS_FIELDS = ("class_weights", "calibration", "expert_weights", "no_change")
+CLASS_FIELDS = ("class_weights", "calibration", "expert_weights", "no_change", "watched")
 
 
 @dataclass(kw_only=True)
@@ -32,6 +32,7 @@ class StreamFields(CheckedFields):
     timed: bool | None = None
     first_posts: Literal["timeline", "speaker"] | None = None
     no_change: int | None = None
+    watched: int | None = None
     # Models that read who speaks, learn states, or have several experts, have fields of their own.
     reads_speakers: ClassVar[bool] = False
     expert_weights: ClassVar[list[float] | None] = None
@@ -89,8 +90,13 @@ class StreamFields(CheckedFields):
             )
         if self.first_posts == "speaker" and not self.reads_speakers:
             raise ValueError("`first_posts` can be 'speaker' only in a model that `reads_speakers`.")
-        if self.no_change is not None and not 0 <= self.no_change < self.num_labels:
-            raise ValueError(f"`no_change` must be one of {self.num_labels} class ids, got {self.no_change}.")
+
+    def validate_class_ids(self):
+        """A field that names a class has the id of one."""
+        for name in ("no_change", "watched"):
+            label = getattr(self, name)
+            if label is not None and not 0 <= label < self.num_labels:
+                raise ValueError(f"`{name}` must be one of {self.num_labels} class ids, got {label}.")
 
     def validate_head(self):
         """The classifier's hidden layers must have a width."""

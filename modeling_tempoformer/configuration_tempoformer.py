@@ -42,7 +42,7 @@ class TempoFormerConfig(StreamFields, PreTrainedConfig):
             The LSTM reads from the oldest post to the newest (`"forward"`), or from the newest to the oldest
             (`"reverse"`, as in the published code).
         window, stream_attention, rope_theta, head_hidden_sizes, head_dropout: Fields of [`PostTempoFormerConfig`].
-        focal_gamma, class_weights, calibration, timed, problem_type: Fields of [`PostTempoFormerConfig`].
+        focal_gamma, class_weights, calibration, timed, watched, problem_type: Fields of [`PostTempoFormerConfig`].
         first_posts, no_change: Fields of [`PostTempoFormerConfig`]. As this model does not read who speaks, the first
             posts are those of timelines.
 

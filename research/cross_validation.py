@@ -223,8 +223,9 @@ def compare_methods(
     titles: Mapping[str, str] | None = None,
 ) -> str:
     """
-    Compares cross-validations with the first one. Writes `comparison.csv`, and for people `.tex` and `.md`, in which
-    methods have their `titles`, by default those of [`method_name`]. The `encoder` is named in the caption.
+    Compares the first cross-validation with the others: a difference is its macro F1 less theirs. Writes
+    `comparison.csv`, and for people `.tex` and `.md`, in which methods have their `titles`, by default those of
+    [`method_name`]. The `encoder` is named in the caption.
     """
     titles = {method: method_name(method) for method in methods} | dict(titles or {})
     first = output_dir / methods[0]
@@ -239,7 +240,7 @@ def compare_methods(
             **{name: results[name] for name in ("runs", "one_class_runs", "parameters", "train_seconds")},
         }
         if method != methods[0]:
-            test = compare(output_dir / method, first, names)
+            test = compare(first, output_dir / method, names)
             low, high = test["interval"]
             rows[method] |= {"difference": test["difference"], "low": low, "high": high, "p": test["p"]}
     path = output_dir / COMPARISON
@@ -269,7 +270,7 @@ def printed(row: dict[str, Any], first: str, names: list[str]) -> dict[str, str]
     return {
         "macro F1": f"{row['macro_f1']:.3f}{spread}",
         **{f"F1 {name}": f"{row[f'f1_{name}']:.3f}" for name in names},
-        f"less {first} (95 %)": difference,
+        f"{first} above it by (95 %)": difference,
         "one class": f"{row['one_class_runs']} of {row['runs']}",
         "seconds a fold": "" if row["train_seconds"] is None else f"{row['train_seconds']:.0f}",
     }

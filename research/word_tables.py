@@ -39,7 +39,7 @@ from transformers import AutoModel, AutoModelForMaskedLM, AutoTokenizer
 from benchmarks.workload import ROOT, show, table
 from modeling_tempoformer.semantic_change import measures
 from modeling_tempoformer.semantic_change.corpora import DatedSentence, read_semeval, read_truth
-from modeling_tempoformer.semantic_change.senses import find_senses
+from modeling_tempoformer.semantic_change.senses import choose_senses, find_senses
 from modeling_tempoformer.semantic_change.usages import Usage, drop_rare, embed_usages, ignores_case, sample_usages
 
 from .change_methods import cluster_distances, time_differences
@@ -142,7 +142,8 @@ def judge_senses(usages: dict, vectors: dict, senses: dict[str, np.ndarray]) -> 
     """Computes the adjusted Rand index, over words, of this package's senses and of five clusters."""
     indices, numbers = [], []
     for word, truth in senses.items():
-        ours, has_sense = find_senses(usages[word], vectors[word]).labels, truth >= 0
+        options = find_senses(usages[word], vectors[word])
+        ours, has_sense = options[choose_senses(options)].labels, truth >= 0
         joined = normalize(np.concatenate(list(vectors[word].values())))
         five = KMeans(5, n_init=10, random_state=0).fit_predict(joined)
         indices.append([adjusted_rand_score(truth[has_sense], labels[has_sense]) for labels in (ours, five)])

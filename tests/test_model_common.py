@@ -43,12 +43,13 @@ CALIBRATION = {"temperature": 2.0, "thresholds": [0.3, 0.7]}
 )
 def test_other_classes_leave_the_weights_of_those_before(tmp_path, given, weights, calibration):
     """The model class and the Auto class load the same, and the loaded model trains."""
-    tiny_model(num_labels=2, class_weights=[1.0, 3.0], calibration=CALIBRATION).save_pretrained(tmp_path)
+    tiny_model(num_labels=2, class_weights=[1.0, 3.0], calibration=CALIBRATION, watched=1).save_pretrained(tmp_path)
     count = len(given.get("id2label") or ()) or given.get("num_labels", 2)
     for cls in (TempoFormerForStreamClassification, AutoModelForSequenceClassification):
         model = cls.from_pretrained(tmp_path, ignore_mismatched_sizes=True, **given)
         config = model.config
         assert (config.num_labels, config.class_weights, config.calibration) == (count, weights, calibration)
+        assert config.watched == (1 if count == 2 else None)
         assert config.id2label == given.get("id2label", config.id2label)
         assert config.label2id == {name: index for index, name in config.id2label.items()}
         batch = tiny_batch()

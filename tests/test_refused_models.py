@@ -162,7 +162,7 @@ NO_SENSE = {
         *(({"focal_gamma": -1.0}, "focal_gamma"), ({"id2label": {"0": "IS", "1": "O", "3": "IE"}}, "id2label")),
         *(({"calibration": {"temperature": number}}, "calibration.*temperature") for number in (NAN, 1e-300, 1e300)),
         ({"calibration": {"thresholds": [0.5, 1e-310, 0.5]}}, "calibration.*thresholds"),
-        ({"class_weights": [1.0, 1e300, 1.0]}, "class_weights"),
+        *(({"class_weights": [1.0, 1e300, 1.0]}, "class_weights"), ({"watched": 3}, "watched.*3")),
         ({"calibration": {"thresholds": [0.5, 0.5]}}, "calibration.*thresholds.*2.*3"),
         ({"calibration": {"threshold": [0.5, 0.5, 0.5]}}, "calibration.*'threshold'"),
     ],

@@ -104,6 +104,7 @@ def write_card(
     labels = [config.id2label[index] for index in range(config.num_labels)]
     kinds = SCORES | dict(titles or {})
     shown = score_titles(kinds, labels)
+    in_turn = [split for split, values in (scores or {}).items() if values.get("held_out_in_turn")]
     # The Hub rejects NaN and infinity.
     scores = {
         split: {score: values[score] for score in shown if math.isfinite(values.get(score, math.nan))}
@@ -153,6 +154,7 @@ def write_card(
         languages=languages,
         datasets=as_list(dataset) or datasets,
         license=license,
+        in_turn=in_turn,
         results={split: score_tables(values, kinds, labels) for split, values in scores.items() if values},
         verdict=verdict,
         groups=groups and table(groups[0], groups[1:]),

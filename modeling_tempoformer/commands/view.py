@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from ..data.arguments import PostArguments, check_positive
-from ..data.post_splits import load_file, nested_options, timeline_columns
+from ..data.post_splits import class_named, load_file, nested_options, timeline_columns
 from ..data.splits import hold_back, read_split
 from ..data.timelines import to_timelines
 from ..evaluation.report import read_test, test_summary
@@ -29,6 +29,13 @@ class ViewArguments(PostArguments, DownloadArguments):
         default=TIMELINES, metadata={"help": f"File of the page. Default: {TIMELINES}, a name that is never pushed."}
     )
     title: str = field(default="Timelines", metadata={"help": "Heading of the page."})
+    watch: str | None = field(
+        default=None,
+        metadata={
+            "help": "The class that the page watches at first. Default: the model's, and of a model without one the "
+            "rarest class of the file."
+        },
+    )
     watched_speakers: list[str] | None = field(
         default=None, metadata={"help": "Speakers whose posts raise alarms on the page. Default: all speakers."}
     )
@@ -45,6 +52,8 @@ def main(arguments: list[str]):
     check_view()
     pipe = load_pipeline(args.model_name_or_path, **args.downloads)
     names, _ = classes_of(pipe.model.config)
+    if args.watch is not None:
+        pipe.model.config.watched = class_named(args.watch, names, "watch")
     try:
         posts = load_file(args.test_file, args.task_name, **nested_options(args))
         timelines = to_timelines(posts, names, **timeline_columns(args))

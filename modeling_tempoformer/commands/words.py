@@ -5,6 +5,7 @@ Ranks words by how much their meaning changed between time points.
         --output_dir change
 """
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -20,7 +21,9 @@ from ..data.arguments import check_positive
 from ..data.dated_texts import numbers_in, time_of_file
 from ..data.files import lock_folder
 from ..semantic_change import corpora, measures, usages
+from ..semantic_change.entries import make_entries, write_entries
 from ..semantic_change.report import ranked_table, write_report
+from ..semantic_change.unranked import write_unranked
 from ..semantic_change.usages import Usages
 from ..training.recipes import parse
 from ..view.page import check_view, write_page
@@ -30,35 +33,59 @@ logger = logging.get_logger(__name__)
 
 # The usages of one word at each time, of shape `(usages, width)`.
 Vectors = dict[str, np.ndarray]
+# The vectors that the usages of two times have with the times swapped, by the two times.
+Swapped = dict[tuple[str, str], Vectors]
+# The shuffles between neighbouring times, of which only the mean is used.
+STEP_RESAMPLES = 499
 
 
-def score_change(vectors: Vectors, swapped: Vectors, args: "ChangeArguments") -> dict[str, float]:
+def score_change(vectors: Vectors, swapped: Swapped, args: "ChangeArguments") -> dict[str, float | str]:
     scores = score_apd(vectors, swapped, args) | score_prt(vectors, swapped, args)
     deviations = (0, *measures.prototype_deviations(*(vectors[time] for time in args.ends), args.seed))
     # A basic bootstrap interval: deviations are subtracted, and were centred because the bootstrap is biased.
     change, high, low = (
         measures.change_score(scores["apd"], scores["prt_corrected"] - deviation) for deviation in deviations
     )
-    return {"change": change, "change_low": low, "change_high": high, **scores}
+    return {"change": change, **largest_step(vectors, swapped, args), "change_low": low, "change_high": high, **scores}
 
 
-def score_apd(vectors: Vectors, swapped: Vectors, args: "ChangeArguments") -> dict[str, float]:
+def largest_step(vectors: Vectors, swapped: Swapped, args: "ChangeArguments") -> dict[str, float | str]:
+    """Returns the largest change between neighbouring times and these times, if there are more than two."""
+    if len(args.times) == 2:
+        return {}
+    changes = {}
+    for one, other in pairwise(args.times):
+        apd = measures.average_pairwise_distance(vectors[one], vectors[other])
+        prt, by_chance, _ = compare_with_chance(vectors, swapped, one, other, args.seed, STEP_RESAMPLES)
+        changes[f"{one} to {other}"] = measures.change_score(apd, prt - by_chance)
+    step = max(changes, key=changes.get)
+    return {"change_step": changes[step], "step": step}
+
+
+def score_apd(vectors: Vectors, swapped: Swapped, args: "ChangeArguments") -> dict[str, float]:
     return {"apd": measures.average_pairwise_distance(*(vectors[time] for time in args.ends))}
 
 
-def score_prt(vectors: Vectors, swapped: Vectors, args: "ChangeArguments") -> dict[str, float]:
-    first, last = args.ends
-    prt = measures.prototype_distance(vectors[first], vectors[last])
-    at_first = np.concatenate([vectors[first], swapped[first]])
-    at_last = np.concatenate([swapped[last], vectors[last]])
-    by_chance, p = measures.shuffled_prototypes(at_first, at_last, len(vectors[first]), args.seed)
+def compare_with_chance(
+    vectors: Vectors, swapped: Swapped, one: str, other: str, seed: int, resamples: int = 4999
+) -> tuple[float, float, float]:
+    """Returns the prt of two times, its mean by chance, and p."""
+    prt = measures.prototype_distance(vectors[one], vectors[other])
+    at_one = np.concatenate([vectors[one], swapped[one, other][one]])
+    at_other = np.concatenate([swapped[one, other][other], vectors[other]])
+    return prt, *measures.shuffled_prototypes(at_one, at_other, len(vectors[one]), seed, resamples)
+
+
+def score_prt(vectors: Vectors, swapped: Swapped, args: "ChangeArguments") -> dict[str, float]:
+    prt, by_chance, p = compare_with_chance(vectors, swapped, *args.ends, args.seed)
     steps = pairwise(args.times) if len(args.times) > 2 else ()
     path = {f"prt {one} to {other}": measures.prototype_distance(vectors[one], vectors[other]) for one, other in steps}
-    return {"prt": prt, "prt_corrected": prt - by_chance, **path, "p": p}
+    times_chance = prt / by_chance if by_chance > 0 else np.nan
+    return {"prt": prt, "prt_corrected": prt - by_chance, **path, "times_chance": times_chance, "p": p}
 
 
-# Each computes the columns of one word from the vectors of its usages, and from the vectors that the usages of the
-# first and the last time have with the times swapped: a temporal model reads one text differently at two times.
+# Each computes the columns of one word from the vectors of its usages, and from those that usages of two times have
+# with the times swapped: a temporal model reads one text differently at two times.
 MEASURES = {"change": score_change, "apd": score_apd, "prt": score_prt}
 
 
@@ -101,8 +128,17 @@ class ChangeArguments:
         default=None,
         metadata={"help": "Marks before and after the word, for encoders that read a marked word: <t> </t>."},
     )
-    min_usages: int = field(default=20, metadata={"help": "Words with fewer usages at a time are left out and named."})
+    min_usages: int = field(
+        default=20, metadata={"help": "Words with fewer usages at a time get no score, but a page."}
+    )
     num_samples: int = field(default=200, metadata={"help": "Maximum number of sentences for each word and time."})
+    max_attested: int = field(
+        default=10_000,
+        metadata={
+            "help": "Maximum number of usages outside the sample that are read for first attestations of senses, "
+            "in the order of the table. A word is read whole or not at all."
+        },
+    )
     max_seq_length: int = field(default=128, metadata={"help": "Maximum number of tokens around a word."})
     per_device_eval_batch_size: int = 32
     seed: int = 42
@@ -188,11 +224,15 @@ def score_words(
     args: ChangeArguments, by_word: Usages, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase
 ) -> tuple[dict[str, dict[str, float]], dict[str, Vectors]]:
     """Returns the columns of the measures, and the vectors of the usages."""
-    first, last = args.ends
     vectors = embed_words(args, by_word, model, tokenizer)
-    swapped = {word: {first: by_time[last], last: by_time[first]} for word, by_time in vectors.items()}
-    if hasattr(tokenizer, "time_points"):
-        swapped = embed_words(args, usages.swap_times(by_word, first, last), model, tokenizer)
+    swapped: dict[str, Swapped] = {word: {} for word in by_word}
+    for one, other in {args.ends, *(pairwise(args.times) if "change" in args.measures else ())}:
+        if hasattr(tokenizer, "time_points"):
+            read_swapped = embed_words(args, usages.swap_times(by_word, one, other), model, tokenizer)
+        else:
+            read_swapped = {word: {one: by_time[other], other: by_time[one]} for word, by_time in vectors.items()}
+        for word, by_time in read_swapped.items():
+            swapped[word][one, other] = by_time
     columns = {}
     for measure in args.measures:
         rows = {word: MEASURES[measure](vectors[word], swapped[word], args) for word in by_word}
@@ -202,23 +242,35 @@ def score_words(
 
 def run(args: ChangeArguments, words: corpora.Targets, truth: dict[str, float] | None):
     tokenizer = load_tokenizer(args)
-    frequencies, earliest = {}, {}
-    sentences = usages.keep_earliest(read_sentences(args, words, usages.ignores_case(tokenizer)), earliest)
+    frequencies, tokens = {}, Counter()
+    sentences = usages.count_words(read_sentences(args, words, usages.ignores_case(tokenizer)), tokens)
     if args.corpora:
         sentences = usages.count_frequencies(sentences, words, args.times, frequencies)
-    by_word = usages.sample_usages(sentences, words, args.times, args.num_samples, args.seed)
-    by_word = usages.drop_unknown(tokenizer, by_word, args.reads_names)
-    by_word, left_out = usages.drop_rare(by_word, args.min_usages)
-    columns, vectors = score_words(args, by_word, load_model(args), tokenizer)
+    found = usages.find_usages(sentences, words, args.times)
+    drawn = usages.draw_usages(found, args.num_samples, args.seed)
+    drawn = usages.drop_unknown(tokenizer, drawn, args.reads_names)
+    by_word, left_out = usages.drop_rare(drawn, args.min_usages)
+    model = load_model(args)
+    columns, vectors = score_words(args, by_word, model, tokenizer)
 
     folder = Path(args.output_dir)
-    usages.write_usages(folder / usages.USAGES, by_word, vectors)
     table = ranked_table(columns, usages.count_usages(by_word), truth, frequencies)
     print(write_report(folder, table, args.times, truth, left_out, args.seed))
+    unranked = write_unranked(folder, left_out, args.times, args.min_usages, frequencies)
+    by_word = {word: drawn[word] for word in (*table["word"], *unranked["word"])}
+    vectors |= embed_words(args, {word: drawn[word] for word in unranked["word"]}, model, tokenizer)
+
+    def read(others: Usages) -> tuple[Usages, dict[str, Vectors]]:
+        known = usages.drop_unknown(tokenizer, others, args.reads_names)
+        return known, embed_words(args, known, model, tokenizer)
+
+    frequent = usages.frequent_words(tokens)
+    entries = make_entries(by_word, vectors, found, read, args.max_attested, args.seed, frequent)
+    write_entries(folder, entries, args.times)
     # Imported late, because it needs the extra `view`.
     from ..view.words_page import PAGE, words_page
 
-    write_page(folder / PAGE, words_page(table, args.times, by_word, vectors, frequencies, args.seed, earliest))
+    write_page(folder / PAGE, words_page(table, args.times, entries, frequencies, unranked))
     print(f"Words to look at: {folder / PAGE}")
 
 

@@ -217,12 +217,13 @@ def split_posts(
 
     surveys = survey_timelines(timelines, arguments)
     record = make_split({name: facts.timeline_ids for name, facts in surveys.items()}, earlier)
-    if has_members and "validation" not in timelines:
-        # Each training timeline is predicted by the member that has not learned from it.
-        timelines["validation"], surveys["validation"] = timelines["train"], surveys["train"]
     check_surveys(surveys)
     for name, facts in surveys.items():
         logger.info("%s: %s", name, facts.describe(names))
+    if has_members and "validation" not in timelines:
+        # Each training timeline is predicted by the member that has not learned from it.
+        timelines["validation"], surveys["validation"] = timelines["train"], surveys["train"]
+        logger.info("validation: the timelines of train, held out in turn from training")
     if calibrates:
         check_calibration(surveys["validation"].labels, names)
     return Splits(timelines, surveys, record)
@@ -422,6 +423,20 @@ def choose_class_weights(labels: Counter[int], names: list[str]) -> list[float]:
     shown = ", ".join(f"{name} {weight:.2f}" for name, weight in zip(names, weights, strict=True))
     logger.info("Class weights in the loss, from the shares of the training posts: %s", shown)
     return weights
+
+
+def class_named(name: str, names: Sequence[str], option: str) -> int:
+    """The id of the class that an option names. Raises a `ValueError` for a name that no class has."""
+    if name not in names:
+        raise ValueError(f"--{option} must be one of {', '.join(names)}, got {name!r}.")
+    return names.index(name)
+
+
+def choose_watched(labels: Counter[int], names: list[str], no_change: int | None) -> int:
+    """The rarest class but `no_change`, which is also logged. `labels` counts the training posts of each class id."""
+    watched = min((label for label in range(len(names)) if label != no_change), key=labels.__getitem__)
+    logger.info("Pages and tables of the model watch the rarest class, %s (--watch).", names[watched])
+    return watched
 
 
 def check_calibration(labels: Counter[int], names: list[str]):

@@ -39,6 +39,8 @@ STYLE = {
 }
 # The styles also differ in brightness, for print and for readers who do not see colours.
 DARK, LIGHT = {"color": "#0b3c5d", "marker": "s"}, {"color": "#e08214", "marker": "o", "linestyle": "--"}
+# The share of right predictions of fewer posts is chance.
+FEWEST_IN_BIN = 10
 # The panels of the learning curve: for each entry of the Trainer's log its label and its style
 CURVES = {
     "loss": {"loss": ("training loss", LIGHT), "eval_loss": ("validation loss", DARK)},
@@ -85,7 +87,7 @@ def learning_curve(history: Sequence[Mapping[str, Any]], kept_step: int, num_cla
     panels = {title: shown for title, shown in panels.items() if shown}
     if not panels:
         return None
-    figure = new_figure(COLUMN, 0.5 + 1.4 * len(panels))
+    figure = new_figure(COLUMN, 0.5 + 1.9 * len(panels))
     for axes, (title, shown) in zip(figure.subplots(len(panels), sharex=True, squeeze=False).flat, panels.items()):
         for name in shown:
             label, style = CURVES[title][name]
@@ -98,7 +100,8 @@ def learning_curve(history: Sequence[Mapping[str, Any]], kept_step: int, num_cla
         axes.axvline(kept_step, color="black", linestyle=":", label=f"weights that are kept: step {kept_step}")
         axes.set_ylabel(title)
         axes.grid(alpha=0.3)
-        axes.legend(fontsize="small")
+        # Above the panel, where it covers no curve.
+        axes.legend(fontsize="small", loc="lower left", bbox_to_anchor=(0, 1), borderaxespad=0.2, frameon=False)
     axes.set_xlabel("step")
     axes.xaxis.get_major_locator().set_params(integer=True, min_n_ticks=1)
     return figure
@@ -130,21 +133,25 @@ def confusion_figure(labels: Sequence[int], predictions: Sequence[int], label_na
 @rc_context(STYLE)
 def reliability_figure(labels: np.ndarray, probabilities: Mapping[str, np.ndarray]) -> Figure:
     """
-    The share of right predictions by confidence, and the number of posts by confidence. `probabilities` are one or two
-    arrays (posts, classes) by name.
+    The share of right predictions by confidence, in bins of at least 10 posts, and the number of posts by confidence.
+    `probabilities` are one or two arrays (posts, classes) by name.
     """
     figure, num_bins = new_figure(COLUMN, COLUMN), change_detection().NUM_BINS
     upper, lower = figure.subplots(2, sharex=True, height_ratios=(5, 2))
     title, confidences = ["Expected calibration error"], []
     for (name, array), style in zip(probabilities.items(), (DARK, LIGHT)):
         confidence, is_right = array.max(axis=1), array.argmax(axis=1) == labels
+        # The curve has a point for each bin that is not empty; an edge belongs to the lower one.
+        bins = np.digitize(confidence, np.linspace(0, 1, num_bins + 1)[1:-1], right=True)
+        is_shown = np.unique(bins, return_counts=True)[1] >= FEWEST_IN_BIN
         curve = calibration_curve(is_right, confidence, n_bins=num_bins, pos_label=1)
-        CalibrationDisplay(*curve, confidence).plot(ax=upper, name=name, **style)
+        CalibrationDisplay(*(values[is_shown] for values in curve), confidence).plot(ax=upper, name=name, **style)
         title.append(f"{expected_calibration_error(array, labels):.3f} ({name})")
         confidences.append(confidence)
     colors = [style["color"] for style in (DARK, LIGHT)][: len(confidences)]
     lower.hist(confidences, bins=num_bins, range=(0, 1), color=colors)
-    upper.set(xlabel="", ylabel="share of right predictions", title="\n".join(title))
+    share = f"share of right predictions\n(of {FEWEST_IN_BIN} posts or more)"
+    upper.set(xlabel="", ylabel=share, title="\n".join(title))
     lower.set(xlabel="confidence (probability of the most probable class)", ylabel="posts")
     for axes in (upper, lower):
         axes.grid(alpha=0.3)

@@ -28,6 +28,7 @@ RENAMED = {"support": "posts", "runtime": "seconds", "epoch": "epochs", "samples
 TROUBLESHOOTING = "docs/troubleshooting.md"
 # A score of so few timelines depends on which timelines they are.
 FEW_TIMELINES = 4
+CENTRAL = (0.025, 0.975)
 # Two methods whose difference is less than its interval
 NO_DIFFERENCE = "cannot be told apart"
 BETTER, WORSE, AS_GOOD = "is better than", "is worse than", f"{NO_DIFFERENCE} from"
@@ -49,18 +50,22 @@ def score_part(
     experts: Mapping[str, tuple[float, np.ndarray]] | None = None,
 ) -> dict[str, Any]:
     """
-    The number of posts of a split; if any is labelled, also its [`compute_scores`] and its [`compare`], and for each
-    of the model's `experts` its `weight` and its [`compare_with`]; the [`score_groups`] of posts with groups, and the
-    [`score_annotators`] of posts that several people have labelled. `predictions` and `probabilities` are those of
-    [`decide_posts`]; `train` and `vectors` are as in [`compare`]; `experts` are weights and, of each expert alone,
-    class ids (posts,).
+    The number of posts of a split, and whether they were `held_out_in_turn` from training; if any is labelled, also
+    its [`compute_scores`], its [`compare`], the `confidence_range`, in which the largest probability of 95 % of the
+    posts lies, and for each of the model's `experts` its `weight` and its [`compare_with`]; the [`score_groups`] of
+    posts with groups, and the [`score_annotators`] of posts that several people have labelled. `predictions` and
+    `probabilities` are those of [`decide_posts`]; `train` and `vectors` are as in [`compare`]; `experts` are weights
+    and, of each expert alone, class ids (posts,).
     """
     posts, facts = labelled_posts(timelines, predictions, names, probabilities), all_facts(timelines)
     labelled = all_labels(timelines) >= 0
     counts = {"posts": len(predictions), "labelled_posts": len(posts.labels), "timelines": len(timelines)}
+    if timelines[0].held_out is not None:
+        counts["held_out_in_turn"] = True
     if not len(posts.labels):
         return counts
     scores = counts | compute_scores(posts) | compare(posts, timelines, train, vectors)
+    scores["confidence_range"] = np.quantile(posts.probabilities.max(-1), CENTRAL).tolist()
     if experts is not None:
         scores["experts"] = {
             name: {"weight": weight, **compare_with(posts, ids[labelled])} for name, (weight, ids) in experts.items()
@@ -129,11 +134,7 @@ def remarks(results: Mapping[str, Any]) -> list[str]:
     """Sentences about results that are worth little; none if all is well, or if no post has a label."""
     note = verdict(results)
     sentences = [f"{note[0].upper()}{note[1:]}. What helps: {TROUBLESHOOTING}"] if note else []
-    no_better: dict[str, list[str]] = {}
-    for name, score in results.get("compared_with", {}).items():
-        if (words := compared(score)) != BETTER:
-            no_better.setdefault(words, []).append(rival_name(name, score))
-    sentences += [f"This model {words} {' and '.join(rivals)}." for words, rivals in no_better.items()]
+    sentences += rival_sentences(results, AS_GOOD, WORSE)
     sentences += [
         f"It is worse for {name}: macro F1 {group['macro_f1']:.3f}, {-group['difference']:.3f} below that of all "
         f"others (95 % interval of the difference {to_text(group['difference_interval'], '+')})."
@@ -147,6 +148,14 @@ def remarks(results: Mapping[str, Any]) -> list[str]:
             "score may differ. Do not trust one split: cross-validation tests on all timelines."
         )
     return sentences
+
+
+def rival_sentences(results: Mapping[str, Any], *verdicts: str) -> list[str]:
+    """A sentence for each of these verdicts of [`compared`], with the rivals that it is about and their macro F1."""
+    rivals: dict[str, list[str]] = {}
+    for name, score in results.get("compared_with", {}).items():
+        rivals.setdefault(compared(score), []).append(f"{rival_name(name, score)} ({score['macro_f1']:.3f})")
+    return [f"This model {words} {' and '.join(rivals[words])}." for words in verdicts if words in rivals]
 
 
 def compared(score: Mapping[str, Any]) -> str:
@@ -169,6 +178,26 @@ def expert_lines(results: Mapping[str, Any]) -> list[str]:
     as_good = [name for name, score in experts.items() if compared(score) == AS_GOOD]
     together = f"; all together {AS_GOOD} {' and '.join(as_good)}" if as_good else ""
     return [f"macro F1 of {', '.join(alone)}{together}"]
+
+
+def watched_lines(results: Mapping[str, Any]) -> list[str]:
+    """The scores of the class to watch, in words; none of a model that names no class."""
+    if "watched" not in results or "classes" not in results:
+        return []
+    scores = results["classes"][results["watched"]]
+    found = f"precision {scores['precision']:.3f}, recall {scores['recall']:.3f}"
+    return [f"{results['watched']}, the class to watch, as it is predicted: {found}."]
+
+
+def calibration_lines(results: Mapping[str, Any]) -> list[str]:
+    """The calibration error in words, beside the range of the probabilities; none without probabilities."""
+    if "expected_calibration_error" not in results:
+        return []
+    words = f"Calibration error {results['expected_calibration_error']:.3f}"
+    if "confidence_range" in results:
+        low, high = results["confidence_range"]
+        words += f"; in 95 % of the posts the most probable class has a probability of {low:.2f} to {high:.2f}"
+    return [f"{words}."]
 
 
 def state_lines(results: Mapping[str, Any]) -> list[str]:
@@ -262,15 +291,15 @@ def to_table(rows: Sequence[Sequence[str]]) -> str:
 
 def test_summary(results: Mapping[str, Any]) -> list[str]:
     """
-    A summary of a model's test in sentences: its macro F1, that of its rivals and of people, the scores of its states,
-    and the [`remarks`].
+    A summary of a model's test in sentences: its macro F1, the class to watch, how sure it is, people beside it, the
+    scores of its states, its rivals with theirs, and the other [`remarks`].
     """
     if "compared_with" not in results:
         return ["No score is known: this model was not tested on posts with labels, or its results lie elsewhere."]
-    rivals = [f"{rival_name(*each)} {each[1]['macro_f1']:.3f}" for each in results["compared_with"].items()]
     posts = f"{results['labelled_posts']} labelled posts of {results['timelines']} timelines"
-    score = f"Macro F1 {macro_f1_of(results)} on the {posts} of its test; {', '.join(rivals)}."
-    return [score, *seed_lines(results), *annotator_lines(results), *state_lines(results), *remarks(results)]
+    sentences = [f"Macro F1 {macro_f1_of(results)} on the {posts} of its test.", *seed_lines(results)]
+    sentences += [*watched_lines(results), *calibration_lines(results), *annotator_lines(results)]
+    return [*sentences, *state_lines(results), *rival_sentences(results, BETTER), *remarks(results)]
 
 
 def seed_lines(results: Mapping[str, Any]) -> list[str]:
@@ -302,6 +331,7 @@ def count_line(part: str, results: Mapping[str, Any]) -> str:
     """The number of posts of a split, in words."""
     posts, labelled = results["posts"], results["labelled_posts"]
     share = "" if labelled == posts else f", {labelled or 'none'} labelled"
+    part += " (held out in turn from training)" if results.get("held_out_in_turn") else ""
     return f"{part}: {posts} posts of {results['timelines']} timelines{share}"
 
 
@@ -333,14 +363,8 @@ def results_table(part: str, results: Mapping[str, Any]) -> str:
         interval = to_text(score.get("difference_interval"), "+")
         rows[rival_name(name, score)] = [f"{score['macro_f1']:.3f}", "", difference_of(score), interval]
     scores = pd.DataFrame.from_dict(rows, orient="index", columns=SCORE_COLUMNS)
-    last = [f"{title} {results[name]:.3f}" for name, title in titles.items() if name in results]
-    last += [
-        *seed_lines(results),
-        *expert_lines(results),
-        *state_lines(results),
-        *group_lines(results),
-        *remarks(results),
-    ]
+    last = [*seed_lines(results), *watched_lines(results), *calibration_lines(results), *expert_lines(results)]
+    last += [*state_lines(results), *group_lines(results), *remarks(results)]
     paragraphs = [counts, classes.to_string(float_format="{:.3f}".format), scores.to_string()]
     if rows := group_rows(results):
         paragraphs.append(to_table(rows))

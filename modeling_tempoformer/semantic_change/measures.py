@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy.stats import DegenerateDataWarning, bootstrap, pearsonr, rankdata
+from scipy.stats import DegenerateDataWarning, binomtest, bootstrap, pearsonr, rankdata
 from sklearn.metrics.pairwise import cosine_distances
 from sklearn.preprocessing import normalize
 
@@ -89,6 +89,12 @@ def prototype_deviations(
     distances = 1 - (means[0] * means[1]).sum(axis=1)
     low, high = np.quantile(distances, (0.025, 0.975)) - distances.mean()
     return float(low), float(high)
+
+
+def share_interval(count: int, total: int) -> list[float]:
+    """Returns a share, and the ends of its 95 % interval (Wilson)."""
+    ends = binomtest(int(count), int(total)).proportion_ci(method="wilson")
+    return [count / total, float(ends.low), float(ends.high)]
 
 
 def agreement(

@@ -19,7 +19,9 @@ from .usages import Frequencies, describe_counts
 # The columns of the ends of the 95 % interval of `change`.
 INTERVAL = ("change_low", "change_high")
 # Columns about the certainty of scores, which follow them and are no scores themselves.
-CERTAINTY = ("p", "p_fdr", *INTERVAL)
+CERTAINTY = ("times_chance", "p", "p_fdr", *INTERVAL)
+# The two neighbouring times with the largest change.
+STEP = "step"
 # A word changed more than chance if its adjusted p-value `p_fdr` is below this level.
 LEVEL = 0.05
 DARK, LIGHT = "#1f6fb4", "#b7c4d1"
@@ -51,18 +53,18 @@ def ranked_table(
     score come last, and words with the same score share their mean rank.
 
     Args:
-        columns: The measures and, if there are any, the columns of [`CERTAINTY`], each by word. Beside `p` the table
-            has `p_fdr`, adjusted for the number of words (Benjamini and Hochberg, 1995).
+        columns: The measures and, if there are any, `step` and the columns of [`CERTAINTY`], each by word. Beside `p`
+            the table has `p_fdr`, adjusted for the number of words (Benjamini and Hochberg, 1995).
         counts: The number of usages of each word and time.
         truth: Gold scores by word.
         frequencies: The frequency of each word and time in the whole corpus.
     """
     table = pd.DataFrame(columns, index=pd.Index(list(counts), name="word"))
-    measures = [name for name in table if name not in CERTAINTY]
+    measures = [name for name in table if name not in (*CERTAINTY, STEP)]
     first = measures[0]
     if "p" in table:
         table["p_fdr"] = false_discovery_control(table["p"])
-    table = table[[*measures, *(name for name in CERTAINTY if name in table)]]
+    table = table[[*measures, *(name for name in (STEP, *CERTAINTY) if name in table)]]
     if truth is not None:
         table["gold"] = pd.Series(truth, dtype=float)
     usages = pd.DataFrame.from_dict(counts, orient="index").add_prefix("usages_")
@@ -78,7 +80,7 @@ def ranked_table(
 
 def measures_of(table: pd.DataFrame) -> list[str]:
     """Returns the names of the measures in a [`ranked_table`]; the first one orders it."""
-    others = ("rank", "word", *CERTAINTY, "gold")
+    others = ("rank", "word", STEP, *CERTAINTY, "gold")
     return [name for name in table if name not in others and not name.startswith(("usages_", "per_million_"))]
 
 
@@ -109,20 +111,34 @@ def plot_scores(table: pd.DataFrame, times: Sequence[str]) -> Figure:
     return figure
 
 
-def conclude(table: pd.DataFrame) -> str:
+def conclude(table: pd.DataFrame, times: Sequence[str]) -> str:
     """
-    Counts the words that changed more than chance, and names those whose interval ends below a quarter of the largest
-    change.
+    Counts the words that changed more than chance and says how much more, names those whose interval ends below a
+    quarter of the largest change and, if there are more than two times, the words with the largest steps.
     """
-    changed = table["p_fdr"] < LEVEL
-    count = (
-        f"{changed.sum()} of {len(table)} words changed more than chance "
-        f"(p below {LEVEL} after false discovery control)"
-    )
+    changed = table[table["p_fdr"] < LEVEL]
+    sentences = [
+        f"{len(changed)} of {len(table)} words changed more than chance from {times[0]} to {times[-1]} "
+        f"(p_fdr below {LEVEL})"
+    ]
+    known = changed.dropna(subset="times_chance")
+    if len(known) > 1:
+        least, most = (known.loc[known["times_chance"].agg(end)] for end in ("idxmin", "idxmax"))
+        sentences[0] += (
+            f": their usages are from {least['times_chance']:.1f} ('{least['word']}') to {most['times_chance']:.1f} "
+            f"('{most['word']}') times as far apart as shuffled ones"
+        )
     little_changed = table.loc[table[INTERVAL[1]] < table["change"].max() / 4, "word"]
-    if not changed.any() or little_changed.empty:
-        return f"{count}."
-    return f"{count}. Surely less than a quarter as much as '{table['word'].iloc[0]}': {', '.join(little_changed)}."
+    if len(changed) and len(little_changed):
+        sentences.append(
+            f"Even the upper ends of their intervals are below a quarter of the change of '{table['word'].iloc[0]}': "
+            + ", ".join(little_changed)
+        )
+    if STEP in table:
+        steps = table.nlargest(3, "change_step")
+        named = (f"{row['word']} ({row[STEP]}, {row['change_step']:.1f})" for _, row in steps.iterrows())
+        sentences.append(f"Largest changes between neighbouring times: {', '.join(named)}")
+    return ". ".join(sentences) + "."
 
 
 def write_report(
@@ -138,8 +154,8 @@ def write_report(
     scores = table.set_index("word")[measures_of(table)]
     missing = {f"{name}: no score": scores.index[scores[name].isna()] for name in scores}
     agreements: dict[str, dict] = {}
-    notes = [conclude(table)] if "change" in table else []
-    notes += [f"Left out, with too few usages: {describe_counts(left_out)}."] if left_out else []
+    notes = [conclude(table, times)] if "change" in table else []
+    notes += [f"Not compared, with too few usages at a time: {describe_counts(left_out)}."] if left_out else []
     if truth is not None:
         missing["No gold score"] = [word for word in scores.index if word not in truth]
         missing["Not looked for"] = [word for word in truth if word not in {*scores.index, *left_out}]

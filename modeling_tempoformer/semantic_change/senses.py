@@ -1,25 +1,35 @@
 """A map of a word's usages, and their clusters as senses."""
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
+from scipy.spatial.distance import cdist
 from sklearn.cluster import KMeans
 from sklearn.decomposition import PCA
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.feature_extraction.text import CountVectorizer
-from sklearn.feature_selection import chi2
 from sklearn.metrics import silhouette_score
 from sklearn.preprocessing import normalize
 
+from .keywords import WordsAround
 from .usages import Usage, context
 
 
 # Chosen on the sense clusters of DWUG EN (`docs/results.md`).
 MAX_SENSES = 8
 MIN_SILHOUETTE = 0.2
-MAX_KEYWORDS = 5
+# A number of senses is near the best if its silhouette is at least this share of the largest one.
+NEAR = 0.9
+# Fewer usages for each sense tell nothing.
+MIN_USAGES = 3
+COMPONENTS = 20
+
+
+def fit_components(vectors: np.ndarray, number: int) -> PCA:
+    """Fits the first principal components of usages."""
+    with np.errstate(invalid="ignore"):
+        return PCA(min(number, *vectors.shape), svd_solver="full").fit(vectors.astype(np.float64))
 
 
 def principal_components(vectors: np.ndarray, number: int) -> tuple[np.ndarray, np.ndarray]:
@@ -27,16 +37,15 @@ def principal_components(vectors: np.ndarray, number: int) -> tuple[np.ndarray, 
     Returns the first principal components of usages, and the share of the variance of each (0 if all vectors are the
     same).
     """
-    pca = PCA(min(number, *vectors.shape), svd_solver="full")
-    with np.errstate(invalid="ignore"):
-        coordinates = pca.fit_transform(vectors.astype(np.float64))
-    return coordinates, np.nan_to_num(pca.explained_variance_ratio_)
+    pca = fit_components(vectors, number)
+    return pca.transform(vectors.astype(np.float64)), np.nan_to_num(pca.explained_variance_ratio_)
 
 
 class Senses(NamedTuple):
     """
-    Clusters of a word's usages. Senses are sorted by the growth of their share of the usages from the first time to
-    the last: the first sense grew most, the last one shrank most. Usages are numbered in the order of times.
+    Clusters of a word's usages. Senses are sorted by the growth of their share of the usages from the first time with
+    usages to the last: the first sense grew most, the last one shrank most. The senses of a word with usages at one
+    time are sorted by their size. Usages are numbered in the order of times.
 
     Attributes:
         labels (`np.ndarray` of shape `(usages,)`): The sense of each usage.
@@ -44,65 +53,90 @@ class Senses(NamedTuple):
         nearest (`np.ndarray` of shape `(usages,)`): The usages by their distance from the mean of their sense, the
             nearest first.
         keywords (`list[list[str]]`): The words that the contexts of each sense have more often than the others.
+        means (`np.ndarray` of shape `(senses, components)`): The middle of each sense.
+        silhouette (`float`): How well the senses stand apart, at most 1; 0 for one sense.
     """
 
     labels: np.ndarray
     counts: np.ndarray
     nearest: np.ndarray
     keywords: list[list[str]]
+    means: np.ndarray
+    silhouette: float
+
+    def find_nearest(self, points: np.ndarray) -> np.ndarray:
+        """Returns the sense whose middle is nearest to each of other usages, from their [`SenseSpace`]."""
+        return cdist(points, self.means).argmin(axis=1)
 
 
-def cluster(vectors: np.ndarray, seed: int) -> np.ndarray:
-    """Clusters usages by k-means. The number of clusters has the largest silhouette; it is 1 if none is large."""
-    best_score, best_labels = MIN_SILHOUETTE, np.zeros(len(vectors), dtype=int)
+class SenseSpace:
+    """The space in which usages are clustered: the first 20 principal components of the unit vectors of a sample."""
+
+    def __init__(self, vectors: np.ndarray):
+        self.pca = fit_components(normalize(vectors.astype(np.float64)), COMPONENTS)
+
+    def place(self, vectors: np.ndarray) -> np.ndarray:
+        """Returns the components of usages, in the sample or not."""
+        return self.pca.transform(normalize(vectors.astype(np.float64)))
+
+
+def clusterings(points: np.ndarray, seed: int) -> list[tuple[float, np.ndarray]]:
+    """Clusters usages by k-means into each number of senses up to 8. Returns silhouettes and labels."""
+    found = [(0.0, np.zeros(len(points), dtype=int))]
     with warnings.catch_warnings():
         # Among equal usages k-means finds fewer clusters than it should.
         warnings.simplefilter("ignore", ConvergenceWarning)
-        for number in range(2, min(MAX_SENSES, len(vectors) - 1) + 1):
-            labels = KMeans(number, n_init=10, random_state=seed).fit_predict(vectors)
-            if len(np.unique(labels)) == number and (score := silhouette_score(vectors, labels)) > best_score:
-                best_score, best_labels = score, labels
-    return best_labels
+        for number in range(2, min(MAX_SENSES, len(points) // MIN_USAGES) + 1):
+            labels = KMeans(number, n_init=10, random_state=seed).fit_predict(points)
+            if len(np.unique(labels)) == number:
+                found.append((float(silhouette_score(points, labels)), labels))
+    return found
 
 
-def keywords(contexts: Sequence[str], labels: np.ndarray) -> list[list[str]]:
+def choose_senses(options: Sequence[Senses]) -> int:
     """
-    Finds for each label the words that its contexts have more often than the others, the largest chi-squared first.
-    Words that all contexts share have a small one, so no list of stop words is needed.
+    Returns the index of the largest number of senses whose silhouette is near the best one; that of one sense if none
+    stands apart.
     """
-    counter = CountVectorizer(binary=True, token_pattern=r"(?u)\b[^\W\d_]{3,}\b")
-    keywords_by_label: list[list[str]] = [[] for _ in range(labels.max() + 1)]
-    try:
-        present = counter.fit_transform(contexts)
-    except ValueError:  # No context has a word.
-        return keywords_by_label
-    words = counter.get_feature_names_out()
-    for label, label_keywords in enumerate(keywords_by_label):
-        is_inside = labels == label
-        inside, outside = present[is_inside].sum(axis=0).A1, present[~is_inside].sum(axis=0).A1
-        is_keyword = (inside >= 3) & (inside * np.sum(~is_inside) > outside * np.sum(is_inside))
-        scores = np.where(is_keyword, chi2(present, is_inside)[0] if is_keyword.any() else 0, -1)
-        order = np.argsort(-scores, kind="stable")[:MAX_KEYWORDS]
-        label_keywords += [words[index] for index in order if is_keyword[index]]
-    return keywords_by_label
+    best = max(option.silhouette for option in options)
+    if best <= MIN_SILHOUETTE:
+        return 0
+    return max(index for index, option in enumerate(options) if option.silhouette >= NEAR * best)
 
 
-def find_senses(usages: Mapping[str, Sequence[Usage]], vectors: Mapping[str, np.ndarray], seed: int = 0) -> Senses:
+def find_senses(
+    usages: Mapping[str, Sequence[Usage]],
+    vectors: Mapping[str, np.ndarray],
+    seed: int = 0,
+    frequent: Collection[str] = (),
+) -> list[Senses]:
     """
-    Clusters a word's usages of all times together, on the first 20 principal components of their unit vectors. No
-    dictionary and no labels are used: a cluster may be a sense, a part of one, a topic or a construction.
+    Clusters a word's usages of all times together, into one sense, into two, and so on to eight; [`choose_senses`]
+    chooses among them. No dictionary and no labels are used: a cluster may be a sense, a part of one, a topic or a
+    construction. `frequent` has words that are no keywords.
     """
-    joined, _ = principal_components(normalize(np.concatenate(list(vectors.values())).astype(np.float64)), 20)
-    clusters = cluster(joined, seed)
+    joined = np.concatenate(list(vectors.values()))
+    points = SenseSpace(joined).place(joined)
+    around = WordsAround([context(usage) for part in usages.values() for usage in part], frequent)
     ends = np.cumsum([len(part) for part in vectors.values()])[:-1]
-    counts = np.stack([np.bincount(part, minlength=clusters.max() + 1) for part in np.split(clusters, ends)], axis=1)
-    shares = counts / counts.sum(axis=0)
-    order = np.argsort(shares[:, 0] - shares[:, -1], kind="stable")
-    labels = np.argsort(order)[clusters]
-    means = np.stack([joined[labels == sense].mean(axis=0) for sense in range(len(order))])
-    return Senses(
-        labels=labels,
-        counts=counts[order],
-        nearest=np.argsort(np.linalg.norm(joined - means[labels], axis=1), kind="stable"),
-        keywords=keywords([context(usage) for part in usages.values() for usage in part], labels),
-    )
+
+    def describe(silhouette: float, clusters: np.ndarray) -> Senses:
+        counts = np.stack(
+            [np.bincount(part, minlength=clusters.max() + 1) for part in np.split(clusters, ends)], axis=1
+        )
+        with_usages = counts[:, counts.any(axis=0)]
+        shares = with_usages / with_usages.sum(axis=0)
+        first = shares[:, 0] if shares.shape[1] > 1 else 0
+        order = np.argsort(first - shares[:, -1], kind="stable")
+        labels = np.argsort(order)[clusters]
+        means = np.stack([points[labels == sense].mean(axis=0) for sense in range(len(order))])
+        return Senses(
+            labels=labels,
+            counts=counts[order],
+            nearest=np.argsort(np.linalg.norm(points - means[labels], axis=1), kind="stable"),
+            keywords=around.keywords(labels),
+            means=means,
+            silhouette=silhouette,
+        )
+
+    return [describe(*found) for found in clusterings(points, seed)]

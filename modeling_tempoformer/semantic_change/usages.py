@@ -1,24 +1,20 @@
 """Usages of words and their vectors: Algorithm 1 of Rosin and Radinsky (2022)."""
 
 import random
+import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
-from operator import itemgetter
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import torch
 from huggingface_hub.utils import tqdm
 from transformers import BatchEncoding, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import logging
 
 from ..data.dated_texts import check_same_times, make_row, special_tokens, token_limit, untagged
-from ..data.files import written_whole
 from ..time_points_temporal_bert import read_date
 from .corpora import DatedSentence
 
@@ -64,10 +60,34 @@ class Frequency(NamedTuple):
 # The keys are words and times.
 Usages = dict[str, dict[str, list[Usage]]]
 Frequencies = dict[str, dict[str, Frequency]]
-# It holds texts, so its name begins with an underscore: such files are never pushed.
-USAGES = "_usages.parquet"
-NUM_EARLIEST = 5
+# The usages in each text that has the word.
+UsagesByText = dict[str, dict[str, list[list[Usage]]]]
 CONTEXT_WORDS = 10
+# The most frequent words that make up this share of a corpus say little about its contents.
+FREQUENT_SHARE = 0.5
+
+
+def find_usages(sentences: Iterable[DatedSentence], targets: Iterable[str], times: Sequence[str]) -> UsagesByText:
+    """Finds every occurrence of words, see [`sample_usages`]: a list of [`Usage`] for each text, word and time."""
+    found: UsagesByText = {word: {time: [] for time in times} for word in targets}
+    for sentence in sentences:
+        by_word: dict[str, list[Usage]] = {}
+        for word, start, end in sentence.targets:
+            by_word.setdefault(word, []).append(Usage.of(sentence, start, end))
+        for word in by_word.keys() & found.keys():
+            found[word][sentence.time].append(by_word[word])
+    return found
+
+
+def draw_usages(found: UsagesByText, num_samples: int, seed: int = 42) -> Usages:
+    """Samples texts for each word and time, see [`sample_usages`]."""
+
+    def draw(word: str, time: str) -> list[Usage]:
+        population = found[word][time]
+        sample = random.Random(f"{seed} {word} {time}").sample(population, min(num_samples, len(population)))
+        return [usage for part in sample for usage in part]
+
+    return {word: {time: draw(word, time) for time in by_time} for word, by_time in found.items()}
 
 
 def sample_usages(
@@ -86,22 +106,7 @@ def sample_usages(
     Returns:
         A list of [`Usage`] for each word and time. Raises a `KeyError` for a sentence of another time.
     """
-    candidates: dict[str, dict[str, list[DatedSentence]]] = {word: {time: [] for time in times} for word in targets}
-    for sentence in sentences:
-        for word in {word for word, _, _ in sentence.targets} & candidates.keys():
-            candidates[word][sentence.time].append(sentence)
-
-    def draw(word: str, time: str) -> list[Usage]:
-        population = candidates[word][time]
-        sample = random.Random(f"{seed} {word} {time}").sample(population, min(num_samples, len(population)))
-        return [
-            Usage.of(sentence, start, end)
-            for sentence in sample
-            for target, start, end in sentence.targets
-            if target == word
-        ]
-
-    return {word: {time: draw(word, time) for time in times} for word in candidates}
+    return draw_usages(find_usages(sentences, targets, times), num_samples, seed)
 
 
 def count_frequencies(
@@ -122,27 +127,44 @@ def count_frequencies(
         frequencies[word] = {time: Frequency(counts[word, time], corpus_words[time]) for time in times}
 
 
-def keep_earliest(sentences: Iterable[DatedSentence], earliest: dict[str, list[Usage]]) -> Iterator[DatedSentence]:
+def count_words(sentences: Iterable[DatedSentence], counts: Counter[str]) -> Iterator[DatedSentence]:
+    """Yields the sentences unchanged. At the end `counts` has the number of each token in lower case."""
+    for sentence in sentences:
+        counts.update(sentence.text.lower().split())
+        yield sentence
+
+
+def frequent_words(counts: Mapping[str, int]) -> set[str]:
     """
-    Yields the sentences of whole corpora unchanged. At the end `earliest` has for each word the usages with the
-    earliest dates: at most [`NUM_EARLIEST`], one from each text, in the order of the corpus if they share a date.
-    Usages without a date that [`read_date`] reads are skipped.
+    Returns the most frequent words that together make up [`FREQUENT_SHARE`] of a corpus, from the numbers of its
+    tokens: mostly function words, in any language.
+    """
+    words: Counter[str] = Counter()
+    for token, count in counts.items():
+        for word in re.findall(r"[^\W\d_]+", token):
+            words[word] += count
+    ranked = words.most_common()
+    before = np.cumsum([0, *(count for _, count in ranked)])[:-1]
+    return {
+        word
+        for (word, _), sum_before in zip(ranked, before, strict=True)
+        if sum_before < FREQUENT_SHARE * words.total()
+    }
+
+
+def by_age(usages: Iterable[Usage], times: Sequence[str]) -> list[Usage]:
+    """
+    Sorts usages from the earliest: by time point, then by the dates that [`read_date`] reads, then as they are given.
     """
     # Many texts share a few dates.
     parse_date = cache(read_date)
-    # The keys are words and texts.
-    candidates: dict[str, dict[str, tuple[tuple[int, ...], Usage]]] = {}
-    for sentence in sentences:
-        date = parse_date(sentence.date) if sentence.targets else None
-        for word, start, end in sentence.targets if date else ():
-            by_text = candidates.setdefault(word, {})
-            if sentence.text not in by_text or date < by_text[sentence.text][0]:
-                by_text[sentence.text] = date, Usage.of(sentence, start, end)
-            if len(by_text) > NUM_EARLIEST:
-                del by_text[max(reversed(by_text), key=lambda text: by_text[text][0])]
-        yield sentence
-    for word, by_text in candidates.items():
-        earliest[word] = [usage for _, usage in sorted(by_text.values(), key=itemgetter(0))]
+    place = {time: index for index, time in enumerate(times)}
+
+    def age(usage: Usage) -> tuple[int, bool, tuple[int, ...]]:
+        date = parse_date(usage.date)
+        return place[usage.time], date is None, date or ()
+
+    return sorted(usages, key=age)
 
 
 def each_usage(usages: Usages) -> Iterator[tuple[str, Usage]]:
@@ -206,13 +228,19 @@ def drop_unknown(tokenizer: PreTrainedTokenizerBase, usages: Usages, read_names:
     them.
     """
 
-    def has_token(word: str, usage: Usage) -> bool:
-        ids, pieces = find_pieces(tokenizer, put_name(usage, word) if read_names else usage)
-        return any(ids[index] != tokenizer.unk_token_id for index in pieces)
+    # Punctuation or a space is around a form, so its tokens are the same in each text.
+    @cache
+    def has_token(form: str, **time: str) -> bool:
+        ids = tokenizer(form, add_special_tokens=False, **time)["input_ids"]
+        return any(token != tokenizer.unk_token_id for token in ids)
+
+    def is_known(word: str, usage: Usage) -> bool:
+        time = {"time": usage.time} if hasattr(tokenizer, "time_points") else {}
+        return has_token(untagged(word) if read_names else usage.text[usage.start : usage.end], **time)
 
     kept, unknown = {}, []
     for word, by_time in usages.items():
-        kept[word] = {time: [usage for usage in part if has_token(word, usage)] for time, part in by_time.items()}
+        kept[word] = {time: [usage for usage in part if is_known(word, usage)] for time, part in by_time.items()}
         if num_dropped := sum(len(part) - len(kept[word][time]) for time, part in by_time.items()):
             unknown.append(f"{word} ({num_dropped})")
     if unknown:
@@ -274,7 +302,7 @@ def batches_by_length(
 ) -> Iterator[tuple[list[int], BatchEncoding]]:
     """Yields padded batches of the rows, from short to long, each after its rows' indices. Shows a progress bar."""
     order = sorted(range(len(rows)), key=lambda index: len(rows[index]["input_ids"]))
-    for start in tqdm(range(0, len(rows), batch_size), desc=description):
+    for start in tqdm(range(0, len(rows), batch_size), desc=description, disable=not rows):
         indices = order[start : start + batch_size]
         batch = tokenizer.pad([rows[index] for index in indices], padding_side="right", return_tensors="pt")
         del batch["special_tokens_mask"]
@@ -343,12 +371,3 @@ def embed_usages(
     ends = np.cumsum([len(part) for by_time in kept.values() for part in by_time.values()])
     parts = iter(np.split(vectors, ends))
     return {word: {time: next(parts) for time in by_time} for word, by_time in kept.items()}
-
-
-def write_usages(path: str | Path, usages: Usages, vectors: dict[str, dict[str, np.ndarray]]):
-    """Writes a Parquet file with a row for each usage: `word`, the attributes of [`Usage`], and `vector` (float32)."""
-    rows = [{"word": word, **asdict(usage)} for word, usage in each_usage(usages)]
-    joined = np.concatenate([vectors[word][time] for word, by_time in usages.items() for time in by_time])
-    column = pa.FixedSizeListArray.from_arrays(joined.ravel(), joined.shape[1])
-    with written_whole(Path(path)) as partial:
-        pq.write_table(pa.Table.from_pylist(rows).append_column("vector", column), partial)

@@ -80,7 +80,12 @@ def predict_posts(text: str, pipe: StreamClassificationPipeline, model: str) -> 
         name=PREDICTIONS,
         table=b64encode(table.encode()).decode(),
         page=timeline_page(
-            timelines, names, thresholds, verdict=test_summary(read_test(model)), no_change=pipe.model.config.no_change
+            timelines,
+            names,
+            thresholds,
+            verdict=test_summary(read_test(model)),
+            no_change=pipe.model.config.no_change,
+            watched=pipe.model.config.watched,
         ),
     )
 

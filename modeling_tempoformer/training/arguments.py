@@ -91,6 +91,13 @@ class ModelArguments(CheckpointArguments):
         default=False,
         metadata={"help": "After --do_predict, write _timelines.html, a page to look at the test split."},
     )
+    watch: str | None = field(
+        default=None,
+        metadata={
+            "help": "The class that matters, on which pages and tables of the model open. Default: the model's; for a "
+            "new one the rarest class of the training posts that is not the class of no change."
+        },
+    )
 
 
 def wanted_splits(training: TrainingArguments, calibrates: bool = False) -> list[str]:

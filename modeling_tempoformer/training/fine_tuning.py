@@ -24,6 +24,8 @@ from ..data.post_splits import (
     choose_change_step,
     choose_class_weights,
     choose_label_names,
+    choose_watched,
+    class_named,
     load_splits,
     split_posts,
 )
@@ -143,8 +145,13 @@ def run(
         tokenizer = load_tokenizer(model_args, model, data.max_seq_length or (None if is_saved else DEFAULT_LENGTH))
         if training.freeze_encoder:
             freeze_encoder(model)
+        if model_args.watch is not None:
+            model.config.watched = class_named(model_args.watch, names, "watch")
         if training.do_train:
-            model.config.class_weights = choose_class_weights(splits.surveys["train"].labels, names)
+            labels = splits.surveys["train"].labels
+            model.config.class_weights = choose_class_weights(labels, names)
+            if model.config.watched is None:
+                model.config.watched = choose_watched(labels, names, model.config.no_change)
             model.config.timed = splits.timed
             drop_outdated(model, training.freeze_encoder, model_args.calibrate)
             if not splits.timed and data.task_name is None:
@@ -286,11 +293,8 @@ def describe_posts(
         logger.warning("The states of posts are not learned: only the post model over a frozen encoder learns them.")
     rule = first_posts_rule(timelines, fields.get("reads_speakers", False))
     if rule is not None:
-        if data.no_change_label not in (None, *names):
-            raise ValueError(f"--no_change_label must be one of {', '.join(names)}, got {data.no_change_label!r}.")
-        label = (
-            no_change_class(timelines, names) if data.no_change_label is None else names.index(data.no_change_label)
-        )
+        given = data.no_change_label
+        label = no_change_class(timelines, names) if given is None else class_named(given, names, "no_change_label")
         fields |= {"first_posts": rule, "no_change": label}
         logger.info(
             "The first post of a %s never has a label: such posts are predicted as %s (--no_change_label).",

@@ -319,13 +319,13 @@ class HubTrainer(Trainer):
         """A summary of the model's test, in sentences."""
         return []
 
-    def card_groups(self) -> list[list[str]]:
-        """The scores of groups of test posts as the rows of a table, the header first."""
-        return []
-
     def training_posts(self) -> dict[str, Any] | None:
         """What the model was trained on, for [`write_card`]; None if it is not known."""
         return None
+
+    def card_groups(self) -> list[list[str]]:
+        """The scores of groups of test posts as the rows of a table, the header first."""
+        return []
 
     def training_facts(self, summary: TrainingSummary) -> dict[str, Any]:
         """Arguments, devices, time and loss of the training."""

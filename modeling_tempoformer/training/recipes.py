@@ -22,11 +22,11 @@ from ..data.files import data_folder
 logger = logging.getLogger(__name__)
 
 RECIPES = (".yaml", ".yml", ".json")
-# Fields of configurations that other arguments set (--window, --labels, --calibrate, the checkpoint), or the training
-# posts (times, class weights)
+# Fields of configurations that other arguments set (--window, --labels, --calibrate, --watch, the checkpoint), or the
+# training posts (times, class weights)
 SET_ELSEWHERE = {
     *("window", "num_labels", "id2label", "label2id", "calibration", "encoder_config"),
-    *("embedding_size", "timed", "class_weights"),
+    *("embedding_size", "timed", "class_weights", "watched"),
 }
 
 

@@ -35,8 +35,8 @@ MAY_CHANGE = (
     # Places. The training posts are compared by their fingerprint.
     *("*_file", "*_files", "*_dir", "resume_from_checkpoint", "token", "trust_remote_code"),
     # Actions of a run besides its training, and its output
-    *("do_*", "max_predict_samples", "calibrate", "view", "no_text", "push_to_hub*", "hub_*", "model_card", "seeds"),
-    "group_column",
+    *("do_*", "max_predict_samples", "calibrate", "view", "watch", "no_text", "group_column", "push_to_hub*", "hub_*"),
+    *("model_card", "seeds"),
     *("log*", "disable_tqdm", "report_to", "run_name", "project", "trackio_*", "debug", "skip_memory_metrics"),
     # Devices, workers and memory. The number of processes, `world_size`, is compared.
     *("use_cpu", "local_rank", "ddp_*", "fsdp*", "deepspeed", "accelerator_config", "dataloader_*"),
@@ -194,6 +194,11 @@ def load_ended(trainer: Trainer) -> dict[str, float]:
     for name in ("calibration", "expert_weights"):
         if hasattr(model.config, name):
             setattr(trainer.model.config, name, getattr(model.config, name))
+    # --watch may change after the training.
+    watched = getattr(trainer.model.config, "watched", None)
+    if watched != getattr(model.config, "watched", None) and trainer.is_world_process_zero():
+        model.config.watched = watched
+        model.config.save_pretrained(output_dir)
     trainer.state = TrainerState.load_from_json(str(output_dir / TRAINER_STATE))
     *_, end = (entry for entry in trainer.state.log_history if "train_runtime" in entry)
     return {name: value for name, value in end.items() if name != "step"}

@@ -57,7 +57,7 @@ class StreamTrainingArguments(HubTrainingArguments):
     [`HubTrainingArguments`] for streams of posts.
 
     Args:
-        model_card, hub_strategy, remove_unused_columns: Fields of [`HubTrainingArguments`].
+        model_card, push_to_hub_dry_run, hub_strategy, remove_unused_columns: Fields of [`HubTrainingArguments`].
         num_train_epochs (`float`, *optional*): Number of epochs, in the place of `min_epochs` and `min_steps`.
         min_epochs (`float`, *optional*, defaults to 3.0): Fewest epochs.
         min_steps (`int`, *optional*, defaults to 0): Fewest optimiser steps. The training has as many epochs as it
@@ -294,6 +294,9 @@ class StreamTrainer(HubTrainer):
         train = timelines.get("train")
         experts = self.predict_experts(items[split], asked) if split == "test" else None
         scores = score_part(asked, predictions, probabilities, names, train, vectors, experts)
+        watched = getattr(self.model.config, "watched", None)
+        if watched is not None:
+            scores["watched"] = names[watched]
         if split == "test" and asked[0].state_logits is not None:
             scores["states"] = score_states(asked, self.model.config, train)
         if seconds := metrics[f"{prefix}_runtime"]:

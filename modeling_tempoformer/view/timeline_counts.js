@@ -1,10 +1,25 @@
-// Counts alarms at a threshold. Probabilities and thresholds are integers, in 1 / UNIT, so that they compare exactly. A
-// label is a class id, -1 without one.
+// Counts alarms: posts that are predicted as a class, or with a threshold those whose probability of it is as large.
+// Probabilities and thresholds are integers, in 1 / UNIT, so that they compare exactly; no threshold is null. A label is
+// a class id, -1 without one.
 
 const UNIT = 10000;
+const BARELY = 500; // in units
 
 function isAlarm(timeline, post, watched, threshold) {
-  return timeline.heeded[post] && timeline.probabilities[watched][post] >= threshold;
+  if (!timeline.heeded[post]) return false;
+  if (threshold === null) return timeline.predicted[post] === watched;
+  return timeline.probabilities[watched][post] >= threshold;
+}
+
+// Tells whether an alarm would be none if as little as BARELY of its probability were another class's.
+function isBarely(timeline, post, watched, threshold) {
+  if (!isAlarm(timeline, post, watched, threshold)) return false;
+  const { probabilities } = timeline;
+  const less = probabilities[watched][post] - BARELY;
+  if (threshold !== null) return less < threshold;
+  const { weights } = page.data;
+  const wins = (values, label) => label !== watched && (values[post] + BARELY) * weights[label] > less * weights[watched];
+  return probabilities.some(wins);
 }
 
 function outcomeOf(timeline, post, watched, threshold) {
@@ -45,6 +60,7 @@ function countTimeline(timeline, watched, threshold) {
   return {
     posts: all.length,
     alarms: all.filter(alarmed).length,
+    barely: all.filter((post) => isBarely(timeline, post, watched, threshold)).length,
     judged: labelled.filter(alarmed).length,
     ofClass: ofClass.length,
     hits: ofClass.filter(alarmed).length,
@@ -54,7 +70,7 @@ function countTimeline(timeline, watched, threshold) {
 
 function addCounts(counts) {
   const sum = (name) => counts.reduce((total, count) => total + count[name], 0);
-  const names = ["posts", "alarms", "judged", "ofClass", "hits"];
+  const names = ["posts", "alarms", "barely", "judged", "ofClass", "hits"];
   const sums = Object.fromEntries(names.map((name) => [name, sum(name)]));
   return { ...sums, delays: counts.flatMap((count) => count.delays) };
 }

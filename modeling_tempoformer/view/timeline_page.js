@@ -13,7 +13,7 @@ const isTimed = timelines.some((timeline) => timeline.times);
 
 const state = {
   watched: page.data.watched,
-  threshold: page.data.thresholds[page.data.watched],
+  threshold: null, // an alarm is a prediction
   timeline: 0,
   current: 0, // the post under the pointer
   chosen: 0, // the explained post
@@ -32,18 +32,39 @@ function recount() {
   counts = timelines.map((timeline) => countTimeline(timeline, state.watched, state.threshold));
 }
 
+// Returns the threshold, or the one from which on the model predicts the class; undefined with more than two classes.
+function usedThreshold() {
+  return state.threshold ?? page.data.thresholds?.[state.watched];
+}
+
+function thresholdRows() {
+  const used = usedThreshold();
+  return used === undefined ? [] : [{ p: used / UNIT }];
+}
+
+function alarmRule() {
+  const [name, used] = [names[state.watched], usedThreshold()];
+  if (state.threshold !== null) return `An alarm is a post where the probability of ${name} is at least ${used / UNIT}.`;
+  const least = used === undefined ? "" : ` (from ${used / UNIT} on)`;
+  return `An alarm is a post that the model predicts as ${name}${least}, as in its tables, until you move the threshold.`;
+}
+
 function showSettings() {
+  const used = usedThreshold();
   byId("watched").value = String(state.watched);
-  byId("threshold").value = byId("threshold-number").value = String(state.threshold / UNIT);
-  byId("threshold").setAttribute("aria-valuetext", String(state.threshold / UNIT));
+  byId("threshold").value = String((used ?? UNIT / 2) / UNIT);
+  byId("threshold-number").value = used === undefined ? "" : String(used / UNIT);
+  byId("threshold").setAttribute("aria-valuetext", state.threshold === null ? "as predicted" : String(used / UNIT));
+  byId("as-predicted").hidden = state.threshold === null;
   byId("rule").textContent =
-    `An alarm is a post where the probability of ${names[state.watched]} is at least ${state.threshold / UNIT}.` +
+    `${alarmRule()} A pale mark is barely an alarm: with ${BARELY / UNIT} less it would be none.` +
     (isLabelled ? "" : " These posts have no labels, so alarms can be counted but not judged.");
 }
 
 function scoreRows(count) {
   const numDetected = count.delays.filter((delay) => delay !== null).length;
-  const rows = { posts: plainNumber(count.posts), alarms: plainNumber(count.alarms) };
+  const barely = count.barely ? ` (${plainNumber(count.barely)} barely)` : "";
+  const rows = { posts: plainNumber(count.posts), alarms: plainNumber(count.alarms) + barely };
   if (!isLabelled) return rows;
   return {
     ...rows,
@@ -71,22 +92,26 @@ function showScores() {
 }
 
 function changeThreshold(value) {
-  state.threshold = Math.round(Math.min(Math.max(value, 0), 1) * UNIT);
+  state.threshold = value === null ? null : Math.round(Math.min(Math.max(value, 0), 1) * UNIT);
   recount();
   showSettings();
   showScores();
-  changeChart({ posts: postRows(), threshold: [{ p: state.threshold / UNIT }] });
+  changeChart({ posts: postRows(), threshold: thresholdRows() });
   updatePosts();
   updateCountsInList();
 }
 
+// Keeps the timeline and its post, to which the list scrolls in its new order.
 function changeWatched(watched) {
-  state.watched = watched;
-  state.threshold = page.data.thresholds[watched];
+  Object.assign(state, { watched, threshold: null });
   recount();
   showSettings();
+  const place = matchingTimelines().findIndex(({ index }) => index === state.timeline);
+  state.listed = Math.max(state.listed, place + 1);
   showList();
-  showTimeline(state.timeline);
+  showTimeline(state.timeline, state.chosen);
+  const current = byId("timelines").children[place];
+  if (current) byId("timelines").scrollTop = current.offsetTop - byId("timelines").offsetTop;
 }
 
 // ---- The list of timelines
@@ -197,6 +222,10 @@ function outcome(post) {
   return outcomeOf(shown(), post, state.watched, state.threshold);
 }
 
+function outcomeWords(post) {
+  return outcome(post) + (isBarely(shown(), post, state.watched, state.threshold) ? ", barely" : "");
+}
+
 function probabilityOf(post) {
   return shown().probabilities[state.watched][post];
 }
@@ -213,9 +242,9 @@ function firstPost(index) {
   return ranks.indexOf(Math.max(...ranks));
 }
 
-function showTimeline(index) {
+function showTimeline(index, post = firstPost(index)) {
   state.timeline = index;
-  state.chosen = state.current = firstPost(index);
+  state.chosen = state.current = post;
   for (const button of byId("timelines").querySelectorAll("button")) {
     button.ariaCurrent = String(Number(button.dataset.timeline) === index);
   }
@@ -249,6 +278,7 @@ function postRows() {
     x: positions[post],
     p: probabilityOf(post) / UNIT,
     outcome: outcome(post),
+    barely: isBarely(shown(), post, state.watched, state.threshold),
     description: postWords(post),
   }));
 }
@@ -368,7 +398,7 @@ async function showChart() {
     posts: postRows(),
     lines: lineRows(),
     silences: silenceRows(into.clientWidth),
-    threshold: [{ p: state.threshold / UNIT }],
+    threshold: thresholdRows(),
     current: pointRows(state.current),
     chosen: pointRows(state.chosen),
     ...stateData(),
@@ -409,7 +439,7 @@ function stateWords(post) {
 
 function postWords(post) {
   const watched = `${names[state.watched]} ${probability(probabilityOf(post))}`;
-  const words = `Post ${post + 1}: ${watched}, ${outcome(post)}; ${labelWords(post)}`;
+  const words = `Post ${post + 1}: ${watched}, ${outcomeWords(post)}; ${labelWords(post)}`;
   return shown().states ? `${words}; state ${stateOf(post)}` : words;
 }
 
@@ -483,7 +513,7 @@ function postHead(post) {
       "span",
       {},
       `${names[state.watched]} ${probability(probabilityOf(post))} `,
-      element("span", { className: `outcome ${kind.replace(" ", "-")}` }, kind),
+      element("span", { className: `outcome ${kind.replace(" ", "-")}` }, outcomeWords(post)),
     ),
     // The label of a hit or a miss is the watched class.
     ...(label < 0 || label === state.watched ? [] : [element("span", {}, `labelled ${names[label]}`)]),
@@ -600,7 +630,8 @@ function showWhy() {
   fitWidth(views.why_chart, byId("why_chart"));
   byId("why_chart").ariaLabel = `Effect of each post of the stream on the log-odds of ${watched}`;
   const strength = (cause) => Math.abs(cause.effect);
-  showWhyTable(all.sort((a, b) => strength(b) - strength(a)), layers, STRONGEST);
+  const moving = all.filter((cause) => cause.effect !== 0).sort((a, b) => strength(b) - strength(a));
+  showWhyTable(moving, layers, STRONGEST, all.length - moving.length);
 }
 
 function whyWords(watched, layers) {
@@ -636,17 +667,21 @@ function whyRow(cause, layers) {
   );
 }
 
-function showWhyTable(all, layers, most) {
+// The rows of causes whose effect is rounded to 0 are only counted, in `still`.
+function showWhyTable(all, layers, most, still) {
   const heads = ["moved its log-odds by", "its probability by"];
   for (let layer = 1; layer <= layers; layer++) heads.push(`attention, layer ${layer}`);
   const head = element("tr", {}, cell("th", "strongest first", ""), ...heads.map((words) => cell("th", words)));
   const body = element("tbody", {}, ...all.slice(0, most).map((cause) => whyRow(cause, layers)));
+  const below = (...children) => body.append(element("tr", {}, element("td", { colSpan: 1 + heads.length }, ...children)));
   if (all.length > most) {
     const button = element("button", { type: "button", className: "no-print" }, `Show all ${all.length}`);
-    button.addEventListener("click", () => showWhyTable(all, layers, Infinity));
-    body.append(element("tr", {}, element("td", { colSpan: 1 + heads.length }, button)));
+    button.addEventListener("click", () => showWhyTable(all, layers, Infinity, still));
+    below(button);
   }
+  if (still) below(element("span", { className: "quiet" }, `${plural(still, "other")} moved it by 0.00 log-odds.`));
   byId("why-table").replaceChildren(element("thead", {}, head), body);
+  byId("why-table").style.setProperty("--numbers", heads.length);
 }
 
 // ---- Keys, pointers, and the start
@@ -670,6 +705,11 @@ function listenToSettings() {
     });
     byId(id).addEventListener("change", showList);
   }
+  byId("as-predicted").addEventListener("click", () => {
+    changeThreshold(null);
+    showList();
+    byId("threshold").focus();
+  });
 }
 
 function listenToList() {

@@ -22,6 +22,8 @@ UNIT = 10_000
 LOG_ODDS_UNIT = 100
 # A silence is more than this many times the timeline's median time between two posts.
 SILENCE = 10
+# The opacity of the mark of a post that is barely an alarm
+PALE = 0.35
 # The shape and the colour of each outcome of a post at the threshold. The page also writes the outcome.
 OUTCOMES = {
     "hit": ("circle", "var(--good)"),
@@ -61,6 +63,7 @@ def timeline_page(
     verdict: Sequence[str] = (),
     watched_speakers: Sequence[str] | None = None,
     no_change: int | None = None,
+    watched: int | None = None,
 ) -> str:
     """
     Renders timelines as one HTML file that a person looks at. It makes no request to any server.
@@ -68,12 +71,13 @@ def timeline_page(
     Args:
         timelines (`Sequence[Timeline]`): Timelines that the pipeline has explained.
         names (`Sequence[str]`): The classes in the order of their ids.
-        thresholds (`Sequence[float]`, *optional*): The decision thresholds of the model's calibration. With two
-            classes they set the page's first threshold, which is 0.5 otherwise.
+        thresholds (`Sequence[float]`, *optional*): The decision thresholds of the model's calibration.
         title (`str`, *optional*, defaults to `"Timelines"`): Heading of the page.
         verdict (`Sequence[str]`, *optional*): Sentences on the results of the model's test.
         watched_speakers (`Sequence[str]`, *optional*): Only posts of these speakers give alarms; all if omitted.
-        no_change (`int`, *optional*): The class that is not a change, which the page does not watch at first.
+        no_change (`int`, *optional*): The class that is not a change.
+        watched (`int`, *optional*): The class that the page watches at first; the rarest one but `no_change` if
+            omitted.
     """
     packed = [pack_timeline(timeline, names) for timeline in timelines]
     for timeline in packed:
@@ -84,8 +88,10 @@ def timeline_page(
     states = describe_states(timelines, packed)
     data = {
         "names": list(names),
-        "watched": rarest_class(packed, len(names), no_change),
+        "watched": rarest_class(packed, len(names), no_change) if watched is None else watched,
         "thresholds": first_thresholds(thresholds, len(names)),
+        # A post gets the class whose probability is the largest multiple of its threshold.
+        "weights": [1 / threshold for threshold in thresholds or [1] * len(names)],
         "silence": SILENCE,
         "states": states,
         "timelines": packed,
@@ -203,13 +209,16 @@ def rarest_class(timelines: Sequence[dict], num_classes: int, no_change: int | N
     return min((label for label in counts if label != no_change), key=counts.__getitem__)
 
 
-def first_thresholds(thresholds: Sequence[float] | None, num_classes: int) -> list[int]:
-    """Returns the page's first threshold for each class, in units, rounded to the thousandths of its slider."""
-    shares = [0.5] * num_classes
-    if thresholds is not None and num_classes == 2:
-        # p / t is largest for a class if its p exceeds its share of the sum of both thresholds.
-        shares = [threshold / sum(thresholds) for threshold in thresholds]
-    return [round(share * 1000) * UNIT // 1000 for share in shares]
+def first_thresholds(thresholds: Sequence[float] | None, num_classes: int) -> list[int] | None:
+    """
+    Returns for each of two classes the threshold from which on the model predicts it, in units, rounded to the
+    thousandths of the slider. More classes have none: a class is then predicted because the others are less probable.
+    """
+    if num_classes != 2:
+        return None
+    # p / t is largest for a class if its p exceeds its share of the sum of both thresholds.
+    thresholds = thresholds or (1, 1)
+    return [round(threshold / sum(thresholds) * 1000) * UNIT // 1000 for threshold in thresholds]
 
 
 def rows(name: str) -> alt.Chart:
@@ -292,13 +301,15 @@ def post_layers(x: alt.X, outcomes: Sequence[str]) -> list[alt.Chart]:
     shapes, fills = (list(column) for column in zip(*map(OUTCOMES.get, outcomes), strict=True))
     marks = (
         rows("posts")
-        .mark_point(opacity=1, stroke="var(--paper)", strokeWidth=1)
+        .mark_point(opacity=1, strokeWidth=1)
         .encode(
             x=x,
             y=PROBABILITY,
             shape=alt.Shape("outcome:N", scale=alt.Scale(domain=outcomes, range=shapes), legend=LEGEND),
             fill=alt.Fill("outcome:N", scale=alt.Scale(domain=outcomes, range=fills), legend=LEGEND),
             size=alt.condition("datum.outcome === 'no alarm'", alt.value(32), alt.value(110)),
+            fillOpacity=alt.condition("datum.barely", alt.value(PALE), alt.value(1)),
+            stroke=alt.condition("datum.barely", alt.value("var(--edge)"), alt.value("var(--paper)")),
             description="description:N",
         )
     )

@@ -67,10 +67,8 @@ def write_view(
 
     pipe = StreamClassificationPipeline(model=model.eval(), tokenizer=tokenizer, device=model.device)
     explain_timelines(pipe, timelines)
-    write_page(
-        path,
-        timeline_page(timelines, *classes_of(model.config), title, verdict, watched_speakers, model.config.no_change),
-    )
+    fields = {"no_change": model.config.no_change, "watched": model.config.watched}
+    write_page(path, timeline_page(timelines, *classes_of(model.config), title, verdict, watched_speakers, **fields))
     logger.info("Timelines to look at: %s", path)
 
 

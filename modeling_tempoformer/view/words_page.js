@@ -1,10 +1,13 @@
 // The page of words: the table, and the chosen word.
 
-const { times, columns, words } = page.data;
-const state = { column: null, down: false, word: null, sense: -1, usage: -1 };
-const rows = words.map((word, index) => ({ ...word, index }));
+// `senses` are those of the chosen word with the reader's choices; see words_choices.js.
+const state = { column: null, down: false, word: null, senses: [], labels: [], sense: NO_SENSE, usage: -1 };
+const rows = words.slice(0, page.data.ranked).map((word, index) => ({ ...word, index }));
 const charts = {};
-// The usages to save, each as the index of its word, the name of its list, and its index there.
+// Sentences for each sense and time.
+const NEAREST = 3;
+const EARLIEST = 5;
+// The usages to save, each as the index of its word and its own.
 const citations = new Set();
 
 function percent(share) {
@@ -17,7 +20,7 @@ function perMillion(value) {
 
 function cellText(value, kind) {
   if (value === null) return "";
-  if (kind === "sure") return value ? "yes" : "no";
+  if (kind === "times") return `× ${value.toFixed(1)}`;
   if (kind === "p" && value < 0.001) return "<0.001";
   if (kind === "score" || kind === "p") return value.toFixed(3);
   if (kind === "frequency") return perMillion(value);
@@ -39,20 +42,25 @@ function drawHeader() {
 }
 
 function style(kind, main) {
-  return `${kind === "word" ? "word" : "number"} ${main ? "" : "other"}`;
+  const look = { word: "word", text: "" }[kind] ?? "number";
+  return `${look} ${main ? "" : "other"}`;
+}
+
+function isText(kind) {
+  return ["word", "text"].includes(kind);
 }
 
 function sortBy(index) {
   const { kind, cells } = columns[index];
   const again = state.column === index;
   // Words, ranks and p-values are sorted in ascending order at first, other numbers in descending order.
-  state.down = again ? !state.down : !["word", "rank", "p"].includes(kind);
+  state.down = again ? !state.down : !(isText(kind) || ["rank", "p"].includes(kind));
   state.column = index;
   const sign = state.down ? -1 : 1;
   rows.sort((one, other) => {
     const [a, b] = [cells[one.index], cells[other.index]];
     if (a === null || b === null) return (a === null) - (b === null);
-    return sign * (kind === "word" ? a.localeCompare(b) : a - b);
+    return sign * (isText(kind) ? a.localeCompare(b) : a - b);
   });
   drawHeader();
   drawRows();
@@ -60,7 +68,7 @@ function sortBy(index) {
 }
 
 function wordCell(row) {
-  const content = row.usages ? element("a", { href: `#${encodeURIComponent(row.word)}` }, row.word) : row.word;
+  const content = row.entry ? element("a", { href: `#${encodeURIComponent(row.word)}` }, row.word) : row.word;
   return element("th", { scope: "row", className: "word" }, content);
 }
 
@@ -80,26 +88,40 @@ function drawRows() {
   byId("found").textContent = `${shown.length} of ${rows.length} words`;
 }
 
+// The words without a score.
+function drawUnranked() {
+  if (!byId("unranked-rows")) return;
+  const kinds = page.data.unranked;
+  byId("unranked-rows").replaceChildren(
+    ...words.slice(page.data.ranked).map((row, index) => {
+      const cells = kinds.map(({ kind, cells }) =>
+        kind === "word" ? wordCell(row) : element("td", { className: style(kind, true) }, cellText(cells[index], kind)),
+      );
+      const line = element("tr", {}, ...cells);
+      if (page.data.ranked + index === state.word) line.setAttribute("aria-current", "true");
+      return line;
+    }),
+  );
+}
+
 // One word ------------------------------------------------------------------------------------------------------------
 
-// Creates a quotation: a box to choose it, its date and source, and the sentence.
-function quotation(usages, index, ...before) {
-  const id = `${state.word} ${usages === words[state.word].earliest ? "earliest" : "usages"} ${index}`;
+// Creates a quotation: a box to choose it, its date and source, the sentence, and a button that takes it out of its
+// sense.
+function quotation(usage, about = [], note = "") {
+  const { entry, word } = words[state.word];
+  const id = `${state.word} ${usage}`;
   const box = element("input", { type: "checkbox", className: "cite no-print", value: id, ariaLabel: "Cite" });
   box.checked = citations.has(id);
-  const about = [...before, usages.date[index], usages.source[index]].filter(Boolean).join(", ");
-  const [left, form, right] = usages.text[index];
+  // A date may be the name of its time.
+  const before = [...new Set([...about, entry.date[usage], entry.source[usage]])].filter(Boolean).join(", ");
+  const [left, form, right] = entry.text[usage];
   const sentence = element("span", { className: "text" }, left, element("mark", {}, form), right);
-  return element("li", {}, box, ...(about ? [element("span", { className: "quiet small" }, `${about}: `)] : []), sentence);
-}
-
-function senseName({ keywords }, sense) {
-  return keywords[sense].length ? `Sense ${sense + 1}: ${keywords[sense].join(", ")}` : `Sense ${sense + 1}`;
-}
-
-// Names a sense on a chart, where there is little room.
-function shortName({ keywords }, sense) {
-  return senseName({ keywords: keywords.map((all) => all.slice(0, 3)) }, sense);
+  const toggle = () => changeChoices((choice) => toggleMisfiled(choice, usage));
+  const button = element("button", { type: "button", className: "misfiled no-print", onclick: toggle }, "misfiled");
+  button.setAttribute("aria-pressed", String(isMisfiled(optionChoice(word, entry), usage)));
+  const parts = [box, ...(before ? [element("span", { className: "quiet small" }, `${before}: `)] : []), sentence];
+  return element("li", {}, ...parts, ...(note ? [element("span", { className: "quiet small" }, ` ${note}`)] : []), " ", button);
 }
 
 function withInterval([value, low, high], write, unit) {
@@ -108,85 +130,216 @@ function withInterval([value, low, high], write, unit) {
 
 function chooseWord() {
   const name = decodeURIComponent(location.hash.slice(1));
-  const named = words.findIndex(({ word, usages }) => usages && word === name);
-  const index = named < 0 ? words.findIndex(({ usages }) => usages) : named;
+  const named = words.findIndex(({ word, entry }) => entry && word === name);
+  const index = named < 0 ? words.findIndex(({ entry }) => entry) : named;
   if (index === state.word) return;
-  Object.assign(state, { word: index, sense: -1, usage: -1 });
-  const { word, usages, earliest } = words[index];
+  Object.assign(state, { word: index, usage: -1 });
+  const { word, entry } = words[index];
   byId("chosen-word").textContent = word;
-  byId("facts").textContent = columns
-    .filter(({ kind, main }) => main && kind !== "word")
-    .map(({ name, kind, cells }) => `${name}: ${cellText(cells[index], kind)}`)
-    .join(" · ");
+  byId("facts").textContent = factsOf(index);
   byId("announced").textContent = `Showing ${word}`;
-  const [across, up] = usages.variance.map(percent);
-  const collocates = times.map((time, index) => [time, usages.collocates[index].join(", ")]).filter(([, list]) => list);
-  byId("collocates").textContent = collocates.length
-    ? `Within ten words of it more often than at other times: ${collocates.map((pair) => pair.join(": ")).join(" · ")}`
-    : "";
+  const [across, up] = entry.variance.map(percent);
+  byId("collocates").replaceChildren(...collocatesOf(entry));
+  byId("of-collocates").hidden = !entry.collocates.some((found) => found.length);
   byId("variance").textContent =
-    `The first two principal components of the vectors of all times, with ${across} and ${up} of the variance. ` +
+    `The first two principal components of the vectors of all times, with ${across} and ${up ?? "0 %"} of the variance. ` +
     "Usages that are near each other here may differ in other directions.";
-  byId("all-title").textContent = `All ${usages.text.length} usages`;
-  const options = (names, every) => [every, ...names].map((text, value) => element("option", { value }, text));
-  const senses = usages.counts.map((_, sense) => senseName(usages, sense));
-  byId("word").classList.toggle("one-sense", senses.length === 1);
-  byId("of-time").replaceChildren(...options(times, "all"));
-  byId("of-sense").replaceChildren(...options(senses, "all"));
-  byId("earliest").replaceChildren(...earliest.text.map((_, index) => quotation(earliest, index)));
-  byId("of-corpus").hidden = !earliest.text.length;
-  byId("senses").replaceChildren(...senses.map((title, sense) => senseSection(usages, sense, title)));
-  fillCharts(words[index]);
-  showUsage();
-  listUsages();
+  byId("all-title").textContent = `All ${entry.x.length} usages in the sample`;
+  byId("of-time").replaceChildren(...options(["all", ...times]));
+  byId("number").replaceChildren(
+    ...entry.options.map(({ keywords, silhouette }, option) => {
+      const about = option ? `, silhouette ${silhouette.toFixed(2)}` : "";
+      const proposed = option === entry.chosen ? ", proposed" : "";
+      return element("option", { value: keywords.length }, `${keywords.length}${about}${proposed}`);
+    }),
+  );
+  byId("is-whole").textContent = entry.whole
+    ? "These are the earliest of all usages in the texts, not only of the sample."
+    : "These are the earliest in the sample: the texts may have earlier ones (--max_attested).";
+  showSenses();
   drawRows();
+  drawUnranked();
 }
 
-function senseSection(usages, sense, name) {
-  const button = element("button", { type: "button", className: "no-print of-senses", onclick: () => chooseSense(sense) });
-  button.textContent = "Show on the map";
+function options(names, first = 0) {
+  return names.map((text, index) => element("option", { value: index + first }, text));
+}
+
+function factsOf(index) {
+  const ranked = index < page.data.ranked;
+  const about = ranked ? columns.filter(({ main }) => main) : page.data.unranked;
+  const row = ranked ? index : index - page.data.ranked;
+  return about
+    .filter(({ kind }) => kind !== "word")
+    .map(({ name, kind, cells }) => `${name}: ${cellText(cells[row], kind)}`)
+    .join(" · ");
+}
+
+function collocatesOf(entry) {
+  const totals = times.map((_, time) => entry.x.filter((_, usage) => entry.time[usage] === time).length);
+  return entry.collocates.flatMap((found, time) =>
+    found.length
+      ? [
+          element("dt", {}, times[time]),
+          element("dd", {}, found.map((one) => describeCollocate(one, totals[time])).join(", ")),
+        ]
+      : [],
+  );
+}
+
+function describeCollocate([word, count, strength], total) {
+  return `${word} (${count} of ${total}, × ${strength.toFixed(strength < 10 ? 1 : 0)})`;
+}
+
+// Shows the senses of the chosen word with the reader's choices.
+function showSenses() {
+  const { word, entry } = words[state.word];
+  Object.assign(state, { ...readSenses(word, entry), sense: NO_SENSE });
+  const { senses, counts } = state;
+  byId("number").value = numberOf(word, entry);
+  byId("word").classList.toggle("one-sense", senses.length === 1);
+  byId("order").textContent = orderOf(counts);
+  byId("of-sense").replaceChildren(
+    element("option", { value: "all" }, "all"),
+    ...senses.map(({ id, title }) => element("option", { value: id }, title)),
+    element("option", { value: NO_SENSE }, "misfiled"),
+  );
+  const firsts = earliestOf(entry, () => true);
+  byId("earliest").replaceChildren(...firsts.map((usage) => attestation(entry, usage)));
+  byId("senses").replaceChildren(...senses.map((sense) => senseSection(entry, sense)));
+  byId("forget-choices").hidden = !Object.hasOwn(choices, word);
+  fillCharts(words[state.word]);
+  showUsage();
+  listUsages();
+}
+
+// Tells from which time to which the order of senses is.
+function orderOf(counts) {
+  const present = times.filter((_, time) => counts.some((row) => row[time]));
+  return present.length > 1
+    ? `They are in the order of the growth of their share from ${present[0]} to ${present.at(-1)}: the first one grew most, the last one shrank most.`
+    : "They are in the order of their size.";
+}
+
+// Returns the five earliest usages that fulfil a condition, one from each text.
+function earliestOf(entry, holds) {
+  const found = new Map();
+  for (const usage of entry.earliest.filter(holds)) {
+    const text = entry.text[usage].join("");
+    if (found.size < EARLIEST && !found.has(text)) found.set(text, usage);
+  }
+  return [...found.values()];
+}
+
+// Creates the quotation of an early usage, with its time and how sure its sense is.
+function attestation(entry, usage) {
+  const near = entry.neighbours[usage] ?? [];
+  const own = near.filter((other) => state.labels[other] === state.labels[usage]).length;
+  const sense = state.senses.find(({ id }) => id === state.labels[usage]);
+  const note = `(${sense?.label}, as ${own} of its ${near.length} nearest usages)`;
+  return quotation(usage, [times[entry.time[usage]]], sense && state.senses.length > 1 ? note : "");
+}
+
+function senseSection(entry, sense) {
+  const button = element("button", { type: "button", className: "show no-print of-senses", value: sense.id }, "Show on the map");
   button.setAttribute("aria-pressed", "false");
+  button.addEventListener("click", () => chooseSense(sense.id));
   const parts = times.map((time, index) => {
-    const count = usages.counts[sense][index];
-    const total = usages.counts.reduce((sum, counts) => sum + counts[index], 0);
-    const share = withInterval(usages.shares[sense][index], (value) => Math.round(100 * value), " %");
-    const nearest = usages.nearest[sense][index].map((usage) => quotation(usages, usage));
-    return element(
-      "div",
-      {},
-      element("h5", {}, `${time}: ${share}, ${count} of ${total}`),
-      nearest.length ? element("ul", { className: "sentences" }, ...nearest) : element("p", { className: "quiet" }, "no usage"),
-    );
+    const total = state.totals[index];
+    const count = sense.counts[index];
+    const share = total ? `${withInterval(wilson(count, total), (value) => Math.round(100 * value), " %")}, ${count} of ${total}` : "no usage";
+    const nearest = nearestOf(entry, sense.id, index).map((usage) => quotation(usage));
+    const heading = element("h5", {}, `${time}: ${share}`);
+    return element("div", {}, heading, ...(nearest.length ? [element("ul", { className: "sentences" }, ...nearest)] : []));
   });
-  const title = element("div", { className: "title" }, element("h4", {}, name), button);
-  return element("article", { className: "sense" }, title, element("div", { className: "times" }, ...parts));
+  const title = element("div", { className: "title" }, element("h4", {}, sense.title), button);
+  const firsts = earliestOf(entry, (usage) => state.labels[usage] === sense.id).map((usage) => attestation(entry, usage));
+  const where = entry.whole ? "among all usages" : "among the sample";
+  return element(
+    "article",
+    { className: "sense" },
+    title,
+    senseTools(sense),
+    element("div", { className: "times" }, ...parts),
+    element("h5", {}, `First attestations, ${where}`),
+    element("ul", { className: "sentences firsts" }, ...firsts),
+  );
+}
+
+// Creates the fields that name a sense and merge it.
+function senseTools(sense) {
+  const name = element("input", { type: "text", value: sense.name, placeholder: "a name", autocomplete: "off" });
+  name.addEventListener("change", () => changeChoices((choice) => nameSense(choice, sense.id, name.value)));
+  const others = state.senses.filter(({ id }) => id !== sense.id);
+  const into = element("select", {}, element("option", { value: "" }, "no other"));
+  into.append(...others.map(({ id, short }) => element("option", { value: id }, short)));
+  into.addEventListener("change", () => changeChoices((choice) => mergeSenses(choice, sense.id, Number(into.value))));
+  const tools = [element("label", {}, "Name ", name)];
+  if (others.length) tools.push(element("label", {}, "Merge with ", into));
+  if (sense.parts.length > 1) {
+    const split = () => changeChoices((choice) => splitSense(choice, sense.id));
+    tools.push(element("button", { type: "button", onclick: split }, "Split again"));
+  }
+  return element("p", { className: "tools small no-print" }, ...tools);
+}
+
+// Returns the usages nearest to the middle of a sense at a time. Each sentence is there once, even if it has the word
+// twice.
+function nearestOf(entry, sense, time) {
+  const { nearest } = optionOf(words[state.word].word, entry);
+  const found = new Map();
+  for (const usage of nearest) {
+    const text = entry.text[usage].join("");
+    if (found.size === NEAREST) break;
+    if (state.labels[usage] === sense && entry.time[usage] === time && !found.has(text)) found.set(text, usage);
+  }
+  return [...found.values()];
 }
 
 function chooseSense(sense) {
-  state.sense = state.sense === sense ? -1 : sense;
-  byId("senses")
-    .querySelectorAll(".title button")
-    .forEach((button, index) => button.setAttribute("aria-pressed", String(index === state.sense)));
-  byId("of-sense").value = String(state.sense + 1);
-  listUsages();
+  state.sense = state.sense === sense ? NO_SENSE : sense;
+  for (const button of document.querySelectorAll("#senses .show")) {
+    button.setAttribute("aria-pressed", String(Number(button.value) === state.sense));
+  }
   for (const name of ["map", "shares"]) charts[name].signal("sense", state.sense).run();
-  if (state.sense >= 0) byId("map").scrollIntoView({ block: "nearest" });
+  byId("of-sense").value = state.sense === NO_SENSE ? "all" : state.sense;
+  listUsages();
 }
 
+// The orders of the list of usages.
+const ORDERS = {
+  date: ({ earliest }) => {
+    const place = new Map(earliest.map((usage, index) => [usage, index]));
+    return (one, other) => place.get(one) - place.get(other);
+  },
+  left: ({ text }) => {
+    const key = (usage) => lettersOf(text[usage][0]).split(" ").reverse().join(" ");
+    return (one, other) => key(one).localeCompare(key(other));
+  },
+  right: ({ text }) => (one, other) => lettersOf(text[one][2]).localeCompare(lettersOf(text[other][2])),
+};
+
+// Returns a text without marks, so that they do not order it.
+function lettersOf(text) {
+  return text.replace(/[^\p{L}\p{N}\s]/gu, "").replace(/\s+/g, " ").trim().toLowerCase();
+}
+
+// Lists the usages of the sample of a time and a sense, once the list is open.
 function listUsages() {
-  const { usages } = words[state.word];
-  const [time, sense] = ["of-time", "of-sense"].map((id) => Number(byId(id).value) - 1);
-  const shown = !byId("all").open
-    ? []
-    : usages.text.map((_, index) => index).filter(
-        (index) =>
-          (time < 0 || usages.time[index] === time) && (sense < 0 || usages.sense[index] === sense),
-      );
-  byId("usages").replaceChildren(...shown.map((index) => describeUsage(usages, index)));
+  if (!byId("all").open) return;
+  const { entry } = words[state.word];
+  const [time, sense] = [Number(byId("of-time").value), byId("of-sense").value];
+  const shown = entry.x
+    .map((_, usage) => usage)
+    .filter((usage) => !time || entry.time[usage] === time - 1)
+    .filter((usage) => sense === "all" || state.labels[usage] === Number(sense))
+    .sort(ORDERS[byId("sort").value](entry));
+  byId("usages").replaceChildren(...shown.map((usage) => describeUsage(entry, usage)));
 }
 
-function describeUsage(usages, index) {
-  return quotation(usages, index, times[usages.time[index]], `sense ${usages.sense[index] + 1}`);
+function describeUsage(entry, usage) {
+  const sense = state.senses.find(({ id }) => id === state.labels[usage]);
+  return quotation(usage, [times[entry.time[usage]], sense ? sense.label : "misfiled"]);
 }
 
 // Citations -----------------------------------------------------------------------------------------------------------
@@ -208,18 +361,49 @@ function showCitations() {
 
 function saveCitations() {
   const rows = [...citations].map((id) => {
-    const [wordIndex, list, index] = id.split(" ");
-    const { word, [list]: usages } = words[wordIndex];
-    const about = [usages.date[index], usages.source[index], times[usages.time[index]]];
-    // Only usages of the sample have a sense.
-    const sense = usages.sense ? [usages.sense[index] + 1, usages.keywords[usages.sense[index]].join(", ")] : ["", ""];
-    return [word, ...sense, ...about, ...usages.text[index]];
+    const [{ word, entry }, usage] = [words[id.split(" ")[0]], Number(id.split(" ")[1])];
+    const { senses, labels } = readSenses(word, entry);
+    const sense = senses.find(({ id }) => id === labels[usage]);
+    const about = sense ? [sense.number, sense.name, sense.keywords.join(", ")] : ["misfiled", "", ""];
+    return [word, ...about, entry.date[usage], entry.source[usage], times[entry.time[usage]], ...entry.text[usage]];
   });
-  const names = ["word", "sense", "keywords", "date", "source", "time", "left", "form", "right"];
+  const names = ["word", "sense", "name", "keywords", "date", "source", "time", "left", "form", "right"];
   const quoted = (cell) => `"${String(cell).replaceAll('"', '""')}"`;
   const lines = [names, ...rows].map((row) => `${row.map(quoted).join(",")}\r\n`);
   // The mark at the start tells spreadsheets that it is UTF-8.
   saveFile("citations.csv", "text/csv", `\ufeff${lines.join("")}`);
+}
+
+// Choices -------------------------------------------------------------------------------------------------------------
+
+// Changes the choices about the chosen number of senses of the chosen word.
+function changeChoices(change) {
+  const { word, entry } = words[state.word];
+  change(optionChoice(word, entry, true));
+  keepChoices();
+  showSenses();
+}
+
+function chooseNumber({ target }) {
+  const { word } = words[state.word];
+  choices[word] = { ...choices[word], number: Number(target.value) };
+  keepChoices();
+  showSenses();
+}
+
+function forgetChoices() {
+  delete choices[words[state.word].word];
+  keepChoices();
+  showSenses();
+}
+
+async function loadChoices({ target }) {
+  const [file] = target.files;
+  if (!file) return;
+  byId("choices-said").textContent = readChoices(await file.text());
+  // The same file may be chosen again.
+  target.value = "";
+  showSenses();
 }
 
 // Charts --------------------------------------------------------------------------------------------------------------
@@ -239,30 +423,34 @@ async function makeCharts() {
   }
 }
 
-function fillCharts({ usages, frequency }) {
-  const points = usages.text.map((_, index) => ({
+function fillCharts({ entry, frequency }) {
+  const points = entry.x.map((x, index) => ({
     index,
-    x: usages.x[index],
-    y: usages.y[index],
-    time: times[usages.time[index]],
-    sense: usages.sense[index],
+    x,
+    y: entry.y[index],
+    time: times[entry.time[index]],
+    sense: state.labels[index],
   }));
-  const senses = usages.counts.length === 1 ? [] : usages.counts;
-  const means = senses.map((_, sense) => {
-    const members = points.filter((point) => point.sense === sense);
+  const means = (state.senses.length === 1 ? [] : state.senses).flatMap(({ id, name, number }) => {
+    const members = points.filter((point) => point.sense === id);
     const mean = (axis) => members.reduce((sum, point) => sum + point[axis], 0) / members.length;
-    return { name: String(sense + 1), x: mean("x"), y: mean("y") };
+    return members.length ? [{ name: name || number, x: mean("x"), y: mean("y") }] : [];
   });
   // Both directions of the map have one scale, so its height follows its data.
-  state.tall = Math.max(0.4, ...usages.y.map(Math.abs));
-  charts.map.data("usages", points).data("means", means).signal("tall", state.tall).signal("sense", -1).signal("chosen", -1);
+  state.tall = Math.max(0.4, ...entry.y.map(Math.abs));
+  charts.map.data("usages", points).data("means", means).signal("tall", state.tall).signal("sense", NO_SENSE).signal("chosen", -1);
   const series = (values, index, name, write) =>
-    values.map(([value, low, high], time) => {
+    values.flatMap((interval, time) => {
+      if (!interval) return [];
+      const [value, low, high] = interval;
       const label = `${times[time]}: ${withInterval([value, low, high], write, "")}`;
-      return { series: name, index, time: times[time], value, low, high, label };
+      return [{ series: name, index, time: times[time], value, low, high, label }];
     });
-  const shares = usages.shares.flatMap((shares, sense) => series(shares, sense, shortName(usages, sense), percent));
-  charts.shares.data("rows", shares).signal("sense", -1);
+  const shares = state.senses.flatMap(({ id, counts, short }) => {
+    const intervals = counts.map((count, time) => (state.totals[time] ? wilson(count, state.totals[time]) : null));
+    return series(intervals, id, short, percent);
+  });
+  charts.shares.data("rows", shares).signal("sense", NO_SENSE);
   if (frequency) charts.frequency.data("rows", series(frequency, 0, "", perMillion));
   fitCharts();
 }
@@ -280,11 +468,11 @@ function chooseUsage(index) {
 }
 
 function showUsage() {
-  const { usages } = words[state.word];
+  const { entry } = words[state.word];
   byId("usage").replaceChildren(
     ...(state.usage < 0
       ? [element("span", { className: "quiet small no-print" }, "Point at a usage, or step with the arrow keys, to read it.")]
-      : [element("ul", { className: "sentences" }, describeUsage(usages, state.usage))]),
+      : [element("ul", { className: "sentences" }, describeUsage(entry, state.usage))]),
   );
 }
 
@@ -293,11 +481,11 @@ function stepUsage(event) {
   const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
   if (!step) return;
   event.preventDefault();
-  const { usages } = words[state.word];
-  const reached = usages.x
+  const { entry } = words[state.word];
+  const reached = entry.x
     .map((_, index) => index)
-    .filter((index) => state.sense < 0 || usages.sense[index] === state.sense)
-    .sort((one, other) => usages.x[one] - usages.x[other]);
+    .filter((index) => state.sense === NO_SENSE || state.labels[index] === state.sense)
+    .sort((one, other) => entry.x[one] - entry.x[other]);
   const next = reached.indexOf(state.usage) + step;
   chooseUsage(reached[Math.max(0, Math.min(reached.length - 1, next))]);
 }
@@ -320,8 +508,12 @@ byId("measures").addEventListener("change", ({ target }) => byId("words").classL
 byId("rows").addEventListener("keydown", stepWord);
 byId("map").addEventListener("keydown", stepUsage);
 byId("all").addEventListener("toggle", listUsages);
-for (const id of ["of-time", "of-sense"]) byId(id).addEventListener("change", listUsages);
+for (const id of ["of-time", "of-sense", "sort"]) byId(id).addEventListener("change", listUsages);
 document.addEventListener("change", cite);
+byId("number").addEventListener("change", chooseNumber);
+byId("save-choices").addEventListener("click", saveChoices);
+byId("load-choices").addEventListener("change", loadChoices);
+byId("forget-choices").addEventListener("click", forgetChoices);
 byId("save").addEventListener("click", saveCitations);
 byId("forget").addEventListener("click", () => {
   citations.clear();

@@ -1,108 +1,141 @@
 """
 The page of words by change of meaning: a table of words, and for each word its frequency, a map of its usages, their
-senses, and quotations to read and to save. Needs the extra `view`.
+senses, first attestations, and quotations to read and to save. Needs the extra `view`.
 """
 
-import re
+import hashlib
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import altair as alt
 import numpy as np
 import pandas as pd
-from scipy.stats import binomtest
+from matplotlib import colormaps
+from matplotlib.colors import to_hex
 
 from ..cards.markdown import escape_control_characters
-from ..semantic_change.report import LEVEL, measures_of
-from ..semantic_change.senses import find_senses, keywords, principal_components
-from ..semantic_change.usages import Frequencies, Usage, Usages, context
+from ..semantic_change.citations import sentence_of
+from ..semantic_change.entries import Entry
+from ..semantic_change.measures import share_interval
+from ..semantic_change.report import STEP, measures_of
+from ..semantic_change.senses import principal_components
+from ..semantic_change.usages import Frequencies, Frequency, Usage
 from .page import COLOURS, render_page
 
 
 # It holds texts, so its name begins with an underscore: such files are never pushed.
 PAGE = "_changes.html"
-# Characters of a quotation on each side of the word.
-AROUND = 120
-# Sentences for each sense and time.
-NEAREST = 3
 # Words with usages on the page; many more make browsers slow.
 MAX_WORDS = 200
-SHAPES = ["circle", "triangle-up", "square", "cross", "diamond", "triangle-down", "triangle-left", "triangle-right"]
-SURE = "more than chance"
 # The kind of a column of changes.csv, which sets how the page writes and sorts it, and its meaning. Other columns are
 # scores.
 COLUMNS = {
-    "rank": ("rank", "1 changed most."),
+    "rank": ("rank", "The word of rank 1 changed most."),
     "word": ("word", ""),
     "change": (
         "points",
-        "From 0 to 100: the geometric mean of apd and of prt less chance, two measures of the distance between the "
-        "usages of the two times.",
+        "From 0 to 100, between the first and the last time: the geometric mean of apd and of prt_corrected, two "
+        "distances between the usages of the two times.",
     ),
     "change_low": ("points", "Lower end of the 95 % interval of change (bootstrap over usages)."),
     "change_high": ("points", "Upper end of the 95 % interval of change."),
-    SURE: ("sure", f"Whether the usages differ more than by chance: p_fdr is below {LEVEL}."),
+    "change_step": (
+        "points",
+        "The largest change between two neighbouring times. It finds words that changed and changed back.",
+    ),
+    STEP: ("text", "The two neighbouring times of change_step."),
+    "times_chance": (
+        "times",
+        "How many times as far apart the usages of the first and the last time are as usages that are assigned to "
+        "these times at random (prt divided by its mean by chance). It grows with the number of usages.",
+    ),
     "apd": (
         "score",
         "Average pairwise distance: the mean cosine distance (0 to 2) of a usage at the first time and one at the "
-        "last. It is also large for words of many senses that did not change.",
+        "last. A word that always had several senses has a large one, too.",
     ),
-    "prt": ("score", "Cosine distance (0 to 2) of the mean vectors. It is also large for rare words."),
+    "prt": (
+        "score",
+        "Cosine distance (0 to 2) of the mean vectors of the two times. A rare word has a large one, too.",
+    ),
     "prt_corrected": ("score", "prt less its mean by chance."),
-    "p": ("p", "How often chance alone makes the prt as large (permutation test)."),
+    "p": ("p", "The share of random assignments to the two times whose prt is as large (permutation test)."),
     "p_fdr": ("p", "p, adjusted for the number of words (Benjamini and Hochberg)."),
     "gold": ("score", "The score that people gave."),
+    # Of words without a score.
+    "when": ("text", ""),
+    "frequency_change": ("points", ""),
 }
 
 
 def words_page(
     table: pd.DataFrame,
     times: Sequence[str],
-    usages: Usages,
-    vectors: dict[str, dict[str, np.ndarray]],
+    entries: Mapping[str, Entry],
     frequencies: Frequencies | None = None,
-    seed: int = 0,
-    earliest: Mapping[str, list[Usage]] | None = None,
+    unranked: pd.DataFrame | None = None,
 ) -> str:
     """
-    Renders the page of words as HTML. Only the first [`MAX_WORDS`] words show their usages; the table has all words.
-    `earliest` has the usages of [`keep_earliest`].
+    Renders the page of words as HTML.
+
+    Args:
+        table: The [`ranked_table`].
+        times: The time points in their order.
+        entries: The entries of all words. The first [`MAX_WORDS`] words show theirs.
+        frequencies: The frequencies in the whole corpus.
+        unranked: The [`unranked_table`]: words without a score, which have entries too.
     """
     names = [escape_control_characters(time) for time in times]
     columns = table_columns(table, times)
-    shown = set(table["word"][:MAX_WORDS])
-    words = [
+    apart = pd.DataFrame(columns=["word"]) if unranked is None else unranked
+    words = [*table["word"], *apart["word"]]
+    shown = set(words[:MAX_WORDS])
+    described = [
         {
             "word": escape_control_characters(word),
-            "frequency": [with_interval(*frequency, unit=1e6) for frequency in frequencies[word].values()]
-            if frequencies
-            else None,
-            "usages": describe_usages(usages[word], vectors[word], seed) if word in shown else None,
-            "earliest": describe_quotations((earliest or {}).get(word, []), times) if word in shown else None,
+            "frequency": [per_million(frequency) for frequency in frequencies[word].values()] if frequencies else None,
+            "entry": describe_entry(entries[word], times) if word in shown else None,
         }
-        for word in table["word"]
+        for word in words
     ]
     charts = {"map": usage_map(names), "shares": curves(names, "share of the usages", several=True, format=".0%")}
     if frequencies:
         charts["frequency"] = curves(names, "per million words")
+    data = {
+        "times": names,
+        "columns": columns,
+        "words": described,
+        "ranked": len(table),
+        "unranked": unranked_columns(apart),
+    }
+    # A reader's choices name usages by their number, so they belong to pages with the same usages and senses.
+    digest = hashlib.sha256(json.dumps([names, described]).encode()).hexdigest()[:16]
     return render_page(
         "words_page.html.jinja",
-        {"times": names, "columns": columns, "words": words},
+        {"id": digest, **data},
         charts,
         title=f"Words by change of meaning, {names[0]} to {names[-1]}",
+        times=names,
         columns=columns,
+        unranked=data["unranked"],
         shown_charts=charts,
     )
 
 
 def table_columns(table: pd.DataFrame, times: Sequence[str]) -> list[dict[str, Any]]:
     """Makes the columns of the page's table. At first a reader sees only those that are `main`."""
-    if "p_fdr" in table:
-        table = table.assign(**{SURE: table["p_fdr"] < LEVEL})
     by_time = "per_million_" if f"per_million_{times[0]}" in table else "usages_"
-    main = ["word", measures_of(table)[0], SURE, f"{by_time}{times[0]}", f"{by_time}{times[-1]}"]
-    main = [name for name in main if name in table]
+    main = ["word", measures_of(table)[0], "times_chance", "change_step", STEP]
+    main = [name for name in (*main, f"{by_time}{times[0]}", f"{by_time}{times[-1]}") if name in table]
     return [{**describe_column(table[name]), "main": name in main} for name in dict.fromkeys([*main, *table])]
+
+
+def unranked_columns(table: pd.DataFrame) -> list[dict[str, Any]]:
+    """Makes the columns of the table of words without a score, with usages if there are no frequencies."""
+    prefix = "per_million_" if any(name.startswith("per_million_") for name in table) else "usages_"
+    names = ["word", "when", "frequency_change", *(name for name in table if name.startswith(prefix))]
+    return [describe_column(table[name]) for name in names if name in table]
 
 
 def describe_column(column: pd.Series) -> dict[str, Any]:
@@ -111,7 +144,7 @@ def describe_column(column: pd.Series) -> dict[str, Any]:
     for prefix, prefix_kind in (("usages_", "count"), ("per_million_", "frequency")):
         if heading.startswith(prefix):
             heading, kind = f"{prefix[:-1].replace('_', ' ')}, {heading.removeprefix(prefix)}", prefix_kind
-    if kind == "word":
+    if kind in ("word", "text"):
         column = column.map(escape_control_characters)
     if column.dtype == float:
         column = column.round(4)
@@ -119,42 +152,43 @@ def describe_column(column: pd.Series) -> dict[str, Any]:
     return {"name": escape_control_characters(heading), "kind": kind, "meaning": meaning, "cells": cells}
 
 
-def with_interval(count: int, total: int, unit: float = 1) -> list[float]:
-    """Returns a share, in a unit, and the ends of its 95 % interval (Wilson)."""
-    ends = binomtest(int(count), int(total)).proportion_ci(method="wilson")
-    return [round(unit * share, 4) for share in (count / total, ends.low, ends.high)]
+def per_million(frequency: Frequency) -> list[float]:
+    """Returns a frequency per million words, and the ends of its 95 % interval."""
+    return [round(1e6 * share, 4) for share in share_interval(frequency.count, frequency.corpus_words)]
 
 
-def describe_usages(usages: dict[str, list[Usage]], vectors: dict[str, np.ndarray], seed: int) -> dict[str, Any]:
-    """Describes the usages of a word and their senses. Usages are numbered in the order of times."""
-    flat = [usage for part in usages.values() for usage in part]
-    quotations = describe_quotations(flat, list(usages))
-    time = np.array(quotations["time"])
-    senses = find_senses(usages, vectors, seed)
-    points, variance = principal_components(np.concatenate(list(vectors.values())), 2)
+def describe_entry(entry: Entry, times: Sequence[str]) -> dict[str, Any]:
+    """
+    Describes an entry for the page's script, which counts and shares the senses, because a reader may choose their
+    number, merge them, and take usages out.
+    """
+    points, variance = principal_components(entry.vectors, 2)
     points -= (points.max(axis=0) + points.min(axis=0)) / 2
     # A map has no unit, so its longer side goes from -1 to 1.
     points = np.round(points / (np.abs(points).max() or 1), 3)
-    nearest: list[list[list[int]]] = [[[] for _ in usages] for _ in senses.counts]
-    for usage in senses.nearest.tolist():
-        shown = nearest[senses.labels[usage]][time[usage]]
-        # Each sentence once, even if it has the word twice.
-        if len(shown) < NEAREST and all(flat[usage].text != flat[other].text for other in shown):
-            shown.append(usage)
-    totals = senses.counts.sum(axis=0)
     return {
         "variance": np.round(variance, 4).tolist(),
+        # The usages without a place on the map are not in the sample.
         "x": points[:, 0].tolist(),
-        "y": points[:, 1].tolist(),
-        **quotations,
-        "sense": senses.labels.tolist(),
-        "keywords": [[escape_control_characters(word) for word in words] for words in senses.keywords],
+        "y": (points[:, 1] if points.shape[1] > 1 else np.zeros(len(points))).tolist(),
+        **describe_quotations(entry.usages, times),
+        "earliest": entry.earliest,
+        "neighbours": entry.neighbours,
+        "whole": entry.is_whole,
         "collocates": [
-            [escape_control_characters(word) for word in words] for words in keywords(map(context, flat), time)
+            [[escape_control_characters(word), count, round(strength, 1)] for word, count, strength in found]
+            for found in entry.collocates
         ],
-        "counts": senses.counts.tolist(),
-        "shares": [[with_interval(*pair) for pair in zip(counts, totals, strict=True)] for counts in senses.counts],
-        "nearest": nearest,
+        "chosen": entry.chosen,
+        "options": [
+            {
+                "silhouette": round(senses.silhouette, 3),
+                "labels": labels.tolist(),
+                "nearest": senses.nearest.tolist(),
+                "keywords": [[escape_control_characters(word) for word in words] for words in senses.keywords],
+            }
+            for senses, labels in zip(entry.options, entry.labels, strict=True)
+        ],
     }
 
 
@@ -162,20 +196,15 @@ def describe_quotations(usages: Sequence[Usage], times: Sequence[str]) -> dict[s
     """Returns the columns of quotations: the index of their time, text, date and source."""
     return {
         "time": [times.index(usage.time) for usage in usages],
-        "text": [cut_around(usage) for usage in usages],
+        "text": [[escape_control_characters(part) for part in sentence_of(usage)] for usage in usages],
         "date": [escape_control_characters(usage.date) for usage in usages],
         "source": [escape_control_characters(usage.source) for usage in usages],
     }
 
 
-def cut_around(usage: Usage) -> list[str]:
-    """Returns the text before a word, cut, the word, and the text after it, cut, with control characters escaped."""
-    before, word, after = usage.text[: usage.start], usage.text[usage.start : usage.end], usage.text[usage.end :]
-    if len(before) > AROUND:
-        before = "…" + re.sub(r"^\S{0,20}\s", "", before[-AROUND:])
-    if len(after) > AROUND:
-        after = re.sub(r"\s\S{0,20}$", "", after[:AROUND]) + "…"
-    return [escape_control_characters(part) for part in (before, word, after)]
+def time_colours(number: int) -> list[str]:
+    """Returns colours of times from dark to light, in the order of viridis, which the colour-blind see too."""
+    return [to_hex(colour) for colour in colormaps["viridis"](np.linspace(0.05, 0.92, number))]
 
 
 def usage_map(names: list[str]) -> alt.LayerChart:
@@ -188,13 +217,15 @@ def usage_map(names: list[str]) -> alt.LayerChart:
     across = alt.Scale(domainMin=-1.05, domainMax=1.05, nice=False, zero=False)
     up = alt.Scale(domainMin=alt.ExprRef("-tall - 0.05"), domainMax=alt.ExprRef("tall + 0.05"), nice=False, zero=False)
     position = {"x": alt.X("x:Q", scale=across, axis=None), "y": alt.Y("y:Q", scale=up, axis=None)}
-    # Colour and shape share a legend.
-    legend = alt.Legend(title=None, orient="top", columns=2, symbolSize=90)
+    # Times have the colours of a scale from dark to light. An outline shows both ends on any paper.
+    colours = alt.Scale(domain=names, range=time_colours(len(names)))
+    columns = alt.ExprRef("max(1, floor(width / 120))")
+    legend = alt.Legend(title=None, orient="top", direction="horizontal", columns=columns, symbolSize=90)
     usages, means = (alt.Chart(alt.NamedData(name)) for name in ("usages", "means"))
-    points = usages.mark_point(filled=True, size=60, aria=False).encode(
+    outline = {"stroke": "var(--quiet)", "strokeWidth": 0.6}
+    points = usages.mark_circle(size=60, aria=False, **outline).encode(
         **position,
-        color=alt.Color("time:N", scale=alt.Scale(domain=names, range=COLOURS), legend=legend),
-        shape=alt.Shape("time:N", scale=alt.Scale(domain=names, range=SHAPES), legend=legend),
+        color=alt.Color("time:O", sort=names, scale=colours, legend=legend),
         opacity=alt.when("sense < 0 || datum.sense == sense").then(alt.value(0.75)).otherwise(alt.value(0.12)),
     )
     is_chosen = usages.transform_filter("datum.index == chosen")
@@ -209,13 +240,14 @@ def curves(names: list[str], title: str, several: bool = False, **axis: Any) -> 
     """Charts a curve for each series over the times, with intervals. The signal `sense` makes the others faint."""
     sense = alt.param(name="sense", value=-1)
     up = alt.Y("value:Q", title=title, axis=alt.Axis(**axis))
-    # The colours are reversed, because the first ones stand for times.
     legend = alt.Legend(title=None, orient="top", direction="vertical", labelLimit=340) if several else None
     look = {
-        "x": alt.X("time:O", sort=names, title=None, axis=alt.Axis(labelAngle=0, labelOverlap=True)),
+        "x": alt.X(
+            "time:O", scale=alt.Scale(domain=names), title=None, axis=alt.Axis(labelAngle=0, labelOverlap=True)
+        ),
         # Beside each other, so that intervals do not overlap.
         "xOffset": alt.XOffset("series:N", sort=None),
-        "color": alt.Color("series:N", sort=None, scale=alt.Scale(range=COLOURS[::-1]), legend=legend),
+        "color": alt.Color("series:N", sort=None, scale=alt.Scale(range=COLOURS), legend=legend),
         "opacity": alt.when("sense < 0 || datum.index == sense").then(alt.value(1)).otherwise(alt.value(0.15)),
     }
     rows = alt.Chart(alt.NamedData("rows"))

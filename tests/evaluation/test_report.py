@@ -1,6 +1,7 @@
 """Checks the results of a part: nested, in a table, and in plain words."""
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -98,10 +99,39 @@ def test_a_score_of_one_timeline_is_called_so(tmp_path):
     *others, remark = remarks(results)
     assert "12 timelines (Switch: 1)" in remark and "No-Switch" not in remark
     said = report.test_summary(results)
-    assert said[1:] == [*others, remark] and "1.000" in said[0]
+    assert said[-len(others) - 1 :] == [*others, remark] and "1.000" in said[0]
     (tmp_path / "all_results.json").write_text(json.dumps({"test": results}))
     assert report.test_summary(read_test(str(tmp_path))) == said
     assert remarks(results_of([make_timeline([1, 0, 0]) for _ in range(12)], [1, 0, 0] * 12)) == []
+
+
+def test_the_class_to_watch_and_the_range_of_probabilities_stand_beside_the_scores():
+    """The calibration error is small because the model is never sure. Of 40 posts the surest one is left out."""
+    timelines = [make_timeline([0, 1] * 4) for _ in range(5)]
+    sure = np.linspace(0.5, 0.54, 40)
+    sure[7] = 0.99
+    predicted = np.array([0, 1] * 20)
+    probabilities = np.stack([sure, 1 - sure], 1)
+    probabilities[1::2] = probabilities[1::2, ::-1]
+    scores = score_part(timelines, predicted, probabilities, NAMES)
+    low, high = scores["confidence_range"]
+    assert 0.5 < low < 0.505 and 0.535 < high < 0.6
+    results = group_by_class({f"predict_{name}": value for name, value in scores.items()}, "predict", NAMES)
+    results["watched"] = "Switch"
+    results["classes"]["Switch"] |= {"precision": 0.123, "recall": 0.456}
+    for shown in (results_table("test", results), " ".join(report.test_summary(results))):
+        (watched,) = re.findall(r"Switch, the class to watch.*0\.123.*0\.456", shown)
+        assert f"{results['expected_calibration_error']:.3f}; " in shown and f"{low:.2f} to {high:.2f}" in shown
+    del results["watched"]
+    assert "to watch" not in results_table("test", results)
+
+
+def test_posts_that_were_held_out_in_turn_are_called_so():
+    timelines = two_timelines()
+    assert "in turn" not in results_table("validation", results_of(timelines, PREDICTED))
+    for member, timeline in enumerate(timelines):
+        timeline.held_out = member
+    assert "in turn" in results_table("validation", results_of(timelines, PREDICTED))
 
 
 def test_unlabelled_posts_have_no_scores(tmp_path):
@@ -170,6 +200,10 @@ def test_the_interval_of_a_difference_decides_about_the_words(interval, words):
     assert ("+0.123" in results_table("test", results)) == can_tell
     assert (report.NO_DIFFERENCE in results_table("test", results)) == (not can_tell)
     assert [words in sentence for sentence in remarks(results)[:1]] == [words != report.BETTER]
+    # The summary has the same verdict, and no other.
+    said = [sentence for sentence in report.test_summary(results) if "(0.500)" in sentence]
+    verdicts = (report.BETTER, report.WORSE, report.NO_DIFFERENCE)
+    assert len(said) == 1 and words in said[0] and sum(verdict in said[0] for verdict in verdicts) == 1
     # One timeline says nothing about others.
     del results["compared_with"]["larger_class"]["difference_interval"]
     assert report.NO_DIFFERENCE in remarks(results)[0]

@@ -236,7 +236,7 @@ def test_the_table_has_what_the_predictions_say(tmp_path):
     # A resample of two timelines has the first twice, both, or the second twice, each with more than 2.5 %.
     first, second = list(range(4)), list(range(4, 8))
     resampled = [
-        (macro(theirs, posts) + macro(ours, posts) - macro(ours, posts) - macro(again, posts)) / 2
+        (macro(ours, posts) + macro(again, posts) - macro(theirs, posts) - macro(ours, posts)) / 2
         for posts in (first * 2, first + second, second * 2)
     ]
     assert bilstm["difference"] == pytest.approx(resampled[1])
@@ -248,7 +248,7 @@ def test_the_table_has_what_the_predictions_say(tmp_path):
     assert pd.isna(rows.loc["tempoformer", "difference"])
 
     # The file has the methods' short names, and a table for people their names in sentences.
-    assert "less TempoFormer (95 %)" in header
+    assert "TempoFormer above it by (95 %)" in header
     for line, name in zip(lines, ("TempoFormer ", "BiLSTM ", "class prior "), strict=True):
         assert line.startswith(name)
     spread = f"{bilstm['macro_f1']:.3f} ± {bilstm['macro_f1_std']:.3f}"
@@ -266,7 +266,7 @@ def test_the_table_has_what_the_predictions_say(tmp_path):
 def test_the_interval_of_a_difference_decides_about_the_words(low, high, can_tell):
     row = {"macro_f1": 0.5, "macro_f1_std": None, "difference": 0.123, "low": low, "high": high, "train_seconds": None}
     cells = printed({**row, "one_class_runs": 0, "runs": 1}, "trees", [])
-    cell = cells["less trees (95 %)"]
+    cell = cells["trees above it by (95 %)"]
     assert ("+0.123" in cell) == can_tell == (NO_DIFFERENCE not in cell) and f"{low:+.3f} to {high:+.3f}" in cell
 
 

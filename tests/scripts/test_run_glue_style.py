@@ -98,6 +98,7 @@ def test_a_streamed_training_ends_as_one_of_a_whole_file(tmp_path, model_type):
     config, split = (read_json(tmp_path / "out" / name) for name in ("config.json", "_split.json"))
     shares = pd.Series([post["label"] for post in POSTS]).value_counts(normalize=True)
     assert config["class_weights"] == pytest.approx([shares[name] ** -0.5 for name in NAMES]) and config["timed"]
+    assert NAMES[config["watched"]] == shares.idxmin()
     assert [len(split[name]) for name in ("train", "validation", "test")] == [24, 12, 12]
     before = load_file(tmp_path / "out" / "model.safetensors")
     again = run(tmp_path / "out", *demo)
@@ -304,6 +305,26 @@ def test_the_same_command_again_loads_the_model_and_another_is_refused(tmp_path,
     for other in (["--seed", "2"], ["--window", "5"]):
         with pytest.raises(ValueError, match="checkpoint-.*--output_dir"):
             fine_tune(tmp_path / "out", encoder, "--calibrate", *other)
+
+
+def test_a_model_keeps_the_class_to_watch(tmp_path, encoder):
+    """By default it is the rarest of the training posts. A run of the ended training changes it without training."""
+    folder = tmp_path / "out"
+    fine_tune(folder, encoder)
+    counts = pd.Series([post["label"] for post in POSTS]).value_counts()
+    rarest, other = NAMES.index(counts.idxmin()), NAMES.index(counts.idxmax())
+    assert read_json(folder / "config.json")["watched"] == rarest
+    written = (folder / "model.safetensors").stat().st_mtime_ns
+    fine_tune(folder, encoder, "--watch", NAMES[other])
+    assert read_json(folder / "config.json")["watched"] == other
+    assert (folder / "model.safetensors").stat().st_mtime_ns == written
+    assert read_json(folder / "all_results.json")["test"]["watched"] == NAMES[other]
+    # A model that is trained further keeps its class.
+    more = write_posts(tmp_path / "more.csv", with_other_ids(POSTS, "more"))
+    fine_tune(tmp_path / "further", str(folder), "--train_file", more)
+    assert read_json(tmp_path / "further" / "config.json")["watched"] == other
+    with pytest.raises(ValueError, match="--watch must be one of No-Switch, Switch, got 'Shift'"):
+        fine_tune(tmp_path / "none", encoder, "--watch", "Shift")
 
 
 def test_a_folder_has_one_run_at_a_time(tmp_path, encoder):

@@ -232,6 +232,7 @@ def test_three_times_have_a_trajectory(folder, tmp_path):
         # The third corpus is the first again.
         assert float(row["prt"]) == pytest.approx(0, abs=1e-5)
         assert float(row["prt 1 to 2"]) == pytest.approx(float(row["prt 2 to 3"]), abs=1e-5)
+        assert row["step"] in ("1 to 2", "2 to 3") and float(row["change_step"]) >= 0
 
 
 def test_one_dated_table(folder, tmp_path):
@@ -259,6 +260,15 @@ def test_one_dated_table(folder, tmp_path):
         assert (usage.date, usage.text) == cited[usage.source]
     forms = {usage.text[usage.start : usage.end] for usage in usages.itertuples()}
     assert forms == {"tree", "plane", "flew", "air"}
+    # First attestations are sought among the 80 usages of each word outside the sample, too.
+    assert {row["first_among"] for row in read_table(tmp_path / "senses.csv")} == {"all usages"}
+    fewer = rank(
+        *(folder / "bert", tmp_path, "--corpora", tmp_path / "texts.csv", "--times", OLD, NEW, "--num_samples", "20"),
+        *("--time_column", "year", "--targets", tmp_path / "targets.txt", "--max_attested", "100"),
+    )
+    # Only the first word fits.
+    senses = {row["word"]: row["first_among"] for row in read_table(tmp_path / "senses.csv")}
+    assert senses == {row["word"]: "the sample" if index else "all usages" for index, row in enumerate(fewer)}
 
 
 def test_a_published_dwug_data_set(folder, tmp_path):

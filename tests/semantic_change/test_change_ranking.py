@@ -2,6 +2,7 @@
 
 import random
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from transformers import BertConfig, BertModel, BertTokenizer
 
 import run_semantic_change
 from modeling_tempoformer import BertWithTemporalAttention
+from modeling_tempoformer.commands.words import largest_step
 from modeling_tempoformer.semantic_change.measures import (
     average_pairwise_distance,
     prototype_distance,
@@ -68,6 +70,25 @@ def test_p_values_are_of_change_alone():
     assert shuffled_prototypes(at_first, at_first + 5 * np.eye(12)[0], 20, resamples=199)[1] == pytest.approx(1 / 200)
 
 
+def test_the_largest_step_finds_a_word_that_changed_and_changed_back():
+    generator = np.random.default_rng(3)
+    means = {"1": np.zeros(12), "2": np.zeros(12), "3": 2 * np.eye(12)[0], "4": np.zeros(12)}
+    vectors = {time: 2 + mean + generator.normal(size=(30, 12)) for time, mean in means.items()}
+    # Half of the peak's usages stay, so the step to it is the larger one.
+    vectors["4"] = np.concatenate([vectors["4"], vectors["3"]])
+    pairs = [("1", "2"), ("2", "3"), ("3", "4")]
+    swapped = {(one, other): {one: vectors[other], other: vectors[one]} for one, other in pairs}
+    args = SimpleNamespace(times=list(vectors), seed=0)
+    step = largest_step(vectors, swapped, args)
+    assert step["step"] == "2 to 3"
+    apd = np.mean([cosine(one, other) for one in vectors["2"] for other in vectors["3"]])
+    prt = cosine(vectors["2"].mean(axis=0), vectors["3"].mean(axis=0))
+    # Chance takes little away, because there are 30 usages at each time.
+    assert 0.9 * 100 * np.sqrt(apd * prt) < step["change_step"] < 100 * np.sqrt(apd * prt)
+    args.times = ["1", "2"]
+    assert largest_step(vectors, swapped, args) == {}
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory) -> Path:
     """
@@ -102,13 +123,23 @@ def rank(texts: Path, output: Path, *more: str | Path) -> list[dict[str, str]]:
 def test_a_table_of_words_says_how_sure_it_is(folder, tmp_path, capsys, model):
     rows = {row["word"]: row for row in rank(folder, tmp_path, "--model_name_or_path", folder / model)}
     scores = ["change", "apd", "prt", "prt_corrected"]
-    assert list(rows["flew"])[:10] == ["rank", "word", *scores, "p", "p_fdr", "change_low", "change_high"]
+    assert list(rows["flew"])[:11] == [
+        "rank",
+        "word",
+        *scores,
+        "times_chance",
+        "p",
+        "p_fdr",
+        "change_low",
+        "change_high",
+    ]
     assert rows.keys() == {"flew", "the", "air"}
     # The tokenizer lower-cases, so `AIR` is `air`.
     assert int(rows["air"][f"usages_{TIMES[0]}"]) > 40
     assert float(rows["flew"]["p_fdr"]) < 0.01 and float(rows["flew"]["prt_corrected"]) > 0
     for word in ("the", "air"):
         assert float(rows[word]["p_fdr"]) >= float(rows[word]["p"]) > 0.05
+        assert float(rows[word]["times_chance"]) < 1.5 < float(rows["flew"]["times_chance"])
         assert abs(float(rows[word]["prt_corrected"])) < 0.2 * float(rows["flew"]["prt_corrected"])
     # `trees` occurs only in the longer phrase.
     out = capsys.readouterr().out

@@ -1,7 +1,7 @@
 """Checks usages of words, their vectors, and scores from predicted times."""
 
 import math
-from dataclasses import replace
+from collections import Counter
 from functools import partial
 
 import numpy as np
@@ -18,11 +18,13 @@ from modeling_tempoformer.semantic_change.time_prediction import predict_times
 from modeling_tempoformer.semantic_change.usages import (
     Frequency,
     Usage,
+    by_age,
     count_frequencies,
+    count_words,
     drop_rare,
     embed_usages,
     encode_usage,
-    keep_earliest,
+    frequent_words,
     sample_usages,
 )
 
@@ -90,23 +92,21 @@ def test_frequencies_are_of_the_whole_corpus_not_of_the_sample():
     assert list(table[f"per_million_{TIMES[0]}"]) == pytest.approx([1e6 / 9, 2e6 / 9])
 
 
-def test_the_earliest_usages_are_those_of_the_whole_corpus():
-    """Usages are sorted by date in any spelling, then by the order of the corpus. A repeated text counts once."""
-    years = [1830, 1820, 1840, 1815, 1820, 1850, 1860]
-    dates = [*map(str, years), "", "June 1805", "17.06.1815", "1814", "1830"]
-    texts = [f"the plane {number} plane" for number in range(11)] + ["the plane 0 plane"]
-    dated = [
-        DatedSentence(TIMES[0], text, (("plane", 4, 9), ("plane", len(text) - 5, len(text))), (), date, str(number))
-        for number, (text, date) in enumerate(zip(texts, dates, strict=True))
-    ]
-    earliest = {}
-    passed = list(keep_earliest([*dated, replace(dated[2], date="1816"), *SENTENCES], earliest))
-    assert len(passed) == 13 + len(SENTENCES) and earliest.keys() == {"plane"}
-    kept = earliest["plane"]
-    assert [(usage.date, usage.source) for usage in kept] == [
-        *(("1814", "10"), ("1815", "3"), ("17.06.1815", "9"), ("1816", "2"), ("1820", "1"))
-    ]
-    assert {(usage.start, usage.end) for usage in kept} == {(4, 9)}
+def test_usages_are_sorted_by_time_and_by_date_in_any_spelling():
+    """Usages without a date that is read come last in their time, and those of one date stay in their order."""
+    dates = ["1830", "1820", "", "June 1805", "17.06.1815", "1814", "1820", "1815"]
+    given = [Usage(TIMES[0], "plane", 0, 5, date, str(number)) for number, date in enumerate(dates)]
+    later = Usage(TIMES[1], "plane", 0, 5, "1700", "later")
+    ordered = by_age([later, *given], TIMES)
+    assert [usage.source for usage in ordered] == ["5", "7", "4", "1", "6", "0", "2", "3", "later"]
+
+
+def test_the_most_frequent_words_make_up_half_of_a_corpus():
+    """Of 20 words, 'the' has 8, and 'of' the next 3. Marks do not count, and 'plane' begins after the half."""
+    texts = ["The the, the the the the the (the)", "of of of", "plane plane tree air one two three four five"]
+    counts = Counter()
+    assert len(list(count_words((DatedSentence(TIMES[0], text, (), ()) for text in texts), counts))) == 3
+    assert frequent_words(counts) == {"the", "of"}
 
 
 @pytest.mark.parametrize(
@@ -253,12 +253,16 @@ def test_p_values_are_adjusted_for_the_number_of_words():
     )
 
 
-def test_the_last_sentence_counts_the_words_that_changed():
+def test_the_last_sentences_say_how_much_words_changed():
     # The adjusted values are 0.004, 0.04, 0.04 and 0.9. 'c' ends below a quarter of 8, 'd' does not.
-    sentence = conclude(change_table(0.001, 0.02, 0.03, 0.9))
-    assert "3 of 4" in sentence and "quarter" in sentence and "'a': c." in sentence
-    sentence = conclude(change_table(0.9, 0.9, 0.9, 0.9))
-    assert "0 of 4" in sentence and "quarter" not in sentence
+    table = change_table(0.001, 0.02, 0.03, 0.9)
+    # 'd' did not change more than chance.
+    sentence = conclude(table.assign(times_chance=[20, 5, 2.5, 1.2]), ["1", "2"])
+    assert "3 of 4" in sentence and "2.5 ('c')" in sentence and "20.0 ('a')" in sentence and "'a': c." in sentence
+    assert "0 of 4" in (sentence := conclude(change_table(0.9, 0.9, 0.9, 0.9).assign(times_chance=1), ["1", "2"]))
+    assert "'a'" not in sentence
+    steps = table.assign(times_chance=2, change_step=[1, 9, 2, 0], step=["1 to 2", "2 to 3", "1 to 2", "1 to 2"])
+    assert "$b$ (2 to 3, 9.0), c (1 to 2, 2.0), a" in conclude(steps, ["1", "2", "3"])
 
 
 def test_the_figure_has_the_words_from_the_most_changed_to_the_least():

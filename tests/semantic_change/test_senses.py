@@ -7,14 +7,16 @@ import pytest
 from sklearn.metrics import silhouette_score
 from sklearn.preprocessing import normalize
 
-from modeling_tempoformer.semantic_change.senses import Senses, find_senses, keywords, principal_components
+from modeling_tempoformer.semantic_change.keywords import WordsAround
+from modeling_tempoformer.semantic_change.senses import Senses, choose_senses, find_senses, principal_components
 from modeling_tempoformer.semantic_change.usages import Usage
 
 
 def senses_of(*vectors: np.ndarray) -> Senses:
     """Finds the senses of usages that have no context words."""
     usages = {str(time): [Usage(str(time), "plane", 0, 5)] * len(part) for time, part in enumerate(vectors)}
-    return find_senses(usages, dict(zip(usages, vectors, strict=True)))
+    options = find_senses(usages, dict(zip(usages, vectors, strict=True)))
+    return options[choose_senses(options)]
 
 
 def test_the_map_is_a_projection_onto_the_widest_directions():
@@ -27,30 +29,54 @@ def test_the_map_is_a_projection_onto_the_widest_directions():
 
 
 def test_senses_go_from_the_one_that_grew_to_the_one_that_shrank():
-    """Three distant clusters have 4, 1 and 1 usages before, and 1, 1 and 3 after."""
+    """Three distant clusters have 8, 2 and 2 usages before, and 2, 2 and 6 after. There are none in between."""
     centres = 100 * np.eye(6)[:3]
-    at_first, at_last = np.repeat([0, 1, 2], [4, 1, 1]), np.repeat([0, 1, 2], [1, 1, 3])
-    vectors = centres[[*at_first, *at_last]] + np.random.default_rng(1).normal(size=(11, 6))
-    senses = senses_of(vectors[:6], vectors[6:])
-    # Cluster 2 grew from 1/6 to 3/5, cluster 1 from 1/6 to 1/5, cluster 0 shrank from 4/6 to 1/5.
-    assert senses.counts.tolist() == [[1, 3], [1, 1], [4, 1]]
+    at_first, at_last = np.repeat([0, 1, 2], [8, 2, 2]), np.repeat([0, 1, 2], [2, 2, 6])
+    vectors = centres[[*at_first, *at_last]] + np.random.default_rng(1).normal(size=(22, 6))
+    senses = senses_of(vectors[:12], np.zeros((0, 6)), vectors[12:])
+    # Cluster 2 grew from 2/12 to 6/10, cluster 1 from 2/12 to 2/10, cluster 0 shrank from 8/12 to 2/10.
+    assert senses.counts.tolist() == [[2, 0, 6], [2, 0, 2], [8, 0, 2]]
     assert senses.labels.tolist() == (2 - np.concatenate([at_first, at_last])).tolist()
 
 
-def test_the_number_of_senses_is_that_of_the_largest_silhouette():
+def option(number: int, silhouette: float) -> Senses:
+    return Senses(
+        np.arange(number), np.ones((number, 1)), np.arange(number), [[]] * number, np.eye(number), silhouette
+    )
+
+
+@pytest.mark.parametrize(
+    ("silhouettes", "number"),
+    [([0.494, 0.457, 0.2], 3), ([0.5, 0.44, 0.46, 0.4], 4), ([0.6, 0.5], 2), ([0.19, 0.2, 0.15], 1), ([], 1)],
+)
+def test_the_number_of_senses_is_the_largest_with_a_silhouette_near_the_best(silhouettes, number):
+    options = [option(1, 0.0), *(option(k, value) for k, value in enumerate(silhouettes, 2))]
+    assert choose_senses(options) == number - 1
+
+
+def test_usages_are_divided_into_each_number_of_senses():
     """Usages of four senses are drawn at random at each time. They have fewer dimensions than are clustered."""
     generator = np.random.default_rng(2)
     at_times = [4 * np.eye(6)[generator.integers(4, size=n)] + generator.normal(size=(n, 6)) for n in (20, 15, 12)]
     joined = normalize(np.concatenate(at_times))
-    senses = senses_of(*map(normalize, at_times))
-    assert senses.labels.max() == 3
-    best = silhouette_score(joined, senses.labels)
-    assert best > 0.2
-    for merged in (np.minimum(senses.labels, 2), np.minimum(senses.labels, 1)):
-        assert silhouette_score(joined, merged) < best
+    vectors = dict(zip("abc", at_times, strict=True))
+    usages = {time: [Usage(time, "plane", 0, 5)] * len(part) for time, part in vectors.items()}
+    options = find_senses(usages, vectors)
+    assert [len(senses.counts) for senses in options] == list(range(1, 9))
+    for senses in options[1:]:
+        assert senses.silhouette == pytest.approx(silhouette_score(joined, senses.labels))
+    senses = options[3]
+    assert senses.silhouette == max(option.silhouette for option in options) and choose_senses(options) == 3
     means = [joined[senses.labels == sense].mean(axis=0) for sense in range(4)]
     distances = [math.dist(joined[usage], means[senses.labels[usage]]) for usage in senses.nearest]
     assert distances == pytest.approx(sorted(distances)) and sorted(senses.nearest) == list(range(47))
+
+
+def test_senses_of_a_word_of_one_time_are_sorted_by_size():
+    labels = np.repeat([0, 1, 2], [3, 9, 5])
+    vectors = 100 * np.eye(4)[labels] + np.random.default_rng(0).normal(size=(17, 4))
+    senses = senses_of(np.zeros((0, 4)), vectors, np.zeros((0, 4)))
+    assert senses.counts.tolist() == [[0, 9, 0], [0, 5, 0], [0, 3, 0]]
 
 
 def test_usages_in_one_cloud_are_one_sense():
@@ -62,8 +88,17 @@ def test_keywords_are_those_that_one_sense_has_and_the_others_lack():
     """'the' is in all contexts, and 'once' in too few. 'soviet' tells more than 'moscow', which is rarer."""
     contexts = ["the soviet moscow"] * 3 + ["the soviet once"] * 2 + ["the kansas state"] * 4 + ["the state"]
     labels = np.repeat([0, 1], 5)
-    assert keywords(contexts, labels) == [["soviet", "moscow"], ["state", "kansas"]]
-    assert keywords(["1 2", "!"], np.array([0, 1])) == [[], []]
+    assert WordsAround(contexts).keywords(labels) == [["soviet", "moscow"], ["state", "kansas"]]
+    assert WordsAround(contexts, {"soviet", "of"}).keywords(labels) == [["moscow"], ["state", "kansas"]]
+    assert WordsAround(["1 2", "!"]).keywords(np.array([0, 1])) == [[], []]
+
+
+def test_collocates_have_counts_and_strengths():
+    contexts = ["the soviet moscow"] * 3 + ["the soviet"] * 2 + ["the state soviet"] + ["the state"] * 4
+    first, last, none = WordsAround(contexts).collocates(np.repeat([0, 1], 5), 3)
+    assert [(word, count) for word, count, _ in first] == [("moscow", 3), ("soviet", 5)] and none == []
+    assert [strength for _, _, strength in first] == pytest.approx([3.5 / 0.5, (5.5 / 5.5) / (1.5 / 5.5)])
+    assert [(word, count) for word, count, _ in last] == [("state", 5)]
 
 
 @pytest.mark.filterwarnings("error")

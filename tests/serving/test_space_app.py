@@ -4,6 +4,7 @@ import base64
 import io
 import json
 import logging
+import re
 import shutil
 from html.parser import HTMLParser
 from pathlib import Path
@@ -58,6 +59,15 @@ def answer(text: str, folder: str | Path) -> Answer:
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory) -> str:
     return save_model(tmp_path_factory.mktemp("model") / "mine")
+
+
+def test_the_page_watches_the_class_of_the_model(folder):
+    pipe = load_pipeline(folder)
+    for label in range(3):
+        pipe.model.config.watched = label
+        page = Answer(app.show_posts(POSTS, pipe, folder)).page
+        (data,) = re.findall(r'id="page-data">(.*?)</script>', page, flags=re.DOTALL)
+        assert json.loads(data)["data"]["watched"] == label
 
 
 def test_predictions_and_page(folder):

@@ -25,6 +25,8 @@ def timelines() -> list[dict]:
     timelines = explained_timelines(60, 30)
     timelines[7]["posts"][3]["text"] = f"A heron. {ATTACK}"
     timelines[9]["posts"][5]["text"] = "The Heron and the heron"
+    for timeline in timelines:
+        timeline["posts"][20]["log_odds_effects"]["Switch"][7:9] = 0.0049, -0.0049
     return timelines
 
 
@@ -58,15 +60,16 @@ def open_page(browser, tmp_path):
 
 def counts_of(timelines: list[dict], threshold: float) -> dict:
     """Computes the counts of the page, with the project's own delays."""
-    counts = {**dict.fromkeys(("posts", "alarms", "judged", "ofClass", "hits"), 0), "delays": []}
+    counts = {**dict.fromkeys(("posts", "alarms", "barely", "judged", "ofClass", "hits"), 0), "delays": []}
     for timeline in timelines:
         posts = timeline["posts"]
         raised = np.array([is_alarm(post, threshold) for post in posts])
         labelled = np.array([post["actual"] is not None for post in posts])
         is_class = np.array([post["actual"] == "Switch" for post in posts])
         times = np.array([post["timestamp"] for post in posts])
-        sums = len(posts), raised.sum(), (raised & labelled).sum(), is_class.sum(), (raised & is_class).sum()
-        for name, number in zip(list(counts)[:5], sums, strict=True):
+        barely = [units_of(post) < threshold * 10_000 + 500 for post in posts] & raised
+        sums = len(posts), raised.sum(), barely.sum(), (raised & labelled).sum()
+        for name, number in zip(counts, [*sums, is_class.sum(), (raised & is_class).sum()], strict=False):
             counts[name] += int(number)
         judged = change_detection().Posts(is_class[labelled], raised[labelled], times[labelled])
         for late, seconds in change_detection().detection_delays(judged):
@@ -81,6 +84,11 @@ def table_rows(browser, selector: str) -> list[list[str]]:
     return browser.driver.execute_script(
         f"return [...document.querySelector(arguments[0]).rows].map({cells})", selector
     )
+
+
+def units_of(post: dict) -> int:
+    """Returns the probability as the page has it."""
+    return int(post["probabilities"]["Switch"] * 10_000)
 
 
 def is_alarm(post: dict, threshold: float = 0.5) -> bool:
@@ -103,6 +111,49 @@ def test_counts_follow_the_threshold(opened, timelines):
         opened.set_value(control, threshold)
         here, overall = opened.driver.execute_script("return [counts[state.timeline], addCounts(counts)]")
         assert here == counts_of([shown], threshold) and overall == counts_of(timelines, threshold)
+
+
+def test_alarms_are_the_predictions_until_the_threshold_moves(open_page):
+    """The last of three classes has the smallest threshold, so that the model prefers it."""
+    names, thresholds = ["A", "B", "C"], np.array([0.5, 0.4, 0.1])
+    timelines = explained_timelines(3, 30, names=names)
+    posts = [post for timeline in timelines for post in timeline["posts"]]
+    probabilities = np.array([list(post["probabilities"].values()) for post in posts])
+    predicted = (probabilities / thresholds).argmax(-1)
+    for post, label in zip(posts, predicted, strict=True):
+        post["label"] = names[label]
+    opened = open_page(timelines, names, thresholds=thresholds.tolist(), watched=2)
+
+    def counts() -> dict:
+        return opened.driver.execute_script("return addCounts(counts)")
+
+    actual = np.array([post["actual"] for post in posts])
+    at_first = counts()
+    assert at_first["alarms"] == (predicted == 2).sum()
+    assert at_first["hits"] == ((predicted == 2) & (actual == "C")).sum()
+    # Barely: another class gets the post if it has 0.05 of this one's probability.
+    units = np.floor(probabilities * 10_000 + 1e-6)
+    rivals = ((units[:, :2] + 500) / thresholds[:2]).max(-1)
+    barely = (predicted == 2) & ((units[:, 2] - 500) / thresholds[2] < rivals)
+    assert at_first["barely"] == barely.sum() > 0
+    opened.set_value("#threshold", 0.3)
+    assert counts()["alarms"] == (units[:, 2] >= 3000).sum() != at_first["alarms"]
+    opened.find("#as-predicted").click()
+    assert counts() == at_first and not opened.find("#as-predicted").is_displayed()
+    # Another class begins with its predictions, too.
+    opened.set_value("#threshold", 0.3)
+    opened.set_value("#watched", 1)
+    assert counts()["alarms"] == (predicted == 1).sum()
+
+
+def test_a_change_of_class_keeps_the_timeline_and_the_post(opened):
+    opened.find_all("#timelines button")[3].click()
+    opened.driver.execute_script("document.querySelectorAll('#posts .post')[11].click()")
+    name = opened.text("#timeline-title")
+    opened.set_value("#watched", 0)
+    assert opened.text("#timeline-title") == name and chosen(opened) == 11
+    (current,) = opened.find_all("#timelines button[aria-current='true']")
+    assert current.is_displayed() and name in current.text
 
 
 def test_outcomes_of_posts_follow_the_threshold(opened, timelines):
@@ -165,16 +216,22 @@ def test_a_page_whose_predictions_are_right_or_unlabelled(open_page):
 
 
 def test_why(opened, timelines):
-    """A click on a post lists its earlier posts with their effects, the strongest first."""
+    """
+    A click on a post lists its earlier posts with their effects, the strongest first. Two that are rounded to 0 are
+    counted.
+    """
     shown = shown_timeline(opened, timelines)
     opened.driver.execute_script("document.querySelectorAll('#posts .post')[20].click()")
     post = shown["posts"][20]
     assert opened.text("#why-text") == post["text"]
     names = [*(f"post {number + 1}" for number in post["stream"][:-1]), "what", "the", "being"]
     effects, log_odds = (post[measure]["Switch"] for measure in ("effects", "log_odds_effects"))
-    strongest = sorted(range(len(names)), key=lambda number: -abs(round(log_odds[number], 2)))
-    for most in (6, len(names)):
-        rows = table_rows(opened, "#why-table tbody")[:most]
+    moving = [number for number in range(len(names)) if abs(log_odds[number]) > 0.005]
+    strongest = sorted(moving, key=lambda number: -abs(round(log_odds[number], 2)))
+    for most in (6, len(moving)):
+        *rows, last = table_rows(opened, "#why-table tbody")
+        assert last[0].split()[0] == str(len(names) - len(moving)) and (most == 6 or len(rows) == len(moving))
+        rows = rows[:most]
         for row, number in zip(rows, strongest[:most], strict=True):
             assert re.split(r"[ ,]", row[0])[: len(names[number].split())] == names[number].split()
             moved = [float(cell.replace("−", "-")) for cell in row[1:3]]
@@ -290,7 +347,7 @@ def test_other_posts(open_page, settings):
     assert opened.find("#axis").is_displayed() == settings.get("timed", True)
     assert len(opened.find_all("#watched option")) == len(names)
     opened.set_value("#watched", 0)
-    alarms = sum(post["probabilities"][names[0]] >= 0.5 for timeline in timelines for post in timeline["posts"])
+    alarms = sum(post["label"] == names[0] for timeline in timelines for post in timeline["posts"])
     assert opened.driver.execute_script("return addCounts(counts)")["alarms"] == alarms
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from helpers import save_encoder, tiny_reader, write_posts
 from stand_ins import NAMES, data_of, explained_timelines, page_of, with_states
-from transformers import pipeline
+from transformers import AutoConfig, pipeline
 
 import run_glue_style
 import run_timeline_view
@@ -136,9 +136,28 @@ def test_eight_states_at_most_have_colours():
 
 def test_the_first_threshold_is_the_calibrated_one():
     """With two classes the second has the largest p / t if p is above its share of the sum of both thresholds."""
-    assert first_thresholds(None, 3) == [5000] * 3
+    assert first_thresholds(None, 2) == [5000, 5000]
     assert first_thresholds([0.6, 0.2], 2) == [7500, 2500]
-    assert first_thresholds([0.2, 0.3, 0.5], 3) == [5000] * 3
+    assert first_thresholds([0.2, 0.3, 0.5], 3) is None
+
+
+def test_all_pages_of_a_model_watch_its_class(saved, tmp_path):
+    """A model without the field watches the rarest class of each page. An option wins over both."""
+    rare, frequent = synthetic_posts(3, seed=0, posts_per_timeline=5), synthetic_posts(3, seed=1, posts_per_timeline=5)
+    pages = {"Switch": [dict(post) for post in rare], "No-Switch": [dict(post) for post in frequent]}
+    for name, posts in pages.items():
+        for number, post in enumerate(posts):
+            post["label"] = name if number == 4 else NAMES[1 - NAMES.index(name)]
+        assert NAMES[data_of(write_view(saved, tmp_path, posts))["watched"]] == name
+    model = Path(shutil.copytree(saved, tmp_path / "model"))
+    config = AutoConfig.from_pretrained(model)
+    config.watched = 1
+    config.save_pretrained(model)
+    for posts in pages.values():
+        assert data_of(write_view(str(model), tmp_path, posts))["watched"] == 1
+        assert data_of(write_view(str(model), tmp_path, posts, "--watch", "No-Switch"))["watched"] == 0
+    with pytest.raises(ValueError, match="--watch must be one of No-Switch, Switch, got 'switch'"):
+        write_view(str(model), tmp_path, posts, "--watch", "switch")
 
 
 def test_show_in_a_notebook(saved):

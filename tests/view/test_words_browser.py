@@ -1,5 +1,6 @@
 """Checks the page of words after a run, in a browser: a person's actions, and the numbers that the page shows."""
 
+import json
 import random
 from collections import Counter
 from itertools import product
@@ -9,10 +10,10 @@ import pandas as pd
 import pytest
 import torch
 from helpers import SIZES, VOCABULARY, read_table
-from stand_ins import data_of
 from transformers import BertConfig, BertModel, BertTokenizer
 
 import run_semantic_change
+from modeling_tempoformer.semantic_change.entries import make_entry
 from modeling_tempoformer.semantic_change.report import ranked_table
 from modeling_tempoformer.semantic_change.usages import Usage
 from modeling_tempoformer.view.page import write_page
@@ -40,7 +41,7 @@ def folder(tmp_path_factory):
         lines += [" ".join(generator.sample(["the", "air", "glad", "plane"], 4)) for _ in range(30)]
         lines[0] += f" {ATTACK}"
         (path / f"{time}.txt").write_text("\n".join(lines), encoding="utf-8")
-    (path / "words.txt").write_text("flew\nthe\nair\nglad\n", encoding="utf-8")
+    (path / "words.txt").write_text("flew\nthe\nair\nglad\nsad\n", encoding="utf-8")
     given = ["--model_name_or_path", str(path / "model"), "--output_dir", str(path / "out")]
     given += ["--corpora", *(str(path / f"{time}.txt") for time in TIMES), "--targets", str(path / "words.txt")]
     run_semantic_change.main(given)
@@ -63,6 +64,8 @@ def choose(browser, word: str):
 
 def test_words_are_sorted_and_searched(opened, folder):
     rows = read_table(folder / "changes.csv")
+    # `sad` occurs at one time.
+    assert opened.texts("#unranked-rows a") == ["sad"]
     by_change = [row["word"] for row in rows]
     assert opened.texts("#rows a") == by_change and opened.text(READY) == by_change[0]
     headings = opened.texts("#columns button")
@@ -87,24 +90,116 @@ def test_words_are_sorted_and_searched(opened, folder):
     assert set(opened.texts("#rows a")) == {"flew", "glad"} and opened.text("#found") == "2 of 4 words"
 
 
-def test_shares_and_sentences_are_those_of_the_page_s_data(opened, folder):
+def senses_of(folder, word: str) -> pd.DataFrame:
+    """Returns the rows of a word in the file of senses."""
+    return pd.read_csv(folder / "senses.csv", keep_default_na=False).query("word == @word")
+
+
+def test_shares_and_sentences_are_those_of_the_file(opened, folder):
     choose(opened, "flew")
-    words = data_of((folder / "_changes.html").read_text(encoding="utf-8"))["words"]
-    (usages,) = (row["usages"] for row in words if row["word"] == "flew")
-    assert len(opened.find_all("#senses article")) == len(usages["counts"]) > 1
-    for sense, (counts, keywords) in enumerate(zip(usages["counts"], usages["keywords"], strict=True)):
-        article = f"#senses article:nth-child({sense + 1})"
-        assert opened.text(f"{article} h4") == f"Sense {sense + 1}: {', '.join(keywords)}"
+    usages = pd.read_parquet(folder / "_usages.parquet").query("word == 'flew'")
+    senses = senses_of(folder, "flew").to_dict("records")
+    assert len(opened.find_all("#senses article")) == len(senses) > 1
+    for number, row in enumerate(senses, 1):
+        article = f"#senses article:nth-child({number})"
+        assert opened.text(f"{article} h4") == f"Sense {number}: {row['keywords']}"
         headings = opened.texts(f"{article} .times h5")
-        for column, (time, count) in enumerate(zip(TIMES, counts, strict=True)):
-            assert headings[column].startswith(f"{time}: {np.floor(100 * count / 30 + 0.5):.0f} % ")
-            assert headings[column].endswith(f", {count} of 30")
+        for column, time in enumerate(TIMES):
+            share, low, high = (
+                np.floor(100 * float(row[f"{name}_{time}"]) + 0.5) for name in ("share", "share_low", "share_high")
+            )
+            about = f"{share:.0f} % (95 %: {low:.0f} to {high:.0f} %), {row[f'usages_{time}']} of 30"
+            assert headings[column] == f"{time}: {about}"
             where = f"{article} .times > :nth-child({column + 1}) .text"
-            assert opened.texts(where) == [
-                "".join(usages["text"][usage]) for usage in usages["nearest"][sense][column]
-            ]
+            own = usages[(usages["time"] == time) & (usages["sense"] == number)]
+            assert len(opened.texts(where)) == min(3, len(own)) and set(opened.texts(where)) <= set(own["sentence"])
             assert set(opened.texts(f"{where} mark")) <= {"flew"}
+        # The earliest usage in the file is the first on the page.
+        assert f"{row['first_time']}, {row['first_source']}: " in opened.text(f"{article} .firsts li")
+        assert f"{round(10 * float(row['first_support']))} of its 10" in opened.text(f"{article} .firsts li")
     assert len(opened.find_all("#map .mark-symbol path")) > 90
+
+
+def test_a_reader_s_choices_about_senses_stay_and_go_into_a_file(opened, folder, tmp_path):
+    opened.save_into(tmp_path)
+    choose(opened, "flew")
+    opened.set_value("#number", 3)
+    assert len(opened.texts("#senses h4")) == 3
+
+    def counts() -> np.ndarray:
+        """Returns the numbers of usages by sense and time."""
+        return np.array(
+            [
+                [
+                    int(text.rsplit(", ", 1)[1].split(" of ")[0])
+                    for text in opened.texts(f"#senses article:nth-child({n + 1}) h5")[:3]
+                ]
+                for n in range(len(opened.find_all("#senses article")))
+            ]
+        )
+
+    before = counts()
+    assert before.sum(axis=0).tolist() == [30, 30, 30]
+    opened.set_value("#senses article:nth-child(3) .tools select", 0)
+    assert counts().tolist() == [(before[0] + before[2]).tolist(), before[1].tolist()]
+    assert opened.text("#senses h4").startswith("Sense 1 + 3")
+    opened.set_value("#senses article:nth-child(1) .tools input", "to fly")
+    assert opened.text("#senses h4").startswith("to fly")
+    place = next(index for index, row in enumerate(counts()[1]) if row)
+    opened.find(f"#senses article:nth-child(2) .times > :nth-child({place + 1}) .misfiled").click()
+    after = counts()
+    assert after[1][place] == before[1][place] - 1 and after.sum() == before.sum() - 1
+    opened.find("#all summary").click()
+    opened.set_value("#of-sense", -1)
+    opened.wait_for(lambda: len(opened.texts("#usages li")) == 1)
+    # They stay after the page is closed.
+    opened.open(folder / "_changes.html", READY)
+    choose(opened, "flew")
+    assert counts().tolist() == after.tolist() and opened.text("#senses h4").startswith("to fly")
+    opened.find("#save-choices").click()
+    saved = tmp_path / "choices.json"
+    opened.wait_for(lambda: saved.exists() and saved.stat().st_size)
+    opened.find("#forget-choices").click()
+    assert len(opened.texts("#senses h4")) == len(senses_of(folder, "flew"))
+    opened.find("#load-choices").send_keys(str(saved))
+    opened.wait_for(lambda: opened.text("#senses h4").startswith("to fly"))
+    assert counts().tolist() == after.tolist()
+    opened.find("#senses article .tools button").click()
+    assert len(opened.texts("#senses h4")) == 3
+    # The numbers of usages mean others on another page.
+    other = tmp_path / "other.json"
+    other.write_text(json.dumps({**json.loads(saved.read_text()), "page": "x"}))
+    opened.find("#load-choices").send_keys(str(other))
+    opened.wait_for(lambda: "another page" in opened.text("#choices-said"))
+    assert len(opened.texts("#senses h4")) == 3
+    opened.find("#forget-choices").click()
+
+
+def test_a_word_of_one_time_has_its_page(opened):
+    opened.find("#unranked-rows a").click()
+    opened.wait_for(lambda: opened.text(READY) == "sad")
+    assert "when: new in 2000" in opened.text("#facts")
+    assert all(text.startswith("2000, 2000.txt, line ") for text in opened.texts("#earliest li"))
+    assert opened.texts("#senses article:first-child h5")[:2] == [
+        "1800: no usage",
+        "1900: no usage",
+    ]
+
+
+def test_usages_are_sorted_by_the_words_beside_them(opened):
+    choose(opened, "glad")
+    opened.find("#all summary").click()
+    opened.wait_for(lambda: opened.find_all("#usages li"))
+    texts = opened.texts("#usages .text")
+    # The texts before and after the word.
+    script = (
+        "return [...document.querySelectorAll('#usages mark')].map((mark) => mark[arguments[0]]?.textContent ?? '')"
+    )
+    for order, side, step in (("right", "nextSibling", 1), ("left", "previousSibling", -1)):
+        opened.set_value("#sort", order)
+        beside = [text.split()[::step] for text in opened.driver.execute_script(script, side)]
+        assert beside == sorted(beside) and len({*map(tuple, beside)}) > 5
+        assert sorted(opened.texts("#usages .text")) == sorted(texts)
 
 
 def test_the_usages_on_the_map_are_read_by_keyboard_and_in_a_list(opened, folder):
@@ -115,7 +210,7 @@ def test_the_usages_on_the_map_are_read_by_keyboard_and_in_a_list(opened, folder
     first = opened.text("#usage")
     opened.find("#map").send_keys(opened.keys.ARROW_RIGHT)
     opened.wait_for(lambda: opened.text("#usage") != first)
-    time, rest = opened.text("#usage").split(", sense ")
+    time, rest = opened.text("#usage").removesuffix(" misfiled").split(", Sense ")
     assert rest.split(": ")[1] in set(table.loc[table["time"] == time, "text"])
     opened.find("#all summary").click()
     opened.wait_for(lambda: len(opened.texts("#usages li")) == 90)
@@ -123,13 +218,12 @@ def test_the_usages_on_the_map_are_read_by_keyboard_and_in_a_list(opened, folder
     assert any(ATTACK in text for text in opened.texts("#usages li"))
     assert opened.driver.title.startswith("Words") and not opened.find_all("main img")
     opened.set_value("#of-time", "3")
-    shown = [text.split(": ", 1) for text in opened.texts("#usages li")]
-    assert Counter(text for _, text in shown) == Counter(table.loc[table["time"] == "2000", "text"])
+    assert Counter(opened.texts("#usages .text")) == Counter(table.loc[table["time"] == "2000", "text"])
     # A sense that is selected on the map is selected in the list.
     opened.find("#senses article:nth-child(2) .title button").click()
     expected = opened.texts("#senses article:nth-child(2) .times h5")[2].split(", ")[1].split(" of ")[0]
     opened.wait_for(lambda: len(opened.texts("#usages li")) == int(expected))
-    assert {text.split(", ")[1].split(":")[0] for text in opened.texts("#usages li")} <= {"sense 2"}
+    assert {text.split(", ")[1].split(":")[0] for text in opened.texts("#usages li")} <= {"Sense 2"}
     assert opened.find("#senses article:nth-child(2) button").get_attribute("aria-pressed") == "true"
     opened.find_all("#rows a")[0].send_keys(opened.keys.ARROW_DOWN)
     assert opened.driver.switch_to.active_element.text == opened.texts("#rows a")[1]
@@ -160,25 +254,33 @@ def test_citations_are_saved_as_a_table(opened, folder, tmp_path):
     assert not opened.find_all(".cite:checked") and not opened.find("#citations").is_displayed()
 
 
-def test_the_earliest_usages_are_cited_without_a_sense(browser, tmp_path):
+def test_the_earliest_usages_outside_the_sample_are_cited_with_their_sense(browser, tmp_path):
     usages = {word: {time: [Usage(time, f"the {word} flew", 4, 4 + len(word))] * 3 for time in TIMES} for word in "ab"}
     vectors = {word: {time: np.eye(3) for time in TIMES} for word in usages}
     table = ranked_table({"apd": {"a": 0.2, "b": 0.1}}, {word: dict.fromkeys(TIMES, 3) for word in usages})
-    earliest = {"a": [Usage(TIMES[1], f"{number} as", 2, 4, f"190{number}", "letter") for number in range(2)]}
-    write_page(tmp_path / "page.html", words_page(table, TIMES, usages, vectors, earliest=earliest))
+    earlier = [Usage(TIMES[0], f"{number} as", 2, 4, f"180{number}", "letter") for number in range(2)]
+    entries = {
+        "a": make_entry(usages["a"], vectors["a"], earlier, (earlier, np.eye(3)[:2])),
+        "b": make_entry(usages["b"], vectors["b"]),
+    }
+    write_page(tmp_path / "page.html", words_page(table, TIMES, entries))
     browser.open(tmp_path / "page.html", READY)
     browser.save_into(tmp_path)
     choose(browser, "b")
-    assert not browser.find("#of-corpus").is_displayed()
+    assert "in the sample" in browser.text("#is-whole")
     choose(browser, "a")
-    assert browser.texts("#earliest li") == ["1900, letter: 0 as", "1901, letter: 1 as"]
-    for box in ("#earliest li:last-child .cite", "#senses .times .cite"):
-        browser.find(box).send_keys(browser.keys.SPACE)
+    assert "of all usages" in browser.text("#is-whole")
+    # A date that is the name of its time is not repeated.
+    first = [text.split(" (")[0].removesuffix(" misfiled") for text in browser.texts("#earliest li")]
+    assert first[:2] == ["1800, letter: 0 as", "1800, 1801, letter: 1 as"]
+    # They are neither on the map nor in the shares.
+    assert len(browser.find_all("#map .mark-symbol path")) >= 9
+    assert all("of 3" in text for text in browser.texts("#senses .times h5"))
+    browser.find("#earliest li:nth-child(2) .cite").send_keys(browser.keys.SPACE)
     browser.find("#save").click()
     browser.wait_for(lambda: (path := tmp_path / "citations.csv").exists() and path.stat().st_size)
-    rows = pd.read_csv(tmp_path / "citations.csv", dtype=str, keep_default_na=False).to_dict("records")
-    assert [row["sense"] for row in rows] == ["", "1"]
-    assert rows[0]["date"] == "1901" and rows[0]["time"] == TIMES[1] and rows[0]["form"] == "as"
+    (row,) = pd.read_csv(tmp_path / "citations.csv", dtype=str, keep_default_na=False).to_dict("records")
+    assert row["date"] == "1801" and row["time"] == TIMES[0] and row["form"] == "as" and row["sense"].isdigit()
     assert browser.problems() == []
 
 
