@@ -145,10 +145,11 @@ def choose_change_step(
 
 def timeline_columns(arguments: PostArguments) -> dict[str, str | None]:
     """The column names, as arguments of [`to_timelines`]."""
-    roles = ("timeline", "timestamp", "text", "label", "speaker", "state", "annotator")
+    roles = ("timeline", "timestamp", "text", "label", "speaker", "state", "annotator", "group", "split")
     names = [f"{role}_column" for role in roles]
     id_column = arguments.id_column or ("post_id" if arguments.task_name else None)
-    return {name: getattr(arguments, name) for name in names} | {"id_column": id_column}
+    # A page has no groups and no splits.
+    return {name: getattr(arguments, name, None) for name in names} | {"id_column": id_column}
 
 
 def nested_options(arguments: PostArguments) -> dict[str, Any]:
@@ -249,7 +250,6 @@ def make_timelines(
     for name, posts_of_split in posts.items():
         try:
             columns = timeline_columns(arguments)
-            columns |= {"group_column": arguments.group_column, "split_column": arguments.split_column}
             present = column_names(posts_of_split)
             # Texts to predict need no states, whatever their column is called.
             if name != "train" and columns["state_column"] not in present:

@@ -9,9 +9,9 @@ from helpers import NAMES, write_table
 
 from modeling_tempoformer import load_table, to_timelines
 from modeling_tempoformer.data.arguments import DataTrainingArguments
+from modeling_tempoformer.data.post_errors import PostError
 from modeling_tempoformer.data.post_splits import load_file, load_splits
 from modeling_tempoformer.data.tables import stream_table
-from modeling_tempoformer.data.timelines import PostError
 from modeling_tempoformer.serving.corpus import Corpus
 
 

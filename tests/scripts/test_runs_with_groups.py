@@ -1,5 +1,6 @@
 """Checks run_glue_style.py on posts with groups, with several annotators, and with clinics that are never divided."""
 
+import json
 import random
 from pathlib import Path
 
@@ -140,3 +141,12 @@ def test_a_clinic_is_in_one_split(tmp_path, encoder, posts, kind):
     files = ["--train_file", file, "--test_file", other, "--split_column", "clinic"]
     with pytest.raises(ValueError, match="split.*split.*c[01]"):
         main([*model, *files, "--output_dir", str(tmp_path / "refused")])
+
+
+def test_groups_and_units_in_nested_json(tmp_path, posts):
+    """Both columns are paths, which the reader of JSON must be told of."""
+    nested = [{**post, "author": {"site": post["site"], "clinic": post["clinic"]}} for post in posts]
+    (tmp_path / "posts.jsonl").write_text("\n".join(map(json.dumps, nested)))
+    columns = ["--group_column", "author.site", "--split_column", "author.clinic"]
+    main([*DEMO, "--train_file", f"{tmp_path}/posts.jsonl", *columns, "--output_dir", str(tmp_path / "out")])
+    check_groups(tmp_path / "out", posts)
