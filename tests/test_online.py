@@ -135,7 +135,8 @@ def test_speakers_and_states_are_those_of_the_pipeline_however_posts_arrive(data
             found[name].append((logits, states))
     for timeline in timelines:
         logits, states = map(torch.stack, zip(*found[timeline.timeline_id], strict=True))
-        torch.testing.assert_close(logits, timeline.logits, atol=1e-5, rtol=1e-5)
+        # A threshold of the trees turns a rounding error of a vector into a hundred times as much in a logit.
+        torch.testing.assert_close(logits.softmax(-1), timeline.logits.softmax(-1), atol=1e-5, rtol=0)
         torch.testing.assert_close(states.exp(), timeline.state_logits.exp(), atol=1e-5, rtol=0)
 
 
