@@ -19,8 +19,8 @@ logger = logging.get_logger(__name__)
 
 # The inputs that are numbers of posts.
 INDICES = {"stream_index", "speaker_posts"}
-# Slots of streams that an explanation reads in a pass.
-SLOTS_AT_ONCE = 4096
+# Slots of streams that an explanation reads in a pass, and the tokens in them, padding included.
+SLOTS_AT_ONCE, TOKENS_AT_ONCE = 4096, 2**17
 
 
 def explain_streams(
@@ -97,7 +97,8 @@ def read_streams(
     """
     index = streams["stream_index"]
     found: dict[str, torch.Tensor] = {}
-    for chosen in (index[:, -1] >= 0).nonzero().flatten().split(max(1, SLOTS_AT_ONCE // index.shape[1])):
+    num_slots = min(SLOTS_AT_ONCE, TOKENS_AT_ONCE // posts["attention_mask"].shape[-1])
+    for chosen in (index[:, -1] >= 0).nonzero().flatten().split(max(1, num_slots // index.shape[1])):
         part = {name: values[chosen] for name, values in streams.items()}
         # The pass has only the posts and the slots that it reads.
         absent = int((part["stream_index"] < 0).sum(1).min())
