@@ -13,8 +13,7 @@ class States(Grown):
 
     Buffers: `center` (hidden,) of the posts' vectors; `weight` (members, hidden, states) and `bias` (members, states);
     `change` (states + 1, states, classes), the probability of each class after a state, the last one standing for no
-    earlier post, and before another; `class_weights` (classes,), those of the loss, times what makes up for taking two
-    states as independent.
+    earlier post, and before another; `class_weights` (classes,), those of the loss.
     """
 
     def __init__(self, config: PostTempoFormerConfig):
@@ -40,7 +39,7 @@ class States(Grown):
 
     def changes(self, states: torch.Tensor, has_previous: torch.BoolTensor) -> torch.Tensor:
         """
-        Returns the log-probability of each class (..., classes), plus the logarithm of its weight. The
+        Returns the log-probability of each class (..., classes), plus the logarithm of its weight in the loss. The
         states of the newest post and of the one it is compared with, `states` (..., 2, states), count as independent,
         and the pairs of both are summed. `has_previous` (...) is where there is such a post.
         """

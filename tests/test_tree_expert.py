@@ -11,7 +11,7 @@ from sklearn.ensemble import ExtraTreesClassifier
 
 from modeling_tempoformer import StreamCollator
 from modeling_tempoformer.timeline_tempoformer import cut_rows
-from modeling_tempoformer.training.tree_growing import balance, copy_tree, grow_experts, weigh
+from modeling_tempoformer.training.tree_growing import copy_tree, grow_experts, weigh
 from modeling_tempoformer.trees_tempoformer import DEPTH
 
 
@@ -127,17 +127,6 @@ def test_an_expert_that_knows_nothing_gets_no_weight():
     best = -log_softmax(network * knows + trees * noise, -1)[np.arange(500), labels].mean()
     for other in ((1.0, 0.0), (network, trees + 0.1), (network + 0.1, trees), (network - 0.1, trees)):
         assert best <= -log_softmax(other[0] * knows + other[1] * noise, -1)[np.arange(500), labels].mean() + 1e-6
-
-
-def test_the_change_of_states_is_balanced():
-    """The labels are drawn from twice the logits, and one for the third class is added that the states do not know."""
-    generator = np.random.default_rng(0)
-    logits = log_softmax(generator.normal(size=(20000, 3)), axis=-1)
-    true = 2 * logits + [0.0, 0.0, -1.0]
-    labels = (true + generator.gumbel(size=true.shape)).argmax(-1)
-    assert np.allclose(np.log(balance(logits, labels, None)), [0.0, 0.0, -0.5], atol=0.05)
-    # In a loss with weights, the probability of a class is multiplied by its weight.
-    assert np.allclose(np.log(balance(logits, labels, [1.0, 1.0, np.e])), [0.0, 0.0, 0.0], atol=0.05)
 
 
 def test_a_place_is_needed_once_there_are_trees():

@@ -31,8 +31,6 @@ LEAST_SPREAD = 1e-2
 DECIMALS = 3
 # Largest weight of an expert. If the experts separate all posts, the likelihood has no maximum.
 LARGEST_WEIGHT = 5.0
-# Smallest slope by which an offset is divided. A change of states that says nothing has the slope 0.
-LEAST_SLOPE = 0.1
 # Inverse L2 penalties of the states' regression, for vectors whose numbers have about the size of 1
 STRENGTHS = (0.001, 0.01, 0.1)
 MOST_ITERATIONS = 1000
@@ -70,10 +68,6 @@ def grow_experts(
     logits, labels, held_out, *tree_inputs = (torch.cat(parts).cpu() for parts in zip(*read, strict=True))
     labels, held_out, changes = labels.numpy(), held_out.numpy(), tree_inputs[3:]
     experts = [logits.numpy()]
-    for change in changes:
-        factors = torch.from_numpy(balance(change.numpy(), labels, config.class_weights)).to(change)
-        model.states.class_weights.mul_(factors.to(model.device))
-        change += factors.log()
     if model.trees is not None:
         experts.append(grow_trees(model, labels, held_out, seed, *tree_inputs))
     experts += [change.numpy() for change in changes]
@@ -237,23 +231,9 @@ def copy_tree(grown: Any, classes: np.ndarray, feature: torch.Tensor, threshold:
         waiting += [(2 * index + 1, left), (2 * index + 2, right)]
 
 
-def balance(change: np.ndarray, labels: np.ndarray, class_weights: list[float] | None) -> np.ndarray:
+def weigh(experts: Sequence[np.ndarray], labels: np.ndarray, class_weights: list[float] | None) -> list[float]:
     """
-    The factors of the classes (classes,) with which the change of states is most likely to have the labels. Two states
-    of a person are not independent, as [`States.changes`] takes them, so that it finds too many changes without them.
-    The arguments are those of [`weigh`], for one expert.
-    """
-    constants = [np.tile(row, (len(labels), 1)) for row in np.eye(change.shape[1])[1:]]
-    slope, *offsets = weigh([change, *constants], labels, class_weights, constants=len(constants))
-    return np.exp([0.0, *offsets] / np.maximum(slope, LEAST_SLOPE))
-
-
-def weigh(
-    experts: Sequence[np.ndarray], labels: np.ndarray, class_weights: list[float] | None, constants: int = 0
-) -> list[float]:
-    """
-    The weights of experts' logits, from 0 to 5, that give the labels the largest likelihood; of the last `constants`
-    experts, which may be against a class, from -5 to 5.
+    The weights of experts' logits, from 0 to 5, that give the labels the largest likelihood.
 
     Args:
         experts (`Sequence[np.ndarray]` of shape `(posts, classes)`): Logits of posts from which no expert has learned.
@@ -266,7 +246,5 @@ def weigh(
         scores = sum(weight * expert for weight, expert in zip(weights, experts, strict=True))
         return -np.average(log_softmax(scores, axis=-1)[np.arange(len(labels)), labels], weights=counts)
 
-    others = len(experts) - 1 - constants
-    start = [1.0, *[0.3] * others, *[0.0] * constants]
-    bounds = [(0, LARGEST_WEIGHT)] * (1 + others) + [(-LARGEST_WEIGHT, LARGEST_WEIGHT)] * constants
-    return minimize(loss, start, bounds=bounds).x.tolist()
+    start = [1.0, *[0.3] * (len(experts) - 1)]
+    return minimize(loss, start, bounds=[(0, LARGEST_WEIGHT)] * len(experts)).x.tolist()
