@@ -13,7 +13,7 @@ from ..view.timelines import load_pipeline
 
 
 # The files that the app needs. The folder of a checkout may hold others.
-SOURCES = (".py", ".css", ".js", ".jinja")
+SOURCES = (".py", ".typed", ".css", ".js", ".jinja")
 
 logger = logging.getLogger(__name__)
 
