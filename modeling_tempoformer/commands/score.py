@@ -15,7 +15,7 @@ from typing import Any
 
 from huggingface_hub.utils import tqdm
 
-from ..data.arguments import check_positive
+from ..data.arguments import TableArguments, check_positive
 from ..data.files import write_json
 from ..data.timelines import warn_of_nobody
 from ..serving.cluster import run_tasks, started_ray
@@ -42,7 +42,7 @@ PARTITION_BYTES, MIN_PARTITIONS = 1 << 25, 16
 
 
 @dataclass(kw_only=True)
-class ScoringArguments(DownloadArguments):
+class ScoringArguments(DownloadArguments, TableArguments):
     """The model, the posts, and the folder of the predictions."""
 
     model_name_or_path: str = field(metadata={"help": "A TempoFormer: a folder or a Hub id."})
@@ -50,15 +50,6 @@ class ScoringArguments(DownloadArguments):
         metadata={"help": "Tables of posts, or folders of them: CSV, TSV, JSON lines or Parquet."}
     )
     output_dir: str = field(metadata={"help": "Folder for the predictions, which all machines can reach."})
-    records: str | None = field(
-        default=None,
-        metadata={
-            "help": "Where objects of JSON hold lists of posts: the path of these (messages, chats.list.messages)."
-        },
-    )
-    timeline_column: str = "timeline_id"
-    timestamp_column: str | None = field(default=None, metadata={"help": "Default: 'timestamp', if it exists."})
-    text_column: str = "text"
     id_column: str | None = field(default=None, metadata={"help": "Default: a post's id is its file and its row."})
     speaker_column: str | None = field(
         default=None, metadata={"help": "Writers of posts. Default: 'speaker', if the model reads who speaks."}

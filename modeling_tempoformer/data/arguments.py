@@ -27,7 +27,22 @@ class DatasetArguments:
 
 
 @dataclass
-class PostArguments:
+class TableArguments:
+    """Where a table has its posts, and its columns."""
+
+    records: str | None = field(
+        default=None,
+        metadata={
+            "help": "Where objects of JSON hold lists of posts: the path of these (messages, chats.list.messages)."
+        },
+    )
+    timeline_column: str = "timeline_id"
+    timestamp_column: str | None = field(default=None, metadata={"help": "Default: 'timestamp', if it exists."})
+    text_column: str = "text"
+
+
+@dataclass
+class PostArguments(TableArguments):
     """The form of a file of posts."""
 
     task_name: (
@@ -39,15 +54,6 @@ class PostArguments:
         default=None,
         metadata={"help": "The files are in the original form of this corpus. Default: tables of posts."},
     )
-    records: str | None = field(
-        default=None,
-        metadata={
-            "help": "Where objects of JSON hold lists of posts: the path of these (messages, chats.list.messages)."
-        },
-    )
-    timeline_column: str = "timeline_id"
-    timestamp_column: str | None = field(default=None, metadata={"help": "Default: 'timestamp', if it exists."})
-    text_column: str = "text"
     label_column: str | None = field(default=None, metadata={"help": "Default: 'label', if it exists."})
     id_column: str | None = None
     speaker_column: str | None = field(

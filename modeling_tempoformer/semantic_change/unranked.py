@@ -79,7 +79,7 @@ def unranked_table(
 
 
 def write_unranked(folder: Path, *settings) -> pd.DataFrame:
-    """Writes `unranked.csv`, the table of [`unranked_table`], and returns it. Without such words there is no file."""
+    """Writes the table of [`unranked_table`] to `unranked.csv`, unless it is empty. Returns the table."""
     table = unranked_table(*settings)
     (folder / UNRANKED).unlink(missing_ok=True)
     if len(table):

@@ -194,6 +194,6 @@ def test_the_surest_mistakes_are_written_the_surest_first(tmp_path):
         columns = ["timeline_id", "post_id", "time", "speaker", "label", "prediction", "probability"]
         assert list(mistakes) == columns + ["text"] * with_texts
         assert (mistakes["label"] != mistakes["prediction"]).all()
-    # Without a mistake there is no file.
+    # No file is written if all predictions are right.
     write_mistakes(str(tmp_path / "none"), table[table["label"] == table["prediction"]])
     assert not (tmp_path / "none").exists()
