@@ -57,7 +57,10 @@ def choose_states(timelines: Sequence[Timeline]) -> StateNames | None:
         every = np.repeat(values, list(counts.values()))
         edges = np.unique(np.quantile(every, np.linspace(0, 1, QUANTILES + 1)[1:-1]))
         groups = np.searchsorted(edges, every, side="right")
-        values = [every[groups == group].mean() for group in np.unique(groups)]
+        values = sorted(float(every[groups == group].mean()) for group in np.unique(groups))
+        # A tenth of the smallest distance is as much as a reader needs.
+        decimals = max(0, 1 - math.floor(math.log10(min(np.diff(values)))))
+        return StateNames([f"{round(value, decimals) + 0.0:.{decimals}f}" for value in values], values)
     values = sorted(set(map(float, values)))
     return StateNames([f"{value:.4g}" for value in values], values)
 

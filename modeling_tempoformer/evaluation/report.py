@@ -155,7 +155,13 @@ def rival_sentences(results: Mapping[str, Any], *verdicts: str) -> list[str]:
     rivals: dict[str, list[str]] = {}
     for name, score in results.get("compared_with", {}).items():
         rivals.setdefault(compared(score), []).append(f"{rival_name(name, score)} ({score['macro_f1']:.3f})")
-    return [f"This model {words} {' and '.join(rivals[words])}." for words in verdicts if words in rivals]
+    return [f"This model {words} {listed(rivals[words])}." for words in verdicts if words in rivals]
+
+
+def listed(names: Sequence[str]) -> str:
+    """Returns names as a sentence lists them: "a", "a and b", "a, b and c"."""
+    *first, last = names
+    return f"{', '.join(first)} and {last}" if first else last
 
 
 def compared(score: Mapping[str, Any]) -> str:
@@ -176,7 +182,7 @@ def expert_lines(results: Mapping[str, Any]) -> list[str]:
     experts = {f"{EXPERTS[name]} alone": score for name, score in results["experts"].items()}
     alone = [f"{name} {score['macro_f1']:.3f} (weight {score['weight']:.2f})" for name, score in experts.items()]
     as_good = [name for name, score in experts.items() if compared(score) == AS_GOOD]
-    together = f"; all together {AS_GOOD} {' and '.join(as_good)}" if as_good else ""
+    together = f"; all together {AS_GOOD} {listed(as_good)}" if as_good else ""
     return [f"macro F1 of {', '.join(alone)}{together}"]
 
 
@@ -291,15 +297,15 @@ def to_table(rows: Sequence[Sequence[str]]) -> str:
 
 def test_summary(results: Mapping[str, Any]) -> list[str]:
     """
-    A summary of a model's test in sentences: its macro F1, the class to watch, how sure it is, people beside it, the
-    scores of its states, its rivals with theirs, and the other [`remarks`].
+    A summary of a model's test in sentences: its macro F1, its rivals with theirs and the other [`remarks`], the class
+    to watch, how sure it is, people beside it, and the scores of its states.
     """
     if "compared_with" not in results:
         return ["No score is known: this model was not tested on posts with labels, or its results lie elsewhere."]
     posts = f"{results['labelled_posts']} labelled posts of {results['timelines']} timelines"
     sentences = [f"Macro F1 {macro_f1_of(results)} on the {posts} of its test.", *seed_lines(results)]
-    sentences += [*watched_lines(results), *calibration_lines(results), *annotator_lines(results)]
-    return [*sentences, *state_lines(results), *rival_sentences(results, BETTER), *remarks(results)]
+    sentences += [*rival_sentences(results, BETTER), *remarks(results), *watched_lines(results)]
+    return [*sentences, *calibration_lines(results), *annotator_lines(results), *state_lines(results)]
 
 
 def seed_lines(results: Mapping[str, Any]) -> list[str]:

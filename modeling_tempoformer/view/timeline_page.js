@@ -419,7 +419,7 @@ function labelWords(post) {
 // Returns what the model says about the state of a post.
 function stateOf(post) {
   const { likeliest, sure, mean, spread } = shown().states;
-  if (mean) return `${significant(mean[post], 3)} ± ${significant(spread[post], 2)}`;
+  if (mean) return withSpread(mean[post], spread[post]);
   return `${page.data.states.names[likeliest[post]]} ${Math.round(sure[post] / (UNIT / 100))} %`;
 }
 

@@ -44,8 +44,10 @@ function signed(value, digits) {
   return (value < 0 ? "−" : "+") + Math.abs(value).toFixed(digits);
 }
 
-function significant(value, digits) {
-  return value.toLocaleString("en", { maximumSignificantDigits: digits });
+// A mean with the decimals that its spread has.
+function withSpread(mean, spread) {
+  const decimals = spread > 0 ? Math.max(0, 1 - Math.floor(Math.log10(spread))) : 2;
+  return `${mean.toFixed(decimals)} ± ${spread.toFixed(decimals)}`;
 }
 
 function plural(number, noun) {

@@ -26,6 +26,8 @@ def test_classes_grades_and_quantiles():
     names, values = choose_states([told(*map(str, range(20)))])
     assert values == [1.5, 5.5, 9.5, 13.5, 17.5]
     assert names == ["1.5", "5.5", "9.5", "13.5", "17.5"]
+    names, values = choose_states([told(*(f"{(number - 9.97) / 7:.3f}" for number in range(20)))])
+    assert names == ["-1.21", "-0.64", "-0.07", "0.50", "1.08"] and values[1] == pytest.approx(-0.6386, abs=1e-3)
     with pytest.raises(ValueError, match="one state"):
         choose_states([told("sad", "sad")])
     with pytest.raises(ValueError, match="60 states"):

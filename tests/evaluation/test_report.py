@@ -99,7 +99,7 @@ def test_a_score_of_one_timeline_is_called_so(tmp_path):
     *others, remark = remarks(results)
     assert "12 timelines (Switch: 1)" in remark and "No-Switch" not in remark
     said = report.test_summary(results)
-    assert said[-len(others) - 1 :] == [*others, remark] and "1.000" in said[0]
+    assert [sentence for sentence in said if sentence in (*others, remark)] == [*others, remark] and "1.000" in said[0]
     (tmp_path / "all_results.json").write_text(json.dumps({"test": results}))
     assert report.test_summary(read_test(str(tmp_path))) == said
     assert remarks(results_of([make_timeline([1, 0, 0]) for _ in range(12)], [1, 0, 0] * 12)) == []
