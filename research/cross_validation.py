@@ -247,7 +247,7 @@ def compare_methods(
     pd.DataFrame.from_dict(rows, orient="index").to_csv(path.with_suffix(".csv"), index_label="method")
     table = pd.DataFrame({titles[name]: printed(row, titles[methods[0]], names) for name, row in rows.items()}).T
     tested = read_predictions(first / PREDICTIONS).query("label != ''")
-    posts, seeds = tested.drop_duplicates("post_id"), tested["seed"].nunique()
+    posts, seeds = tested.drop_duplicates(["timeline_id", "post_id"]), tested["seed"].nunique()
     caption = (
         f"Macro F1 by cross-validation{f' with the encoder {encoder}' if encoder else ''}, "
         f"{f'mean ± standard deviation of {seeds} seeds' if seeds > 1 else 'with one seed'}: n = {len(posts):,} "

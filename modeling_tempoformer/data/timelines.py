@@ -376,8 +376,7 @@ def to_timelines(
             Column names. By default, times are read from a column "timestamp", and labels from a column "label", if
             there is one. Times are all ISO-8601, all numbers of seconds, or all missing (see [`to_seconds`]). Without
             times, timelines keep the order of their posts. Without `id_column`, a post's id is its row; in a stream of
-            several shards the number of the shard precedes it. Ids must be unique, in a stream only within their
-            timeline.
+            several shards the number of the shard precedes it. Ids must be unique within their timeline.
         speaker_column, state_column (`str`, *optional*):
             Column names. By default, writers of posts are read from a column "speaker", and states, classes or
             numbers, from a column "state", if there is one. Both may be missing in single posts.
@@ -421,10 +420,11 @@ def to_timelines(
 
 
 def check_ids(posts: Iterable[tuple[str, Post]], columns: dict[str, str | None]) -> Iterator[tuple[str, Post]]:
-    """Yields timeline ids and posts unchanged. Raises a [`PostError`] for a post id that is not unique."""
-    seen: set[str] = set()
+    """Yields timeline ids and posts unchanged. Raises a [`PostError`] for a timeline's second post with the same id."""
+    seen: set[tuple[str, str]] = set()
     for timeline_id, post in posts:
-        if post.post_id in seen:
-            raise PostError(post.row, columns["id"], post.post_id, "a post id must be unique")
-        seen.add(post.post_id)
+        key = timeline_id, post.post_id
+        if key in seen:
+            raise PostError(post.row, columns["id"], post.post_id, "a post id must be unique in its timeline")
+        seen.add(key)
         yield timeline_id, post

@@ -71,6 +71,20 @@ def test_posts_without_times_are_merged_by_their_ids_alone():
 ROW = {"timeline_id": "a", "timestamp": 60, "text": "hm", "label": "O", "annotator": "u", "id": "p", "site": "x"}
 
 
+def test_posts_may_be_numbered_in_each_timeline():
+    rows = [
+        {"timeline_id": timeline, "id": number, "text": f"{timeline}{number}", "label": label, "annotator": annotator}
+        for timeline in "ab"
+        for number in (1, 2)
+        for annotator, label in (("u", "O"), ("v", "IS" if timeline == "a" else "O"), ("w", "IS"))
+    ]
+    timelines = read(rows, id_column="id")
+    assert [(timeline.timeline_id, timeline.post_ids, timeline.labels) for timeline in timelines] == [
+        ("a", ["1", "2"], [2, 2]),
+        ("b", ["1", "2"], [0, 0]),
+    ]
+
+
 @pytest.mark.parametrize(
     ("change", "named"),
     [
@@ -79,7 +93,6 @@ ROW = {"timeline_id": "a", "timestamp": 60, "text": "hm", "label": "O", "annotat
         ({"site": "y"}, "Row 1 .*'site'.*'y'.*row 0.*'x'"),
         ({"annotator": "u"}, "Row 1 .*'annotator'.*'u'"),
         ({"annotator": ""}, "Row 1 .*'annotator'"),
-        ({"timeline_id": "b"}, "Row 1 .*'id'.*'p'.*unique"),
     ],
 )
 def test_rows_of_one_post_that_contradict_each_other_are_refused(change, named):
