@@ -420,7 +420,7 @@ def to_timelines(
 
 
 def check_ids(posts: Iterable[tuple[str, Post]], columns: dict[str, str | None]) -> Iterator[tuple[str, Post]]:
-    """Yields timeline ids and posts unchanged. Raises a [`PostError`] for a timeline's second post with the same id."""
+    """Yields timeline ids and posts unchanged. Raises a [`PostError`] for the second post of an id in a timeline."""
     seen: set[tuple[str, str]] = set()
     for timeline_id, post in posts:
         key = timeline_id, post.post_id
