@@ -73,7 +73,7 @@ test-plain-kernels: .venv/installed_slow
 
 # The rest: fuzzing with new seeds, several processes, full disks, whole runs of the scripts, the common tests of
 # Transformers, pages in a browser, a server of timelines, exported and quantised models.
-test-slow: .venv/installed_slow .venv/common_tests .venv/browser .venv/redis
+test-slow: .venv/installed_slow .venv/common_tests .venv/browser .venv/redis .venv/nginx
 	$(PYTEST) -m slow
 
 # From the source distribution of the installed version.
@@ -94,6 +94,11 @@ test-slow: .venv/installed_slow .venv/common_tests .venv/browser .venv/redis
 # The server that tests/serving starts; Debian's package where there is none.
 .venv/redis: .venv/installed
 	command -v redis-server || (apt-get update --quiet && apt-get install --yes --quiet redis-server)
+	touch $@
+
+# The proxy that tests/serving starts.
+.venv/nginx: .venv/installed
+	command -v nginx || (apt-get update --quiet && apt-get install --yes --quiet nginx-light)
 	touch $@
 
 # The oldest Transformers that setup.cfg allows, with what it takes beside it.

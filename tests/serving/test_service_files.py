@@ -1,0 +1,155 @@
+"""Checks the files of examples/service: the image, the composition, the proxy and the unit of systemd."""
+
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+
+import httpx
+import pytest
+import yaml
+from arrivals import free_port, wait_for
+from helpers import ROOT
+from saved import save_model
+
+
+FOLDER = ROOT / "examples" / "service"
+DOCKERFILE = (FOLDER / "Dockerfile").read_text(encoding="utf-8")
+COMPOSE = yaml.safe_load((FOLDER / "compose.yaml").read_text(encoding="utf-8"))
+WORKERS = ["worker-1", "worker-2"]
+
+
+def instruction(name: str) -> list[str]:
+    """Returns the arguments of the instructions of a name; the lines of one are joined."""
+    return re.findall(rf"^ *{name} (.+)$", DOCKERFILE.replace("\\\n", "\n"), flags=re.MULTILINE)
+
+
+def build_context(folder: Path) -> Path:
+    """Copies what the image gets, as the Dockerfile says, to a folder."""
+    allowed = (FOLDER / "Dockerfile.dockerignore").read_text(encoding="utf-8").splitlines()
+    for line in instruction("COPY"):
+        *sources, target = line.split()
+        for source in sources:
+            assert f"!{source}" in allowed
+            if (ROOT / source).is_dir():
+                assert target == source
+                shutil.copytree(ROOT / source, folder / target, ignore=shutil.ignore_patterns("__pycache__"))
+            else:
+                assert target in (".", "./")
+                shutil.copy(ROOT / source, folder)
+    return folder
+
+
+def command_of(model: str, redis_url: str, port: int) -> list[str]:
+    """Returns the command of the image, with the model, Redis and the port of a test."""
+    command = [*json.loads(instruction("ENTRYPOINT")[0]), *json.loads(instruction("CMD")[-1])]
+    there = {"python": sys.executable, "/model": model, "redis://redis:6379/0": redis_url, "0.0.0.0": "127.0.0.1"}
+    return [*(there.get(word, word) for word in command), "--port", str(port)]
+
+
+def environment(folder: Path) -> dict[str, str]:
+    """Returns the variables that the image sets, and the place where it finds its packages."""
+    return {
+        **os.environ,
+        **dict(word.split("=") for word in shlex.split(instruction("ENV")[0])),
+        "PYTHONPATH": str(folder),
+    }
+
+
+def succeed(command: list[str]):
+    """Runs a command. Raises an `OSError` if it fails."""
+    if subprocess.run(command, stderr=subprocess.DEVNULL).returncode:
+        raise OSError(f"{command} failed.")
+
+
+def test_the_image_holds_what_its_command_reads(tmp_path):
+    folder = build_context(tmp_path)
+    helped = [*command_of("here", "redis://none", 1), "--help"]
+    done = subprocess.run(helped, cwd=folder, env=environment(folder), capture_output=True, text=True, check=True)
+    assert "--redis" in done.stdout
+    # A package of the wheel in every folder that `setup.cfg` names
+    for package in (folder / "modeling_tempoformer").rglob("__init__.py"):
+        assert (ROOT / package.relative_to(folder)).is_file()
+    assert instruction("USER") == ["worker"]
+
+
+def test_the_composition_names_files_and_services_that_are_there():
+    services = COMPOSE["services"]
+    proxied = re.findall(r"server ([\w-]+):(\d+)", (FOLDER / "nginx.conf").read_text(encoding="utf-8"))
+    assert proxied == [(worker, instruction("EXPOSE")[0]) for worker in WORKERS]
+    for worker in WORKERS:
+        build = services[worker]["build"]
+        context = (FOLDER / build["context"]).resolve()
+        assert context == ROOT and (context / build["dockerfile"]).is_file()
+        assert services[worker]["volumes"][0].split("}")[1] == ":/model:ro"
+        assert list(services[worker]["depends_on"]) == ["redis"]
+    assert "redis://redis:6379/0" in instruction("CMD")[-1]
+    config, inside, _ = services["proxy"]["volumes"][0].split(":")
+    assert (FOLDER / config).is_file() and inside == "/etc/nginx/nginx.conf"
+    assert list(services["proxy"]["depends_on"]) == WORKERS
+
+
+def test_systemd_takes_the_unit(tmp_path):
+    if shutil.which("systemd-analyze") is None:
+        pytest.skip("There is no systemd.")
+    unit = (FOLDER / "tempoformer@.service").read_text(encoding="utf-8")
+    here = unit.replace("/opt/tempoformer/venv/bin/python", sys.executable)
+    (tmp_path / "tempoformer@.service").write_text(here, encoding="utf-8")
+    done = subprocess.run(
+        ["systemd-analyze", "verify", tmp_path / "tempoformer@.service"], capture_output=True, text=True
+    )
+    said = [line for line in done.stderr.splitlines() if "tempoformer@" in line]
+    assert done.returncode == 0 and not said, said
+
+
+@pytest.mark.slow
+def test_the_proxy_gives_posts_to_the_other_worker_while_one_is_dead(redis_url, tmp_path):
+    """Each post is read once: the streams grow by one post, whoever answers."""
+    folder = build_context(tmp_path)
+    ports, proxy = {worker: free_port() for worker in WORKERS}, free_port()
+    model = save_model(tmp_path / "model")
+    config = (FOLDER / "nginx.conf").read_text(encoding="utf-8").replace("listen 8000", f"listen 127.0.0.1:{proxy}")
+    for worker, port in ports.items():
+        config = config.replace(f"{worker}:8000", f"127.0.0.1:{port}")
+    # Nothing outside the folder of the test
+    own = "".join(
+        f"{name}_temp_path {tmp_path}/{name};" for name in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+    )
+    config = config.replace("/tmp/nginx.pid", f"{tmp_path}/pid").replace("http {", f"http {{ {own}", 1)
+    (tmp_path / "nginx.conf").write_text(config, encoding="utf-8")
+    with ExitStack() as opened:
+
+        def start(worker: str) -> subprocess.Popen:
+            command = command_of(model, redis_url, ports[worker])
+            process = subprocess.Popen(command, cwd=folder, env=environment(folder))
+            opened.callback(process.kill)
+            return process
+
+        processes = {worker: start(worker) for worker in WORKERS}
+        check = json.loads(instruction("HEALTHCHECK")[0].partition("CMD ")[2] or instruction("CMD")[0])
+        for port in ports.values():
+            healthy = [sys.executable, *(word.replace("8000", str(port)) for word in check[1:])]
+            wait_for(lambda healthy=healthy: succeed(healthy))
+        nginx = ["nginx", "-p", str(tmp_path), "-c", str(tmp_path / "nginx.conf"), "-e", str(tmp_path / "errors")]
+        opened.callback(subprocess.Popen([*nginx, "-g", "daemon off;"]).terminate)
+        client = opened.enter_context(httpx.Client(base_url=f"http://127.0.0.1:{proxy}", timeout=60))
+        wait_for(lambda: client.get("/health"))
+        lengths = []
+        for number in range(12):
+            if number == 4:
+                processes["worker-1"].kill()
+            if number == 8:
+                start("worker-1")
+                processes["worker-2"].kill()
+                wait_for(lambda: httpx.get(f"http://127.0.0.1:{ports['worker-1']}/health"))
+            post = {"timeline_id": "ann", "post_id": str(number), "text": "so happy", "timestamp": float(number)}
+            answer = client.post("/score", json=post)
+            lengths.append(answer.raise_for_status().json()["stream_length"])
+        assert client.get("/metrics").status_code == 404
+    window = json.loads((tmp_path / "model" / "config.json").read_text(encoding="utf-8"))["window"]
+    assert lengths == [min(number + 1, window) for number in range(12)] and window > 1
