@@ -12,7 +12,7 @@ from helpers import TIMES
 from modeling_tempoformer.semantic_change.corpora import (
     Columns,
     DatedSentence,
-    read_dated_table,
+    read_dated_corpus,
     read_dwug,
     read_semeval,
     read_targets,
@@ -189,7 +189,7 @@ def test_a_dated_table(tmp_path, caplog):
     """
     path = tmp_path / "texts.csv.gz"
     pd.DataFrame(ROWS).to_csv(path, index=False)
-    first, second = read_dated_table(path, TIMES, {"plane": ["plane", "planes"]}, ignore_case=True)
+    first, second = read_dated_corpus(path, TIMES, {"plane": ["plane", "planes"]}, ignore_case=True)
     assert (first.time, first.date, first.source) == ("1810-1860", "1815-06-18", "letter")
     assert first.text == "The plane tree. Of two lines" and marked(first) == [("plane", "plane")]
     assert (second.time, second.date, second.source) == ("1960-2010", "1999", "texts.csv.gz, row 1")
@@ -202,7 +202,7 @@ def test_seconds_since_1970_are_dates_of_a_table_and_years_stay_years(tmp_path, 
     """Seconds are read from 1973 on and before 1967. Days of spreadsheets and milliseconds are not read."""
     dates = [1850, 1108425600, -4_000_000_000, 38398, 1108425600000]
     pd.DataFrame({"date": dates, "text": "a plane"}).to_parquet(tmp_path / "t.parquet")
-    dated = list(read_dated_table(tmp_path / "t.parquet", TIMES, ["plane"]))
+    dated = list(read_dated_corpus(tmp_path / "t.parquet", TIMES, ["plane"]))
     assert [sentence.time for sentence in dated] == [TIMES[0], TIMES[1], TIMES[0]]
     assert "2 with a date" in caplog.text and "outside" not in caplog.text
 
@@ -233,7 +233,7 @@ def test_a_table_for_each_time_beside_a_text_file(tmp_path):
 def test_dated_tables_that_are_refused(tmp_path, columns, times, named):
     pd.DataFrame(ROWS).to_csv(tmp_path / "texts.csv", index=False)
     with pytest.raises(ValueError, match=named):
-        list(read_dated_table(tmp_path / "texts.csv", times, ["plane"], columns=columns))
+        list(read_dated_corpus(tmp_path / "texts.csv", times, ["plane"], columns=columns))
 
 
 USE_COLUMNS = "lemma pos date grouping identifier description context indexes_target_token indexes_target_sentence"
