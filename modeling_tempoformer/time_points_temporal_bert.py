@@ -120,10 +120,9 @@ class TimePoints:
         """A sentence about decades that may be centuries; empty if there are none."""
         if not self.unclear:
             return ""
-        century = self.unclear[0].removesuffix("00s")
-        return (
-            f" '{century}00s' may be a decade or a century: write {century}00-{century}09 or {century}00-{century}99."
-        )
+        year = self.unclear[0].removesuffix("s")
+        decade, century = int(year) + 9, int(year) + 99
+        return f" '{year}s' may be a decade or a century: write {year}-{decade} or {year}-{century}."
 
     @property
     def kind(self) -> str:

@@ -19,12 +19,12 @@ from .token_lines import Columns, Lines, TokenFile, read_token_lines, token_layo
 logger = logging.get_logger(__name__)
 
 # The layouts that an ending names. All others are known by their first lines.
-LAYOUTS = {".conllu": "conllu", ".conll": "conllu", ".vrt": "vrt", ".vert": "vrt", ".xml": "tei", ".tei": "tei"}
+LAYOUTS = {".conllu": "conllu", ".conll": "conllu", ".vrt": "vrt", ".vert": "vrt", ".xml": "xml", ".tei": "xml"}
 TEXT_SUFFIXES = tuple(f"{suffix}{zipped}" for suffix in (".txt", *LAYOUTS) for zipped in ("", ".gz"))
 TABLE_SUFFIXES = (".csv", ".tsv", ".json", ".jsonl", ".parquet")
 # The number of first lines that tell the layout of a file.
 NUM_FIRST_LINES = 200
-XML = re.compile(r"\s*<(?:\?xml|TEI|teiCorpus)[\s>.]")
+TEI_ROOT = re.compile(r"<(?:\w+:)?(?:TEI|teiCorpus)(?:\.2)?[\s>]")
 # A text of COHA on one line, after its number.
 LINE_OF_COHA = re.compile(r"(?:##|@@)(\d+)\s+(?=\S)")
 REDACTED = re.compile(r"(?<!\S)@(?:\s+@)+(?!\S)")
@@ -64,7 +64,7 @@ def read_passages(path: str | Path, columns: Columns = Columns()) -> Iterator[Pa
     if length > LONGEST_MEAN_WORD * words:
         logger.warning_once(
             f"{path}: words have {length / words:.0f} characters on average, so there seem to be no spaces between "
-            "them, as in Chinese, Japanese or Thai: put spaces there by a segmenter (jieba, MeCab, PyThaiNLP), because "
+            "them, as in Chinese, Japanese or Thai: put spaces there by a segmenter (jieba, MeCab, PyThaiNLP): "
             "words are found between spaces."
         )
 
@@ -87,13 +87,13 @@ def read_file(path: Path, name: str, columns: Columns, dropped: Dropped) -> Iter
     """Yields the passages of a text file in the layout of its ending or of its first lines."""
     layout = LAYOUTS.get(Path(path.name.removesuffix(".gz")).suffix)
     lines = read_lines(path, keep_blank=True)
-    first = [] if layout == "tei" else list(islice(lines, NUM_FIRST_LINES))
+    # XML may have another encoding than UTF-8.
+    first = [] if layout == "xml" else list(islice(lines, NUM_FIRST_LINES))
     sample = [line for _, line in first]
-    if layout is None:
-        layout = "tei" if sample and XML.match(sample[0]) else token_layout(sample)
-    lines = chain(first, lines)
-    if layout == "tei":
+    if layout == "xml" or any(map(TEI_ROOT.search, sample)):
         return read_tei(path, name, dropped)
+    layout = layout or token_layout(sample)
+    lines = chain(first, lines)
     if layout:
         return read_token_lines(lines, layout, TokenFile(str(path), name, columns, dropped), sample)
     if is_gutenberg(sample):

@@ -29,20 +29,9 @@ OTHER_NAMES = {"word": ("form", "token"), "lemma": ("base",), "pos": ("upos", "t
 OTHER_NAMES["upos"] = ("pos",)
 SENTENCE_TAGS = ("s", "sentence")
 # Elements that end a sentence. Others may be inside one, such as a name.
-BLOCK_TAGS = {
-    *SENTENCE_TAGS,
-    "text",
-    "doc",
-    "document",
-    "story",
-    "article",
-    "chapter",
-    "div",
-    "head",
-    "p",
-    "paragraph",
-}
-PARTS_OF_TEXT = BLOCK_TAGS - {"text", "doc", "document", "story", "article"}
+TEXT_TAGS = {"text", "doc", "document", "story", "article"}
+PARTS_OF_TEXT = {*SENTENCE_TAGS, "p", "paragraph", "head", "div", "chapter"}
+BLOCK_TAGS = TEXT_TAGS | PARTS_OF_TEXT
 SENTENCE_END = re.compile(r"[.?!]+|[\u3002\uff1f\uff01\u0964]")
 AFTER_SENTENCE_END = re.compile(r"""["'\u201d\u2019\u00bb)\]]+""")
 
@@ -75,7 +64,11 @@ def token_layout(lines: Sequence[str]) -> str | None:
     sentences. A tenth of the lines may be exceptions: tokens with spaces, or the names of texts.
     """
     lines = [line for line in lines if line.strip()]
-    tokens = [line for line in lines if not MARKUP.fullmatch(line.strip()) and not line.startswith("#")]
+    tokens = [
+        line
+        for line in lines
+        if not MARKUP.fullmatch(line.strip()) and not TEXT_ID.fullmatch(line.strip()) and not line.startswith("#")
+    ]
     has_markup = any(MARKUP.fullmatch(line.strip()) for line in lines)
     # A cell has a token or none, and all lines have the same number of cells.
     sizes = Counter(
@@ -210,34 +203,35 @@ def read_conllu(lines: Lines, file: TokenFile) -> Iterator[Passage]:
     """
     sentence, columns = Sentence(file), SearchColumns(file, CONLLU)
     comments: dict[str, str] = {}
-    meta: dict[str, str] = {}
+    text: dict[str, str] = {}
     name_date = find_date_in_name(file.name)
-    last_part, is_glued, where = 0, False, file.path
+    last_part, is_glued = 0, False
     for number, line in lines:
         where = f"{file.path}, line {number}"
-        if not line.strip() or line.startswith("#"):
-            if not line.strip() and comments and not sentence.words:
-                file.dropped.add(where, "empty sentence", "empty sentences")
-                comments = {}
+        if line.startswith("#") or not line.strip():
             yield from sentence.end(True)
             last_part, is_glued = 0, False
-            if line.strip():
-                name, equals, value = line[1:].partition("=")
-                comments[name.strip().lower().removeprefix("meta::")] = value.strip() if equals else ""
+        if line.startswith("#"):
+            name, _, value = line[1:].partition("=")
+            comments[name.strip().lower().removeprefix("meta::")] = value.strip()
             continue
+        if comments:
+            begins_text = any(name.startswith("newdoc") for name in comments)
+            text = comments if begins_text else text | comments
+            sentence.date = date_of(text, file.columns) or name_date
+            sentence.title = find_value(text, file.columns.source, "title", "newdoc id")
+        if not line.strip():
+            if comments:
+                file.dropped.add(where, "empty sentence", "empty sentences")
+                comments = {}
+            continue
+        comments = {}
         cells = line.split("\t")
         match = CONLLU_ID.fullmatch(cells[0])
         if len(cells) != len(CONLLU) or not match:
             raise ValueError(
-                f"{where}: expected a number and nine more columns, separated by tabs, as in CoNLL-U, got {line!r:.80}."
+                f"{where}: expected the ten columns of CoNLL-U, a number first, separated by tabs, got {line!r:.80}."
             )
-        if comments:
-            if any(name.startswith("newdoc") for name in comments):
-                meta = {}
-            meta |= {name: value for name, value in comments.items() if name not in ("text", "sent_id")}
-            comments = {}
-            sentence.date = date_of(meta, file.columns) or name_date
-            sentence.title = find_value(meta, file.columns.source, "title", "newdoc id")
         first, kind, last = match.groups()
         key = columns.key(cells, where)
         if kind == ".":
@@ -265,7 +259,8 @@ def read_coha(lines: Lines, file: TokenFile) -> Iterator[Passage]:
     is_over = False
     for number, line in lines:
         where = f"{file.path}, line {number}"
-        before, cells = line.split("\t")[: -len(COHA)], line.split("\t")[-len(COHA) :]
+        cells = [html.unescape(cell.replace("\0", "")).strip() for cell in line.split("\t")]
+        before, cells = cells[: -len(COHA)], cells[-len(COHA) :]
         if found := TEXT_ID.match(line):
             before = [found[1]]
         if before and before[0] != text_id:
@@ -277,7 +272,7 @@ def read_coha(lines: Lines, file: TokenFile) -> Iterator[Passage]:
         if len(cells) < len(COHA) and not MARKUP.fullmatch(line.strip()):
             file.dropped.add(where, "line without three columns", "lines without three columns")
             continue
-        word = html.unescape(cells[0].replace("\0", "")).strip()
+        word = cells[0]
         is_quote = word == '"' and sentence.words.count('"') % 2 == 0
         if is_over and (is_quote or not AFTER_SENTENCE_END.fullmatch(word)):
             yield from sentence.end(False)

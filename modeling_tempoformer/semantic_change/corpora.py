@@ -226,14 +226,13 @@ class Capitals:
         """Warns of the targets that are mostly written with other capitals."""
         others = {target: words for target, words in self.written.items() if words.total() > self.found[target]}
         if others:
-            parts = (
-                f"{target} ({self.found[target]:,}, but {', '.join(f'{n:,} {word}' for word, n in words.most_common(2))})"
-                for target, words in others.items()
-            )
+            parts = []
+            for target, words in others.items():
+                word, count = words.most_common(1)[0]
+                parts.append(f"{target} ({self.found[target]:,} usages, but {count:,} of {word})")
             logger.warning(
-                f"The encoder tells capitals apart, and the corpora write these words with others: {', '.join(parts)}. "
-                "Write them so in the list of words, give forms (america: america, America), or choose an uncased "
-                "encoder."
+                f"The encoder tells capitals apart, and the texts have others than the list: {', '.join(parts)}. "
+                "Write the words as the texts do, give forms (america: america, America), or take an uncased encoder."
             )
 
 
