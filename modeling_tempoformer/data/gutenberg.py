@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 from .passages import Passage, find_date_in_name
 
@@ -31,14 +32,16 @@ def is_gutenberg(lines: Sequence[str]) -> bool:
 def are_wrapped(lines: Sequence[str]) -> bool:
     """
     Tells whether paragraphs are wrapped to short lines, with blank lines between them: nearly all lines that another
-    one follows are full, and no line is long.
+    one follows are full, most of them do not end a sentence, and no line is long.
     """
-    pairs = list(zip(lines, lines[1:], strict=False))
-    followed = [line for line, following in pairs if line.strip() and following.strip()]
+    pairs = list(pairwise(lines))
+    followed = [line.rstrip() for line, following in pairs if line.strip() and following.strip()]
     breaks = sum(bool(line.strip()) and not following.strip() for line, following in pairs)
-    if breaks < 2 or len(followed) < 2 * breaks or max(map(len, lines)) > LONGEST_LINE:
+    if breaks < 2 or len(followed) < breaks or max(map(len, lines)) > LONGEST_LINE:
         return False
-    return sum(len(line) >= FULL_LINE for line in followed) >= 0.8 * len(followed)
+    full = sum(len(line) >= FULL_LINE for line in followed)
+    ended = sum(line.endswith((".", "!", "?")) for line in followed)
+    return full >= 0.8 * len(followed) and ended <= 0.4 * len(followed)
 
 
 def read_paragraphs(lines: Lines, name: str, label: str, date: str) -> Iterator[Passage]:

@@ -108,7 +108,8 @@ def find_date(text: str) -> str:
     the first year from 1000 to 2099, or month or day of such a year. Empty if there is none, or a span of years.
     """
     text = text.strip()
-    if read_date(text):
+    # A short number may count files.
+    if not (text.isdigit() and len(text) < 8) and read_date(text):
         return text
     found = DATE.search(text)
     return found[0] if found and not SPAN_OF_YEARS.search(text) else ""
