@@ -205,8 +205,8 @@ def read_dated_corpus(
     total, why = counts.total() + unknown.total(), count_by_reason(unknown, points)
     left_out = f"{unknown.total():,} of {total:,} texts are left out: {why}." if unknown else ""
     if empty := [time for time in times if not counts[time]]:
-        column = f" in the column '{columns.time}' (--time_column)" if is_table(path) else ""
-        raise ValueError(f"{path}: no date{column} is in {', '.join(empty)}. {left_out}")
+        place = f"column '{columns.time}' (--time_column)" if is_table(path) else "texts' metadata or the files' names"
+        raise ValueError(f"{path}: no date in the {place} is in {', '.join(empty)}. {left_out}")
     if unknown:
         logger.warning_once(f"{path}: {left_out}")
     capitals.say()

@@ -21,7 +21,6 @@ from modeling_tempoformer.data.dated_texts import (
     to_mlm_rows,
 )
 from modeling_tempoformer.data.temporal_mlm_collator import TemporalMlmCollator
-from modeling_tempoformer.semantic_change.corpora import read_semeval
 from modeling_tempoformer.time_points_temporal_bert import TimePoints
 
 

@@ -28,7 +28,8 @@ def tei(source: str = "", body: str = "<p>A plane.</p>", profile: str = "", root
 BODY = """<div><head>I</head>
 <p>The old pla-<lb/>nes <choice><sic>lefft</sic><corr>left</corr></choice>,<note>they did
 not</note> <choice><orig>vpon</orig></choice>
-Anglo-<lb/>American wood<lb break="no"/>land<pb n="2"/><fw>Page 2</fw>and <gap reason="illegible"/> <del>no</del>rain.</p>
+Anglo-<lb/>American wood<lb break="no"/>land<pb n="2"/><fw>Page 2</fw>and <gap reason="illegible"/>
+<del>no</del>rain.</p>
 <p> </p>
 <lg><l>So much</l><l>depends</l></lg>
 <sp><speaker>ANN</speaker><p>It <hi>rai</hi>ned.</p></sp>

@@ -76,7 +76,15 @@ VRT = rows(
     '<s id="s1">',
     *("The|the|DT", "planes|plane|NNS", "<name>", "New York|New York|NP", "</name>", "<g/>", ".|.|SENT", "</s>"),
     *('<s id="s2">', "</s>", '<s id="s3">', "&lt;It&gt;|it|PP", "rained|rain|VBD", "</s>"),
-    *("</p>", "</text>", '<text id="t2" datefrom="18160101" dateto="18161231">', "<s>", "Leaves|leaf|NNS", *["fell|fall|VBD"] * 9, "</s>"),
+    *(
+        "</p>",
+        "</text>",
+        '<text id="t2" datefrom="18160101" dateto="18161231">',
+        "<s>",
+        "Leaves|leaf|NNS",
+        *["fell|fall|VBD"] * 9,
+        "</s>",
+    ),
     "</text>",
 )
 
