@@ -255,42 +255,61 @@ def read_coha(lines: Lines, file: TokenFile) -> Iterator[Passage]:
     become one mark. Sentences end at punctuation. The year is in the file's name (`fic_1817_8554.txt`).
     """
     sentence, columns = Sentence(file), SearchColumns(file, COHA)
-    sentence.date, text_id = find_date_in_name(file.name), ""
-    is_over = False
+    sentence.date, text_id, is_over = find_date_in_name(file.name), "", False
     for number, line in lines:
         where = f"{file.path}, line {number}"
-        cells = [html.unescape(cell.replace("\0", "")).strip() for cell in line.split("\t")]
+        cells = (html.unescape(line) if "&" in line else line).replace("\0", "").split("\t")
         before, cells = cells[: -len(COHA)], cells[-len(COHA) :]
-        if found := TEXT_ID.match(line):
-            before = [found[1]]
+        if line.startswith(("##", "@@")) and (found := TEXT_ID.match(line)):
+            before, cells = [found[1]], cells if len(cells) == len(COHA) else []
         if before and before[0] != text_id:
             yield from sentence.end(False)
             text_id, is_over = before[0], False
-            sentence.title = f"text {text_id.lstrip('#@')}"
-        if (found and len(cells) < len(COHA)) or not line.strip():
-            continue
-        if len(cells) < len(COHA) and not MARKUP.fullmatch(line.strip()):
-            file.dropped.add(where, "line without three columns", "lines without three columns")
-            continue
-        word = cells[0]
-        is_quote = word == '"' and sentence.words.count('"') % 2 == 0
-        if is_over and (is_quote or not AFTER_SENTENCE_END.fullmatch(word)):
+            sentence.title = f"text {text_id}"
+        word = cells[0].strip() if cells else ""
+        if is_over and not (AFTER_SENTENCE_END.fullmatch(word) and (word != '"' or sentence.words.count('"') % 2)):
             yield from sentence.end(False)
             is_over = False
-        if MARKUP.fullmatch(word):
+        if not line.strip() or not cells or TEXT_ID.fullmatch(word):
+            continue
+        if word.startswith("<") and MARKUP.fullmatch(word):
             yield from sentence.end(False)
+        elif len(cells) < len(COHA):
+            file.dropped.add(where, "line without three columns", "lines without three columns")
+        elif not word:
+            file.dropped.add(where, "token without a word", "tokens without a word")
         elif word == "@" or PLACEHOLDER.fullmatch(word):
             if sentence.words[-1:] != [GAP]:
                 file.dropped.add(where, "redacted passage", "redacted passages")
                 sentence.add(number, GAP, None)
-        elif TEXT_ID.fullmatch(word):
-            pass
-        elif not word:
-            file.dropped.add(where, "token without a word", "tokens without a word")
         else:
             sentence.add(number, word, columns.key(cells, where))
             is_over = is_over or bool(SENTENCE_END.fullmatch(word))
     yield from sentence.end(False)
+
+
+class Elements:
+    """The open elements around a sentence of VRT, and the date and the title in their attributes."""
+
+    def __init__(self, file: TokenFile):
+        self.columns, self.name_date = file.columns, find_date_in_name(file.name)
+        self.open: list[tuple[str, dict[str, str]]] = []
+        self.date, self.title = self.name_date, ""
+
+    def read(self, closes: str, name: str, attributes: str):
+        """Opens or closes an element. Closes those inside it, too, which may be left open."""
+        if not closes:
+            values = {key: html.unescape(value[1:-1]) for key, value in ATTRIBUTE.findall(attributes)}
+            self.open.append((name, values))
+        while closes and any(name == other for other, _ in self.open):
+            if self.open.pop()[0] == name:
+                break
+        inside_out = [(name, values) for name, values in reversed(self.open) if values]
+        dates = (date_of(values, self.columns) for _, values in inside_out)
+        self.date = next(filter(None, dates), self.name_date)
+        whole = [values for name, values in inside_out if name not in PARTS_OF_TEXT]
+        titles = (find_value(values, self.columns.source, "title", "id") for values in whole)
+        self.title = next(filter(None, titles), "")
 
 
 def read_vrt(lines: Lines, file: TokenFile, sample: Sequence[str]) -> Iterator[Passage]:
@@ -299,52 +318,43 @@ def read_vrt(lines: Lines, file: TokenFile, sample: Sequence[str]) -> Iterator[P
     joins two tokens. Date and title are attributes of the elements around a sentence. Sentences end at `<s>` or
     `<sentence>`, without these at blank lines, paragraphs and punctuation.
     """
-    sentence, columns = Sentence(file), SearchColumns(file, ())
+    sentence, columns, elements = Sentence(file), SearchColumns(file, ()), Elements(file)
+    sentence.date = elements.date
     tags = {found[2].lower() for line in sample if (found := TAG.fullmatch(line.strip()))}
     has_sentences, has_glue = not tags.isdisjoint(SENTENCE_TAGS), "g" in tags
-    name_date = find_date_in_name(file.name)
-    sentence.date = name_date
-    elements: list[tuple[str, dict[str, str]]] = []
-    size, first, is_over, is_glued, is_empty = 0, 0, False, False, False
+    size = first = 0
+    is_over = is_glued = is_empty = False
     for number, line in lines:
         where, text = f"{file.path}, line {number}", line.strip()
-        if names := COLUMN_NAMES.fullmatch(text):
-            columns = SearchColumns(file, names[1].split())
-        elif tag := TAG.fullmatch(text):
+        if not text:
+            if not has_sentences:
+                yield from sentence.end(has_glue)
+        elif text[0] == "<" and (tag := TAG.fullmatch(text)):
             closes, name, attributes, is_alone = tag.groups()
             name = name.lower()
             if name == "g":
                 is_glued = True
-                continue
-            if name in BLOCK_TAGS:
+            elif name in BLOCK_TAGS:
                 if closes and is_empty and name in SENTENCE_TAGS:
                     file.dropped.add(where, "empty sentence", "empty sentences")
                 yield from sentence.end(has_glue)
                 is_over = is_glued = False
                 is_empty = not closes and name in SENTENCE_TAGS
-            if closes:
-                index = next((i for i in reversed(range(len(elements))) if elements[i][0] == name), len(elements))
-                del elements[index:]
-            elif not is_alone:
-                values = {key: html.unescape(value[1:-1]) for key, value in ATTRIBUTE.findall(attributes)}
-                elements.append((name, values))
-            around = [values for _, values in reversed(elements)]
-            sentence.date = next(filter(None, (date_of(values, file.columns) for values in around)), name_date)
-            whole = [values for name, values in reversed(elements) if name not in PARTS_OF_TEXT]
-            titles = (find_value(values, file.columns.source, "title", "id") for values in whole)
-            sentence.title = next(filter(None, titles), "")
-        elif not text:
-            if not has_sentences:
-                yield from sentence.end(has_glue)
-        elif not MARKUP.fullmatch(text):
-            cells = [html.unescape(cell) for cell in line.split("\t")]
+            if not is_alone and name not in SENTENCE_TAGS:
+                elements.read(closes, name, attributes)
+                sentence.date, sentence.title = elements.date, elements.title
+        elif text[0] == "<" and MARKUP.fullmatch(text):
+            if names := COLUMN_NAMES.fullmatch(text):
+                columns = SearchColumns(file, names[1].split())
+        else:
+            cells = (html.unescape(line) if "&" in line else line).split("\t")
             size, first = size or len(cells), first or number
             if len(cells) != size:
                 raise ValueError(
                     f"{where}: {len(cells)} columns, while line {first} has {size}, in a file with a token on each "
                     f"line: {line!r:.80}."
                 )
-            word = cells[columns.word].strip() if columns.word < size else ""
+            word = cells[columns.word].strip()
             if is_over and not AFTER_SENTENCE_END.fullmatch(word):
                 yield from sentence.end(has_glue)
                 is_over = False

@@ -312,7 +312,7 @@ def target_finder(
         return next((part for part in parts if part.target is not None), found)
 
     def find_targets(time: str, passage: Passage) -> DatedSentence:
-        keys, is_running = passage.keys, passage.keys is passage.words
+        keys, glued, is_running = passage.keys, passage.glued, passage.keys is passage.words
         pieces, occurrences, tokens, offset, index = [], [], [], 0, 0
         while index < len(keys):
             size, found = 1, look_up(keys[index])
@@ -320,19 +320,19 @@ def target_finder(
                 size, found = longer
             elif not is_running and " " in keys[index]:
                 found = find_in_parts(keys[index], found)
-            plain, start, end = found.plain, found.start, found.end
+            target, plain, start, end, _, other_case = found
             if not is_running:
                 plain = passage.join(index, index + size)
                 start, end = 0, len(plain)
-            if pieces and index not in passage.glued:
+            if pieces and index not in glued:
                 plain, start, end = f" {plain}", start + 1, end + 1
-            if found.target is not None:
-                occurrences.append((found.target, offset + start, offset + end))
-                capitals.found[found.target] += 1
-            elif found.other_case is not None:
-                capitals.add_other(found.other_case, plain[start:end])
+            if target is not None:
+                occurrences.append((target, offset + start, offset + end))
+                capitals.found[target] += 1
+            elif other_case is not None:
+                capitals.add_other(other_case, plain[start:end])
             pieces.append(plain)
-            tokens.append(found.target or " ".join(keys[index : index + size]))
+            tokens.append(target or keys[index])
             offset += len(plain)
             index += size
         text = "".join(pieces)
