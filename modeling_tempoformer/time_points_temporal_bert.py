@@ -113,16 +113,17 @@ class TimePoints:
         if is_missing(value):
             return UnknownTimeError(f"A text has no time. Time points: {listed}.")
         written = value.isoformat() if isinstance(value, date) else repr(value)
-        return UnknownTimeError(f"The time {written} {why}: {listed or 'there are none'}.{self.hint}")
+        hint = f" {self.hint}." if self.hint else ""
+        return UnknownTimeError(f"The time {written} {why}: {listed or 'there are none'}.{hint}")
 
     @property
     def hint(self) -> str:
-        """A sentence about decades that may be centuries; empty if there are none."""
+        """Advice about decades that may be centuries; empty if there are none."""
         if not self.unclear:
             return ""
         year = self.unclear[0].removesuffix("s")
         decade, century = int(year) + 9, int(year) + 99
-        return f" '{year}s' may be a decade or a century: write {year}-{decade} or {year}-{century}."
+        return f"'{year}s' may be a decade or a century: write {year}-{decade} or {year}-{century}"
 
     @property
     def kind(self) -> str:

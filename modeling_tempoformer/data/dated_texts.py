@@ -204,7 +204,8 @@ def count_by_reason(unknown: Mapping[Any, int], times: TimePoints) -> str:
             reasons[unreadable] += count
         else:
             reasons[f"outside of {shorten(', '.join(times.names), 200)}"] += count
-    return ", ".join(f"{count:,} {why}" for why, count in reasons.items()) + times.hint
+    listed = ", ".join(f"{count:,} {why}" for why, count in reasons.items())
+    return f"{listed} ({times.hint})" if times.hint else listed
 
 
 def split_texts(texts: Dataset, fraction: float, seed: int) -> tuple[Dataset, Dataset]:

@@ -13,10 +13,10 @@ from .passages import GAP, Dropped, Passage, common_date, find_date, find_date_i
 
 ROOTS = ("TEI", "TEI.2", "teiCorpus", "teiCorpus.2")
 TEXTS = ("TEI", "TEI.2")
-# Elements that are a passage each, if they are not inside another one.
+# Elements that are a passage each, if they are not inside another one, as are others with text of their own.
 PASSAGES = ("p", "ab", "lg", "u", "head", "item", "l")
-# Not the text itself: notes, headers and page numbers of the print, descriptions, deletions.
-LEFT_OUT = ("note", "fw", "figDesc", "del", "teiHeader", "desc", "vocal", "kinesic", "incident")
+# Not the text itself: notes, headers and page numbers of the print, names of speakers, descriptions, deletions.
+LEFT_OUT = ("note", "fw", "speaker", "figDesc", "del", "teiHeader", "desc", "vocal", "kinesic", "incident")
 # The readings of the editor stand beside those of the source, in an element `choice`.
 OF_THE_SOURCE = ("sic", "orig", "abbr")
 BREAKS = ("lb", "pb", "cb", "gb", "milestone")
@@ -92,9 +92,12 @@ def read_text(
 def each_passage(element: ElementTree.Element) -> Iterator[ElementTree.Element]:
     """Yields the outermost passages below an element."""
     for child in element:
-        if child.tag in PASSAGES:
+        if child.tag in LEFT_OUT:
+            continue
+        pieces = (child.text, *(part.tail for part in child))
+        if child.tag in PASSAGES or any(piece and piece.strip() for piece in pieces):
             yield child
-        elif child.tag not in LEFT_OUT:
+        else:
             yield from each_passage(child)
 
 

@@ -229,7 +229,7 @@ class Capitals:
             parts = []
             for target, words in others.items():
                 word, count = words.most_common(1)[0]
-                parts.append(f"{target} ({self.found[target]:,} usages, but {count:,} of {word})")
+                parts.append(f"{target} ({self.found[target]:,} times, but {count:,} times {word})")
             logger.warning(
                 f"The encoder tells capitals apart, and the texts have others than the list: {', '.join(parts)}. "
                 "Write the words as the texts do, give forms (america: america, America), or take an uncased encoder."

@@ -161,6 +161,8 @@ def test_sentences_are_no_tokens(tmp_path, lines):
         (None, TIMES, ["4 outside of 1810-1860, 1960-2010", "2 with .*'June 2005'", "3 without"]),
         # A year does not tell its month.
         ("month", ["1815-06"], ["1 outside of 1815-06", "5 with .*'1900'", "3 without"]),
+        (None, ["1815-06"], ["1 outside of 1815-06", "5 with .*month.*'1900'", "3 without"]),
+        (None, ["1800s"], ["4 outside of 1800s", "1800s' may be a decade or a century"]),
     ],
 )
 def test_texts_of_no_time_are_counted_by_reason(granularity, names, said):

@@ -34,6 +34,7 @@ Anglo-<lb/>American wood<lb break="no"/>land<pb n="2"/><fw>Page 2</fw>and <gap r
 <lg><l>So much</l><l>depends</l></lg>
 <sp><speaker>ANN</speaker><p>It <hi>rai</hi>ned.</p></sp>
 <list><item>One <list><item>two</item></list></item></list>
+<opener>Dear <name>Ben</name>,</opener><cit><quote>Old words</quote></cit><table><row><cell>3</cell></row></table>
 <figure><figDesc>A tree</figDesc></figure><note><p>A note.</p></note></div>"""
 
 
@@ -48,6 +49,9 @@ def test_tei(tmp_path, caplog):
         "So much depends",
         "It rained.",
         "One two",
+        "Dear Ben,",
+        "Old words",
+        "3",
     ]
     assert "1 empty passage (in" in caplog.text
 
