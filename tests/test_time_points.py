@@ -2,9 +2,12 @@
 
 from datetime import UTC, date, datetime
 
+import numpy as np
+import pandas as pd
 import pytest
 
-from modeling_tempoformer.time_points_temporal_bert import TimePoints, UnknownTimeError
+from modeling_tempoformer.time_points_temporal_bert import TimePoints, UnknownTimeError, read_date
+from modeling_tempoformer.times_tempoformer import to_date, to_seconds
 
 
 BINS = ["900-999", "1810-1860", "1960-2010", "2011", "undated"]
@@ -75,6 +78,19 @@ def test_a_time_falls_into_its_time_point(names, value, name):
 )
 def test_a_date_is_named_at_its_granularity(granularity, value, name):
     assert TimePoints(["1820s", name], granularity).find(value) == name
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        *("2024-05-01", "2024-05-01T09:00:00Z", " 2024-05-01 09:00", "20240501T0900", "2024-W18-3", "1.5.2024"),
+        *("01.05.2024 09:30", 1714554000, "1714554000.5", date(2024, 5, 1), datetime(2024, 5, 1, 9)),
+        *(datetime(2024, 5, 1, 9, tzinfo=UTC), np.datetime64("2024-05-01"), pd.Timestamp("2024-05-01 09:00")),
+    ],
+)
+def test_texts_and_timelines_read_the_same_dates(written):
+    day = to_date(to_seconds(written))
+    assert read_date(written) == (day.year, day.month, day.day) == (2024, 5, 1)
 
 
 @pytest.mark.parametrize(

@@ -20,8 +20,8 @@ from transformers.utils import logging
 from ..data.arguments import check_positive
 from ..data.dated_texts import numbers_in
 from ..data.files import lock_folder
+from ..data.passages import Columns
 from ..data.text_layouts import time_of_file
-from ..data.token_lines import Columns
 from ..semantic_change import corpora, measures, usages
 from ..semantic_change.entries import make_entries, write_entries
 from ..semantic_change.report import ranked_table, write_report

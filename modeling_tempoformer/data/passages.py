@@ -3,9 +3,10 @@
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from transformers.utils import logging
 
@@ -32,6 +33,19 @@ GAP = "[\u2026]"
 # tell.
 CLOSING = re.compile(r"""[.,;:!?%)\]}\u2019\u201d\u2026]+|n['\u2019]t|['\u2019](?:s|m|d|ll|re|ve)""", re.IGNORECASE)
 OPENING = re.compile(r"[(\[{\u201c\u00bf\u00a1]+")
+
+
+class Columns(NamedTuple):
+    """
+    The columns of a table of texts, or the names of these values in a corpus. A table may lack those of dates and
+    sources if they have the default names. `search` names the columns in which target words are looked up, in a
+    corpus with a token on each line; several are joined by underscores.
+    """
+
+    text: str = "text"
+    time: str = "date"
+    source: str = "source"
+    search: Sequence[str] = ("word",)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,8 +17,8 @@ TEXTS = ("TEI", "TEI.2")
 PASSAGES = ("p", "ab", "lg", "u", "head", "item", "l")
 # Not the text itself: notes, headers and page numbers of the print, names of speakers, descriptions, deletions.
 LEFT_OUT = ("note", "fw", "speaker", "figDesc", "del", "teiHeader", "desc", "vocal", "kinesic", "incident")
-# The readings of the editor stand beside those of the source, in an element `choice`.
-OF_THE_SOURCE = ("sic", "orig", "abbr")
+# In these elements the readings of the editor stand beside others.
+CHOICES, OTHER_READINGS = ("choice", "app"), ("sic", "orig", "abbr", "rdg")
 BREAKS = ("lb", "pb", "cb", "gb", "milestone")
 # Where the date of a text may be, the first one first. The date in `fileDesc/publicationStmt` is that of the edition.
 PLACES_OF_DATES = (
@@ -36,8 +36,8 @@ def read_tei(path: str | Path, name: str, dropped: Dropped) -> Iterator[Passage]
     Yields the paragraphs, headings, stanzas and utterances of a TEI file (P4 or P5, plain or `.gz`), one or a corpus.
 
     The date is that of the creation, of the source or of the setting in the header, else that in the file's name; the
-    source has author and title. Notes, running heads and deletions are left out, the editor's readings in `choice` are
-    taken, and words that lines divide are joined.
+    source has author and title. Notes, running heads and deletions are left out, the editor's readings in `choice` and
+    `app` are taken, and words that lines divide are joined.
 
     The standard library's parser is enough: it loads no other file and limits how far entities expand. Therefore an
     entity of an external DTD is an error.
@@ -104,14 +104,14 @@ def each_passage(element: ElementTree.Element) -> Iterator[ElementTree.Element]:
 def each_text(element: ElementTree.Element) -> Iterator[str]:
     """Yields the pieces of a passage's text. A null character stands for the end of a line."""
     if element.tag == "gap":
-        yield f" {GAP} "
+        yield GAP
     elif element.tag in BREAKS:
         yield "" if element.get("break") == "no" else "\0"
     else:
         yield element.text or ""
-    has_choice = element.tag == "choice" and any(child.tag not in OF_THE_SOURCE for child in element)
+    has_choice = element.tag in CHOICES and any(child.tag not in OTHER_READINGS for child in element)
     for child in element:
-        if child.tag not in LEFT_OUT and not (has_choice and child.tag in OF_THE_SOURCE):
+        if child.tag not in LEFT_OUT and not (has_choice and child.tag in OTHER_READINGS):
             yield from each_text(child)
         # Verses and items stand on lines of their own.
         yield f" {child.tail or ''}" if child.tag in PASSAGES else child.tail or ""

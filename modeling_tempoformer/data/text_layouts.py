@@ -10,10 +10,10 @@ from transformers.utils import logging
 from ..time_points_temporal_bert import as_name, is_missing
 from .files import read_lines
 from .gutenberg import are_wrapped, is_gutenberg, read_gutenberg, read_paragraphs
-from .passages import GAP, Dropped, Passage, find_date_in_name
+from .passages import GAP, Columns, Dropped, Passage, find_date_in_name
 from .tables import check_column, read_tables
 from .tei import read_tei
-from .token_lines import Columns, Lines, TokenFile, read_token_lines, token_layout
+from .token_lines import Lines, TokenFile, read_token_lines, token_layout
 
 
 logger = logging.get_logger(__name__)

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from .passages import GAP, Dropped, Passage, common_date, compose_accents, find_date_in_name, glue
+from .passages import GAP, Columns, Dropped, Passage, common_date, compose_accents, find_date_in_name, glue
 
 
 Lines = Iterator[tuple[int, str]]
@@ -34,19 +34,6 @@ PARTS_OF_TEXT = {*SENTENCE_TAGS, "p", "paragraph", "head", "div", "chapter"}
 BLOCK_TAGS = TEXT_TAGS | PARTS_OF_TEXT
 SENTENCE_END = re.compile(r"[.?!]+|[\u3002\uff1f\uff01\u0964]")
 AFTER_SENTENCE_END = re.compile(r"""["'\u201d\u2019\u00bb)\]]+""")
-
-
-class Columns(NamedTuple):
-    """
-    The columns of a table of texts, or the names of these values in a corpus. A table may lack those of dates and
-    sources if they have the default names. `search` names the columns in which target words are looked up, in a
-    corpus with a token on each line; several are joined by underscores.
-    """
-
-    text: str = "text"
-    time: str = "date"
-    source: str = "source"
-    search: Sequence[str] = ("word",)
 
 
 class TokenFile(NamedTuple):

@@ -13,9 +13,8 @@ from transformers.utils import logging
 
 from ..data.dated_texts import count_by_reason, time_order
 from ..data.files import read_lines
-from ..data.passages import Passage, compose_accents, split_tag, untagged
+from ..data.passages import Columns, Passage, compose_accents, split_tag, untagged
 from ..data.text_layouts import is_table, read_passages
-from ..data.token_lines import Columns
 from ..time_points_temporal_bert import TimePoints
 
 

@@ -29,7 +29,7 @@ BODY = """<div><head>I</head>
 <p>The old pla-<lb/>nes <choice><sic>lefft</sic><corr>left</corr></choice>,<note>they did
 not</note> <choice><orig>vpon</orig></choice>
 Anglo-<lb/>American wood<lb break="no"/>land<pb n="2"/><fw>Page 2</fw>and <gap reason="illegible"/>
-<del>no</del>rain.</p>
+<del>no</del><app><lem>ra<gap/>n</lem><rdg>snow</rdg></app>.</p>
 <p> </p>
 <lg><l>So much</l><l>depends</l></lg>
 <sp><speaker>ANN</speaker><p>It <hi>rai</hi>ned.</p></sp>
@@ -45,7 +45,7 @@ def test_tei(tmp_path, caplog):
     assert [text for _, _, text in texts] == [
         "Preface",
         "I",
-        "The old planes left, vpon Anglo- American woodland and […] rain.",
+        "The old planes left, vpon Anglo- American woodland and […] ra[…]n.",
         "So much depends",
         "It rained.",
         "One two",

@@ -5,8 +5,8 @@ import gzip
 import pytest
 
 from modeling_tempoformer.data.dated_texts import read_text_files
+from modeling_tempoformer.data.passages import Columns
 from modeling_tempoformer.data.text_layouts import read_passages
-from modeling_tempoformer.data.token_lines import Columns
 
 
 def rows(*lines: str) -> str:

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from helpers import TIMES
 
-from modeling_tempoformer.data.token_lines import Columns
+from modeling_tempoformer.data.passages import Columns
 from modeling_tempoformer.semantic_change.corpora import (
     DatedSentence,
     read_dated_corpus,
