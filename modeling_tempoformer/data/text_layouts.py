@@ -64,8 +64,8 @@ def read_passages(path: str | Path, columns: Columns = Columns()) -> Iterator[Pa
     if length > LONGEST_MEAN_WORD * words:
         logger.warning_once(
             f"{path}: words have {length / words:.0f} characters on average, so there seem to be no spaces between "
-            "them, as in Chinese, Japanese or Thai: put spaces there by a segmenter (jieba, MeCab, PyThaiNLP): "
-            "words are found between spaces."
+            "them, as in Chinese, Japanese or Thai. Words are found between spaces: put some there by a segmenter "
+            "(jieba, MeCab, PyThaiNLP)."
         )
 
 
