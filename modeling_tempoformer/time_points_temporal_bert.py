@@ -17,6 +17,7 @@ GRANULARITIES = {
 }
 YEARS = re.compile(r"(\d{1,4}) ?(BCE?)?(?: ?- ?(\d{1,4}) ?(BCE?)?)?", re.IGNORECASE)
 MONTH = re.compile(r"\d{4}-(?:0[1-9]|1[0-2])")
+DECADE = re.compile(r"(\d{1,3}0)s")
 PARTIAL_DATE = re.compile(r"(-?\d{1,4})(?:-(\d{1,2}))?")
 # Tables turn a column of years with gaps into floats.
 YEAR_WITH_FRACTION = re.compile(r"^(-?\d{1,4})\.0+$")
@@ -38,9 +39,10 @@ class TimePoints:
 
     Args:
         names (`list[str]`):
-            Names in the order of time. Without a granularity, a name such as `"1810-1860"`, `"1815"` or `"200BC-0"` is
-            a bin, which holds the dates from the start of the first year to the end of the last. Any other name holds
-            only times of the same name, including a month such as `"2015-03"`.
+            Names in the order of time. Without a granularity, the name of years (`"1810-1860"`, `"1815"`,
+            `"200BC-0"`), of a decade (`"1990s"`) or of a month (`"2015-03"`) is a bin, which holds the dates from its
+            first day to its last. Any other name holds only times of the same name. So does a decade such as `"1900s"`
+            if all decades begin a century, because the century may be meant.
         granularity (`str`, *optional*):
             `"century"`, `"decade"`, `"year"`, `"month"` or `"day"`. A date then belongs to the time point with the
             name of its period: `"1800s"`, `"1810s"`, `"1815"`, `"1815-03"` or `"1815-03-07"`.
@@ -57,13 +59,12 @@ class TimePoints:
         if len(self.by_name) < len(names):
             raise ValueError(f"Time points must differ from each other, got {list(names)}.")
         self.names, self.granularity = list(names), granularity
-        self.bins = []
-        for name in names if granularity is None else ():
-            years = read_years(name)
-            # A month such as 2015-03 is not a span from the year 2015 to the year 3.
-            if years and (years[0] <= years[-1] or not MONTH.fullmatch(name)):
-                self.bins.append((years[0], years[-1], name))
-        self.bins.sort()
+        names = self.names if granularity is None else []
+        decades = [name for name in names if DECADE.fullmatch(name)]
+        # Such as 1900s beside 2000s.
+        self.unclear = decades if all(name.endswith("00s") for name in decades) else []
+        bins = [(*months, name) for name in names if name not in self.unclear and (months := read_months(name))]
+        self.bins = sorted(bins)
         for first, last, name in self.bins:
             if last < first:
                 raise ValueError(f"The time point '{name}' ends before it begins.")
@@ -89,8 +90,9 @@ class TimePoints:
                 if (name := name_date(parts, self.granularity)) in self.names:
                     return name
                 why = f"is in '{name}', which is none of the time points"
+            start, end = span_of_months(parts, parts)
             for first, last, name in self.bins:
-                if first <= parts[0] <= last:
+                if first <= start and end <= last:
                     return name
         raise self.unknown(value, why)
 
@@ -111,7 +113,23 @@ class TimePoints:
         if is_missing(value):
             return UnknownTimeError(f"A text has no time. Time points: {listed}.")
         written = value.isoformat() if isinstance(value, date) else repr(value)
-        return UnknownTimeError(f"The time {written} {why}: {listed or 'there are none'}.")
+        hint = f" {self.hint}." if self.hint else ""
+        return UnknownTimeError(f"The time {written} {why}: {listed or 'there are none'}.{hint}")
+
+    @property
+    def hint(self) -> str:
+        """Advice about decades that may be centuries; empty if there are none."""
+        if not self.unclear:
+            return ""
+        year = self.unclear[0].removesuffix("s")
+        decade, century = int(year) + 9, int(year) + 99
+        return f"'{year}s' may be a decade or a century: write {year}-{decade} or {year}-{century}"
+
+    @property
+    def kind(self) -> str:
+        """The granularity that dates need to have: that of the time points, else a month if they are months."""
+        are_months = self.bins and all(MONTH.fullmatch(name) for _, _, name in self.bins)
+        return self.granularity or ("month" if are_months else "year")
 
 
 def read_years(name: str) -> tuple[int, ...]:
@@ -122,6 +140,22 @@ def read_years(name: str) -> tuple[int, ...]:
     # In 200-100BC, both years are before the common era.
     first = -int(first) if is_first_bc or is_last_bc else int(first)
     return (first,) if last is None else (first, -int(last) if is_last_bc else int(last))
+
+
+def read_months(name: str) -> tuple[tuple[int, int], tuple[int, int]] | None:
+    """Reads the first and the last month, each after its year, in the name of years, of a decade or of a month."""
+    years = read_years(name)
+    # 2015-03 is not a span from the year 2015 to the year 3.
+    if MONTH.fullmatch(name) and years[0] > years[-1]:
+        return span_of_months(years, years)
+    if match := DECADE.fullmatch(name):
+        years = (int(match[1]), int(match[1]) + 9)
+    return span_of_months(years[:1], years[-1:]) if years else None
+
+
+def span_of_months(first: tuple[int, ...], last: tuple[int, ...]) -> tuple[tuple[int, int], tuple[int, int]]:
+    """Returns the first and the last month between two dates, which may be years."""
+    return (*first, 1)[:2], (*last, 12)[:2]
 
 
 def is_missing(value: Any) -> bool:

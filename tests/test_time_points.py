@@ -2,9 +2,12 @@
 
 from datetime import UTC, date, datetime
 
+import numpy as np
+import pandas as pd
 import pytest
 
-from modeling_tempoformer.time_points_temporal_bert import TimePoints, UnknownTimeError
+from modeling_tempoformer.time_points_temporal_bert import TimePoints, UnknownTimeError, read_date
+from modeling_tempoformer.times_tempoformer import to_date, to_seconds
 
 
 BINS = ["900-999", "1810-1860", "1960-2010", "2011", "undated"]
@@ -43,6 +46,14 @@ ERAS = ["1-2000", "200BC-0", "300-201 BC", "301bce"]
         (["2019-03-01T12:00:00"], datetime(2019, 3, 1, 12), "2019-03-01T12:00:00"),
         (["1.3.2019", "2019-03-02"], "2019-03-01", "1.3.2019"),
         (["1.3.2019", "2019-03-02"], "02.03.2019", "2019-03-02"),
+        # Decades, beside years and months.
+        (["1980s", "1990s", "2000", "2001-02"], "1990-12-31", "1990s"),
+        (["1980s", "1990s", "2000", "2001-02"], 1989, "1980s"),
+        (["1980s", "1990s", "2000", "2001-02"], "2000-05", "2000"),
+        (["1980s", "1990s", "2000", "2001-02"], "28.02.2001", "2001-02"),
+        (["1980s", "1990s", "2000", "2001-02"], "1990s", "1990s"),
+        (["1890s", "1900s"], "1909", "1900s"),
+        (["1800s", "1900s"], "1900s", "1900s"),
         # Months are not spans of years that end before they begin. 10-12 is a span.
         (["2015-03", "2001-12", "10-12"], "2015-03", "2015-03"),
         (["2015-03", "2001-12", "10-12"], 11, "10-12"),
@@ -70,6 +81,19 @@ def test_a_date_is_named_at_its_granularity(granularity, value, name):
 
 
 @pytest.mark.parametrize(
+    "written",
+    [
+        *("2024-05-01", "2024-05-01T09:00:00Z", " 2024-05-01 09:00", "20240501T0900", "2024-W18-3", "1.5.2024"),
+        *("01.05.2024 09:30", 1714554000, "1714554000.5", date(2024, 5, 1), datetime(2024, 5, 1, 9)),
+        *(datetime(2024, 5, 1, 9, tzinfo=UTC), np.datetime64("2024-05-01"), pd.Timestamp("2024-05-01 09:00")),
+    ],
+)
+def test_texts_and_timelines_read_the_same_dates(written):
+    day = to_date(to_seconds(written))
+    assert read_date(written) == (day.year, day.month, day.day) == (2024, 5, 1)
+
+
+@pytest.mark.parametrize(
     "names, granularity, value, named",
     [
         (BINS, None, 1861, "1861.*900-999, 1810-1860, 1960-2010, 2011, undated"),
@@ -82,6 +106,10 @@ def test_a_date_is_named_at_its_granularity(granularity, value, name):
         (["1100-1200"], None, "1101010112000", "no date"),
         (BINS, None, None, "no time.*900-999"),
         (BINS, None, "  ", "no time"),
+        (["2020-01", "2020-02"], None, "2020", "2020. is in none"),
+        (["2020-01", "2020-02"], None, "2020-03-01", "none of the time points: 2020-01, 2020-02"),
+        # A decade or a century.
+        (["1800s", "1900s"], None, "1905", "'1800s' may be.*1800-1809 or 1800-1899"),
         # A date must be as exact as the granularity, and lie in a time point.
         (["1815-06"], "month", "1815", "'1815'.*month"),
         (["1820s"], "decade", 1816, "1816.*'1810s'.*1820s"),
@@ -99,6 +127,8 @@ def test_other_times_are_errors_that_list_the_time_points(names, granularity, va
     [
         (["1810-1860", "1860-1900"], None, "'1810-1860'.*'1860-1900'"),
         (["1860-1810"], None, "'1860-1810'"),
+        (["1990s", "1995-03"], None, "'1990s'.*'1995-03'"),
+        (["1990s", "1999-2005"], None, "'1990s'.*'1999-2005'"),
         (["a", "a"], None, "'a'"),
         (["1.3.2019", "2019-03-01"], None, "1.3.2019"),
         (["1810"], "week", "`granularity`.*century, decade, year, month, day.*'week'"),

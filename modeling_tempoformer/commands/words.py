@@ -18,8 +18,10 @@ from transformers import AutoModel, AutoTokenizer, PreTrainedModel, PreTrainedTo
 from transformers.utils import logging
 
 from ..data.arguments import check_positive
-from ..data.dated_texts import numbers_in, time_of_file
+from ..data.dated_texts import numbers_in
 from ..data.files import lock_folder
+from ..data.passages import Columns
+from ..data.text_layouts import time_of_file
 from ..semantic_change import corpora, measures, usages
 from ..semantic_change.entries import make_entries, write_entries
 from ..semantic_change.report import ranked_table, write_report
@@ -105,11 +107,20 @@ class ChangeArguments:
     )
     corpora: list[str] | None = field(
         default=None,
-        metadata={"help": "A text file, folder or table for each time, in order; or one dated table and --times."},
+        metadata={"help": "A text file, folder or table for each time, in order; or one with dates, and --times."},
     )
     text_column: str = "text"
-    time_column: str = field(default="date", metadata={"help": "Column of the texts' dates."})
-    source_column: str = field(default="source", metadata={"help": "Column of the texts' sources, for citations."})
+    time_column: str = field(default="date", metadata={"help": "Column, or attribute, of the texts' dates."})
+    source_column: str = field(
+        default="source", metadata={"help": "Column, or attribute, of the texts' sources, for citations."}
+    )
+    search_columns: list[str] = field(
+        default_factory=lambda: ["word"],
+        metadata={
+            "help": "Columns in which words are looked up, in a corpus with a token on each line: word, lemma, pos, "
+            "other names or numbers from 1. Several are joined (lemma pos: plane_NOUN)."
+        },
+    )
     dwug: str | None = field(default=None, metadata={"help": "Folder of a DWUG data set, instead of --corpora."})
     times: list[str] | None = field(default=None, metadata={"help": "The time points. Default: the corpora's names."})
     targets: str | None = field(
@@ -163,13 +174,13 @@ class ChangeArguments:
             raise ValueError(
                 f"There must be at least two different time points, got {', '.join(self.times)}: name them by --times."
             )
-        if self.corpora and not self.is_one_table and len(self.times) != len(self.corpora):
+        if self.corpora and not self.is_one_corpus and len(self.times) != len(self.corpora):
             raise ValueError(f"--times must name {len(self.corpora)} time points, got {len(self.times)}.")
 
     @property
-    def is_one_table(self) -> bool:
-        """Returns whether the texts of all times are in one table."""
-        return self.corpora is not None and len(self.corpora) == 1 and corpora.is_table(self.corpora[0])
+    def is_one_corpus(self) -> bool:
+        """Returns whether the texts of all times are in one table, file or folder."""
+        return self.corpora is not None and len(self.corpora) == 1
 
     @property
     def reads_names(self) -> bool:
@@ -188,9 +199,9 @@ def read_sentences(
     """Reads the sentences of the corpora or of the DWUG data set."""
     if args.dwug is not None:
         return corpora.read_dwug(args.dwug, args.times)
-    columns = corpora.Columns(args.text_column, args.time_column, args.source_column)
-    if args.is_one_table:
-        return corpora.read_dated_table(args.corpora[0], args.times, words, ignore_case, columns)
+    columns = Columns(args.text_column, args.time_column, args.source_column, tuple(args.search_columns))
+    if args.is_one_corpus:
+        return corpora.read_dated_corpus(args.corpora[0], args.times, words, ignore_case, columns)
     paths = dict(zip(args.times, args.corpora, strict=True))
     return corpora.read_semeval(paths, words, ignore_case, columns)
 

@@ -147,7 +147,7 @@ class TextDataTrainingArguments(DatasetArguments):
         default=None, metadata={"help": "The files are in the original form of this corpus."}
     )
     train_files: list[str] | None = field(
-        default=None, metadata={"help": "Text files named by time point, or one table (CSV, JSON lines, Parquet)."}
+        default=None, metadata={"help": "Text files named by time point, in any layout of corpora, or one table."}
     )
     validation_files: list[str] | None = None
     test_files: list[str] | None = field(

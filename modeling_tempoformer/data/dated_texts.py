@@ -5,9 +5,9 @@ import random
 import re
 from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
-from itertools import chain, islice
-from pathlib import Path
+from itertools import chain
 from textwrap import shorten
 from typing import Any
 
@@ -26,22 +26,15 @@ from ..time_points_temporal_bert import (
     read_years,
 )
 from .arguments import TextDataTrainingArguments
-from .files import read_lines
+from .passages import untagged
 from .post_splits import check_given, load_file, load_splits
 from .tables import check_column
+from .text_layouts import TEXT_SUFFIXES, read_passages, time_of_file
 from .timelines import column_names
 
 
 logger = logging.getLogger(__name__)
 
-TEXT_SUFFIXES = (".txt", ".txt.gz")
-TABLE_SUFFIXES = (".csv", ".tsv", ".json", ".jsonl", ".parquet")
-# Parts of speech after lemmas.
-TAGS = ("_nn", "_vb")
-# The number of first lines that tell whether a file has sentences or tokens.
-NUM_FIRST_LINES = 200
-# A line between tokens in VRT.
-MARKUP = re.compile(r"</?[a-z!?][^<>]*>", re.IGNORECASE)
 # The column that holds the file and line, or the row, of a text.
 SOURCE = "source_of_text"
 
@@ -66,65 +59,17 @@ def read_text_files(paths: list[str], streaming: bool = False) -> Dataset | Iter
     return Dataset.from_list(list(each_text(paths)))
 
 
-def time_of_file(path: str | Path) -> str:
-    """The name of a file or a folder without the suffixes of texts and tables: the name of its time point."""
-    name = Path(path).name.removesuffix(".gz")
-    return name.rpartition(".")[0] if name.endswith((*TEXT_SUFFIXES, *TABLE_SUFFIXES)) else name
-
-
 def each_text(paths: list[str]) -> Iterator[dict[str, str]]:
     """Yields the texts of [`read_text_files`]."""
     for path in paths:
-        time, number = time_of_file(path), None
-        for number, line in read_sentences(path):
-            text = " ".join(untagged(token) for token in line.split())
-            yield {"time": time, "text": text, SOURCE: f"{path}, line {number}"}
-        if number is None:
+        time, is_empty = time_of_file(path), True
+        for passage in read_passages(path):
+            is_empty = False
+            words = [untagged(word) for word in passage.words]
+            text = replace(passage, words=words).join()
+            yield {"time": time, "text": text, SOURCE: passage.source}
+        if is_empty:
             raise ValueError(f"{path} has no text.")
-
-
-def read_sentences(path: str | Path) -> Iterator[tuple[int, str]]:
-    """Reads a file as [`read_lines`] does. Raises a `ValueError` if it has a token on each line instead of a text."""
-    lines = read_lines(path)
-    first = list(islice(lines, NUM_FIRST_LINES))
-    if layout := token_layout([line for _, line in first]):
-        number, line = max(first, key=lambda numbered: numbered[1].count("\t"))
-        raise ValueError(
-            f"{path} has a token on each line, {layout}, such as line {number}, {line!r:.80}: make it a text with a "
-            "sentence on each line, and spaces between its words or between its lemmas."
-        )
-    yield from chain(first, lines)
-
-
-def token_layout(lines: Sequence[str]) -> str | None:
-    """
-    Describes the layout of a corpus with a token on each line; None if the lines are sentences. A tenth of the lines
-    may be exceptions: tokens with spaces, or the names of texts.
-    """
-    tokens = [line for line in lines if not MARKUP.fullmatch(line.strip()) and not line.startswith("#")]
-    has_markup = any(MARKUP.fullmatch(line.strip()) for line in lines)
-    # A cell has a token or none, and all lines have the same number of cells.
-    sizes = Counter(
-        len(cells)
-        for cells in (line.split("\t") for line in tokens)
-        if all(len(cell.split()) < 2 for cell in cells) and (len(cells) > 1 or is_word(cells[0]))
-    )
-    columns, count = sizes.most_common(1)[0] if sizes else (0, 0)
-    if count < max(3, 0.9 * len(tokens)):
-        return None
-    if columns == 10 and sum(line[:1].isdigit() for line in tokens) >= count:
-        return "in the ten numbered columns of CoNLL-U"
-    if columns > 1:
-        return f"in {columns} columns (VRT, or COHA's word, lemma and part of speech)"
-    # A poem may have a few lines of one word.
-    return "as VRT" if has_markup or count >= 100 else None
-
-
-def is_word(line: str) -> bool:
-    """
-    Tells whether a line without spaces is a word or punctuation. In a script without capitals it may be a sentence.
-    """
-    return line.lower() != line.upper() or not any(map(str.isalpha, line))
 
 
 def load_text_splits(
@@ -247,7 +192,7 @@ def count_by_reason(unknown: Mapping[Any, int], times: TimePoints) -> str:
     Describes why texts are in no time point, with an example of a date that is not read. `unknown` holds the number of
     texts of each time.
     """
-    kind = times.granularity or "year"
+    kind = times.kind
     needed = GRANULARITIES[kind][1]
     reasons: Counter[str] = Counter()
     unreadable = None
@@ -259,7 +204,8 @@ def count_by_reason(unknown: Mapping[Any, int], times: TimePoints) -> str:
             reasons[unreadable] += count
         else:
             reasons[f"outside of {shorten(', '.join(times.names), 200)}"] += count
-    return ", ".join(f"{count:,} {why}" for why, count in reasons.items())
+    listed = ", ".join(f"{count:,} {why}" for why, count in reasons.items())
+    return f"{listed} ({times.hint})" if times.hint else listed
 
 
 def split_texts(texts: Dataset, fraction: float, seed: int) -> tuple[Dataset, Dataset]:
@@ -385,8 +331,3 @@ def check_text(tokenizer: PreTrainedTokenizerBase, source: str, time: Any, text:
         return tokenizer.time_id(tokenizer.times[0] if is_replaced else time)
     except UnknownTimeError as error:
         raise UnknownTimeError(f"{source}: {error}") from None
-
-
-def untagged(word: str) -> str:
-    """Removes the part of speech after a word."""
-    return word[:-3] if len(word) > 3 and word.endswith(TAGS) else word

@@ -31,11 +31,14 @@ def open_text(path: str | Path, newline: str | None = None, errors: str | None =
     return opener(path, "rt", encoding="utf-8-sig", errors=errors, newline=newline)
 
 
-def read_lines(path: str | Path) -> Iterator[tuple[int, str]]:
-    """Yields the lines of a file that are not blank, with their numbers from 1. The file may be gzipped."""
+def read_lines(path: str | Path, keep_blank: bool = False) -> Iterator[tuple[int, str]]:
+    """
+    Yields the lines of a file, with their numbers from 1, without blank ones unless `keep_blank`. The file may be
+    gzipped.
+    """
     with naming_broken_file(path), open_text(path) as file:
         for number, line in enumerate(file, 1):
-            if line.strip():
+            if keep_blank or line.strip():
                 yield number, line.rstrip("\n")
 
 

@@ -11,17 +11,11 @@ from typing import Any, NamedTuple
 
 from transformers.utils import logging
 
-from ..data.dated_texts import (
-    TABLE_SUFFIXES,
-    TEXT_SUFFIXES,
-    count_by_reason,
-    read_sentences,
-    time_order,
-    untagged,
-)
+from ..data.dated_texts import count_by_reason, time_order
 from ..data.files import read_lines
-from ..data.tables import check_column, read_tables
-from ..time_points_temporal_bert import TimePoints, as_name, is_missing
+from ..data.passages import Columns, Passage, compose_accents, split_tag, untagged
+from ..data.text_layouts import is_table, read_passages
+from ..time_points_temporal_bert import TimePoints
 
 
 logger = logging.get_logger(__name__)
@@ -51,14 +45,6 @@ class DatedSentence:
     tokens: tuple[str, ...]
     date: str = ""
     source: str = ""
-
-
-class Columns(NamedTuple):
-    """The columns of a table of texts. A table may lack those of dates and sources if they have the default names."""
-
-    text: str = "text"
-    time: str = "date"
-    source: str = "source"
 
 
 def read_targets(path: str | Path) -> dict[str, list[str]]:
@@ -129,11 +115,6 @@ def add_word(words: dict[str, Any], where: str, word: str, value: Any):
     words[word] = value
 
 
-def compose_accents(text: str) -> str:
-    """Joins accents and their letters (NFC): corpora, file names and lists of words may write them separately."""
-    return unicodedata.normalize("NFC", text)
-
-
 def read_tsv(path: str | Path) -> Iterator[tuple[str, dict[str, str]]]:
     """Yields the rows of a table of a DWUG data set, each after its file and line. Quotes are ordinary characters."""
     lines = read_lines(path)
@@ -152,40 +133,43 @@ def read_semeval(
     columns: Columns = Columns(),
 ) -> Iterator[DatedSentence]:
     """
-    Reads a corpus for each time point lazily: text files in the layout of SemEval-2020 Task 1 (Schlechtweg et al.,
-    2020), one sentence on each line and tokens separated by whitespace; or tables with a text in each row.
+    Reads a corpus for each time point lazily, in any layout of [`read_passages`], such as that of SemEval-2020 Task 1
+    (Schlechtweg et al., 2020): one sentence on each line, and tokens separated by white space.
 
     A token without the punctuation around it is a target if it equals one of the target's forms; a phrase is a
     sequence of such tokens. The longest target wins: if "social security" is a target, its "security" is no usage of
-    "security". The English corpora tag their targets with a part of speech ("walk_nn", "walk_vb"). In a corpus without
-    such tags a warning says that targets are searched for without their tags. Accents are compared in their composed
-    form (NFC), which `text` also has.
+    "security". Tokens may have parts of speech ("walk_vb", "walk_VERB"), which a form need not have. In a corpus
+    without the tags of the forms a warning says that targets are searched for without them. Another warning names
+    targets that the corpora mostly write with other capitals. Accents are compared in their composed form (NFC), which
+    `text` also has.
 
     Args:
         paths_by_time (`Mapping[str, str | Path]`): The text of each time point: a text file, plain or `.gz`, a table
-            (CSV, TSV, JSON lines, Parquet), or a folder, whose `.txt` and `.txt.gz` files are read, including
-            subfolders.
+            (CSV, TSV, JSON lines, Parquet), or a folder, whose text files are read, including subfolders.
         targets (`Iterable[str]` or `Mapping[str, Sequence[str]]`): Words and phrases, or each with its forms, as
             [`read_targets`] returns them.
         ignore_case (`bool`, *optional*, defaults to `False`): If True, "Plane" is a usage of "plane".
-        columns ([`Columns`], *optional*): The columns of tables.
+        columns ([`Columns`], *optional*): The columns of tables, and those of tokens that targets are looked up in.
 
     Returns:
         An iterator over [`DatedSentence`], including those without targets. `text` has no tags and single spaces;
-        `source` is the source in the table, or the file and the line or row (from 0, as in pandas). Raises a
-        `ValueError` if a file cannot be read, if a corpus has no sentence, or if two targets share a form.
+        `source` is the source in the table, or the file and the line or row (from 0, as in pandas), after the title if
+        the corpus tells it. Raises a `ValueError` if a file cannot be read, if a corpus has no sentence, or if two
+        targets share a form.
     """
+    capitals = Capitals()
     for time, path in paths_by_time.items():
-        find_targets = target_finder(Path(path), targets, ignore_case, columns)
+        find_targets = target_finder(path, targets, ignore_case, columns, capitals)
         sentence = None
-        for date, source, text in read_texts(Path(path), columns):
-            sentence = find_targets(time, date, source, text)
+        for passage in read_passages(path, columns):
+            sentence = find_targets(time, passage)
             yield sentence
         if sentence is None:
             raise ValueError(f"The corpus of '{time}', {path}, is empty.")
+    capitals.say()
 
 
-def read_dated_table(
+def read_dated_corpus(
     path: str | Path,
     times: Sequence[str],
     targets: Targets,
@@ -193,11 +177,12 @@ def read_dated_table(
     columns: Columns = Columns(),
 ) -> Iterator[DatedSentence]:
     """
-    Reads one table of the texts of all times. A text belongs to the time point that holds its date. A warning counts
+    Reads one corpus of the texts of all times. A text belongs to the time point that holds its date. A warning counts
     the texts of no time point: those with another date, with a date that is not read, or without a date.
 
     Args:
-        path (`str` or `Path`): CSV, TSV, JSON lines or Parquet, plain or `.gz`, with dates that [`read_date`] reads.
+        path (`str` or `Path`): A table, a file or a folder, as [`read_semeval`] reads them, with dates that
+            [`read_date`] reads: in a column, in the metadata of texts, or in the names of files.
         times (`Sequence[str]`): Names of [`TimePoints`], such as "1810-1860".
         targets, ignore_case, columns: See [`read_semeval`].
 
@@ -206,78 +191,63 @@ def read_dated_table(
     points = TimePoints(list(times))
     # Many texts share a few dates.
     find_time = cache(points.get)
-    find_targets = target_finder(Path(path), targets, ignore_case, columns)
+    capitals = Capitals()
+    find_targets = target_finder(path, targets, ignore_case, columns, capitals)
     counts: Counter[str] = Counter()
     unknown: Counter[str] = Counter()
-    for date, source, text in read_texts(Path(path), columns):
-        if (time := find_time(date)) is None:
-            unknown[date] += 1
+    for passage in read_passages(path, columns):
+        if (time := find_time(passage.date)) is None:
+            unknown[passage.date] += 1
         else:
             counts[time] += 1
-            yield find_targets(time, date, source, text)
+            yield find_targets(time, passage)
     total, why = counts.total() + unknown.total(), count_by_reason(unknown, points)
     left_out = f"{unknown.total():,} of {total:,} texts are left out: {why}." if unknown else ""
     if empty := [time for time in times if not counts[time]]:
-        raise ValueError(
-            f"{path}: no date in the column '{columns.time}' (--time_column) is in {', '.join(empty)}. {left_out}"
-        )
+        place = f"column '{columns.time}' (--time_column)" if is_table(path) else "texts' metadata or the files' names"
+        raise ValueError(f"{path}: no date in the {place} is in {', '.join(empty)}. {left_out}")
     if unknown:
         logger.warning_once(f"{path}: {left_out}")
+    capitals.say()
 
 
-def is_table(path: str | Path) -> bool:
-    """Tells whether the name of a file is that of a table."""
-    return Path(path).name.lower().removesuffix(".gz").endswith(TABLE_SUFFIXES)
+class Capitals:
+    """Counts occurrences of targets, and words that differ from a target by their capitals only."""
+
+    def __init__(self):
+        self.found: Counter[str] = Counter()
+        self.written: dict[str, Counter[str]] = {}
+
+    def add_other(self, target: str, word: str):
+        self.written.setdefault(target, Counter())[word] += 1
+
+    def say(self):
+        """Warns of the targets that are mostly written with other capitals."""
+        others = {target: words for target, words in self.written.items() if words.total() > self.found[target]}
+        if others:
+            parts = []
+            for target, words in others.items():
+                word, count = words.most_common(1)[0]
+                parts.append(f"{target} ({self.found[target]:,} times, but {count:,} times {word})")
+            logger.warning(
+                f"The encoder tells capitals apart, and the texts have others than the list: {', '.join(parts)}. "
+                "Write the words as the texts do, give forms (america: america, America), or take an uncased encoder."
+            )
 
 
-def read_texts(path: Path, columns: Columns) -> Iterator[tuple[str, str, str]]:
-    """Yields date (empty if unknown), source and text of each text of a corpus that is not blank."""
-    if is_table(path):
-        yield from read_rows(path, columns)
-    elif not path.is_dir():
-        yield from read_text_file(path, path.name)
-    elif all((path / version).is_dir() for version in ("lemma", "token")):
-        raise ValueError(f"{path} has each sentence twice: give its folder 'lemma' or 'token'.")
-    else:
-        for file in sorted(path.rglob("*")):
-            if file.name.endswith(TEXT_SUFFIXES):
-                yield from read_text_file(file, str(file.relative_to(path)))
-
-
-def read_text_file(file: Path, name: str) -> Iterator[tuple[str, str, str]]:
-    """Yields an empty date, the source and the text of each line."""
-    for number, line in read_sentences(file):
-        yield "", f"{name}, line {number}", line
-
-
-def read_rows(path: Path, columns: Columns) -> Iterator[tuple[str, str, str]]:
-    """Yields date, source and text of each row of a table whose text is not blank."""
-    number = -1
-    for table in read_tables(str(path)):
-        cells = []
-        for role, column in columns._asdict().items():
-            if column in ("date", "source") and column not in table.column_names:
-                cells.append([None] * table.num_rows)
-            else:
-                check_column(table.column_names, column, role)
-                cells.append(table[column].to_pylist())
-        for number, (text, date, source) in enumerate(zip(*cells, strict=True), number + 1):
-            if not is_missing(text):
-                date = "" if is_missing(date) else as_name(date)
-                yield date, f"{path.name}, row {number}" if is_missing(source) else str(source), str(text)
-
-
-def target_forms(path: Path, targets: Targets, key: Callable[[str], str], columns: Columns) -> dict[str, str]:
+def target_forms(path: str | Path, targets: Targets, key: Callable[[str], str], columns: Columns) -> dict[str, str]:
     """Returns the target of each form in a corpus, by the form's key."""
     forms_by_target = targets if isinstance(targets, Mapping) else {target: [target] for target in targets}
     pairs = [(target, form) for target, forms in forms_by_target.items() for form in forms]
-    tagged = [form for _, form in pairs if untagged(form) != form]
+    tags = {split_tag(form)[1]: form for _, form in pairs}
+    tags.pop("", None)
     # Looks at all words, because a corpus with tags may have none of the targets.
-    has_tags = bool(tagged) and any(
-        untagged(word) != word for _, _, text in read_texts(path, columns) for word in text.split()
+    has_tags = bool(tags) and any(
+        split_tag(word)[1] in tags for passage in read_passages(path, columns) for word in passage.keys
     )
-    if tagged and not has_tags:
-        logger.warning(f"{path} has no tags: looking for {untagged(tagged[0])} instead of {tagged[0]}, and so on.")
+    if tags and not has_tags:
+        tagged = next(iter(tags.values()))
+        logger.warning(f"{path} has no tags: looking for {untagged(tagged)} instead of {tagged}, and so on.")
     target_by_form: dict[str, str] = {}
     for target, form in pairs:
         form = key(compose_accents(form if has_tags else untagged(form)))
@@ -286,48 +256,86 @@ def target_forms(path: Path, targets: Targets, key: Callable[[str], str], column
     return target_by_form
 
 
+class Found(NamedTuple):
+    """A token that was looked up."""
+
+    target: str | None
+    plain: str  # the token without a tag
+    start: int  # of the word in `plain`
+    end: int
+    may_begin_phrase: bool
+    other_case: str | None  # the target that differs by capitals only
+
+
 def target_finder(
-    path: Path, targets: Targets, ignore_case: bool, columns: Columns
-) -> Callable[[str, str, str, str], DatedSentence]:
-    """Returns a function that makes a [`DatedSentence`] of a time, a date, a source and a text of a corpus."""
+    path: str | Path, targets: Targets, ignore_case: bool, columns: Columns, capitals: Capitals
+) -> Callable[[str, Passage], DatedSentence]:
+    """Returns a function that makes a [`DatedSentence`] of a time and a passage of a corpus."""
     key = str.lower if ignore_case else str
     forms = target_forms(path, targets, key, columns)
+    lower = {form.lower(): target for form, target in forms.items()}
     sizes = sorted({len(form.split()) for form in forms}, reverse=True)
     first_words = {form.split()[0] for form in forms if " " in form}
 
     # A few words are most of a corpus.
     @lru_cache(2**16)
-    def look_up(token: str) -> tuple[str | None, str, int, int, bool]:
-        """
-        Returns the target of a token or None, the token without a tag, the start and the end of the word in it, and
-        whether it may begin a phrase.
-        """
+    def look_up(token: str) -> Found:
         # Punctuation, symbols and invisible characters of any script. A target may contain them, too.
         marks = "".join(char for char in token if unicodedata.category(char)[0] in "PSC")
-        bare = token if key(token) in forms else token.strip(marks)
-        word, start = untagged(bare), token.index(bare)
-        plain = token[:start] + word + token[start + len(bare) :]
-        may_begin = not first_words.isdisjoint((key(token), key(token.lstrip(marks))))
-        return forms.get(key(bare)), plain, start, start + len(word), may_begin
+        before, tag = split_tag(token)
+        if tag:
+            # In tagged text a token of punctuation has a tag, too.
+            plain, word = before, before if key(token) in forms else before.strip(marks)
+            start = before.index(word)
+        else:
+            bare = token if key(token) in forms else token.strip(marks)
+            (word, tag), start = split_tag(bare), token.index(bare)
+            plain = token[:start] + word + token[start + len(bare) :]
+        written = (word + tag, word) if tag else (word,)
+        target = next((forms[key(form)] for form in written if key(form) in forms), None)
+        other = None if target else next((lower[form.lower()] for form in written if form.lower() in lower), None)
+        may_begin = not first_words.isdisjoint((key(token), key(token.lstrip(marks)), key(plain.lstrip(marks))))
+        return Found(target, plain, start, start + len(word), may_begin, other)
 
-    def find_targets(time: str, date: str, source: str, text: str) -> DatedSentence:
-        raw_tokens = compose_accents(text).split()
-        words, occurrences, tokens, offset, index = [], [], [], 0, 0
-        while index < len(raw_tokens):
-            token, size = raw_tokens[index], 1
-            target, plain, start, end, may_begin = look_up(token)
-            for longer in sizes if may_begin else ():
-                phrase = " ".join(raw_tokens[index : index + longer])
-                if (phrase_entry := look_up(phrase))[0] is not None:
-                    token, size, (target, plain, start, end, _) = phrase, longer, phrase_entry
-                    break
+    def find_phrase(keys: list[str]) -> tuple[int, Found] | None:
+        """Finds the longest phrase at the start of some words, with its number of words."""
+        for size in sizes:
+            for words in (keys[:size], [untagged(word) for word in keys[:size]]):
+                if (found := look_up(" ".join(words))).target is not None:
+                    return size, found
+        return None
+
+    def find_in_parts(token: str, found: Found) -> Found:
+        """Finds a target among the words of a token, such as the lemmas of a multiword token."""
+        parts = map(look_up, token.split()) if found.target is None else ()
+        return next((part for part in parts if part.target is not None), found)
+
+    def find_targets(time: str, passage: Passage) -> DatedSentence:
+        keys, glued, is_running = passage.keys, passage.glued, passage.keys is passage.words
+        pieces, occurrences, tokens, offset, index = [], [], [], 0, 0
+        while index < len(keys):
+            size, found = 1, look_up(keys[index])
+            if found.may_begin_phrase and (longer := find_phrase(keys[index : index + sizes[0]])):
+                size, found = longer
+            elif not is_running and " " in keys[index]:
+                found = find_in_parts(keys[index], found)
+            target, plain, start, end, _, other_case = found
+            if not is_running:
+                plain = passage.join(index, index + size)
+                start, end = 0, len(plain)
+            if pieces and index not in glued:
+                plain, start, end = f" {plain}", start + 1, end + 1
             if target is not None:
                 occurrences.append((target, offset + start, offset + end))
-            words.append(plain)
-            tokens.append(target or token)
-            offset += len(plain) + 1
+                capitals.found[target] += 1
+            elif other_case is not None:
+                capitals.add_other(other_case, plain[start:end])
+            pieces.append(plain)
+            tokens.append(target or keys[index])
+            offset += len(plain)
             index += size
-        return DatedSentence(time, " ".join(words), tuple(occurrences), tuple(tokens), date, source)
+        text = "".join(pieces)
+        return DatedSentence(time, text, tuple(occurrences), tuple(tokens), passage.date, passage.source)
 
     return find_targets
 

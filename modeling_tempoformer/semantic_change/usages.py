@@ -14,7 +14,8 @@ from huggingface_hub.utils import tqdm
 from transformers import BatchEncoding, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import logging
 
-from ..data.dated_texts import check_same_times, make_row, special_tokens, token_limit, untagged
+from ..data.dated_texts import check_same_times, make_row, special_tokens, token_limit
+from ..data.passages import untagged
 from ..time_points_temporal_bert import read_date
 from .corpora import DatedSentence
 

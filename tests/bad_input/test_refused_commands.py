@@ -164,7 +164,7 @@ REFUSED = {
     f"{CHANGE} --corpora 1990.txt 1815.txt": "--corpora…1990…1815",
     f"{CHANGE} --corpora a.csv": "a…--times",
     f"{CHANGE} --corpora a.csv --times 1815 1990": "'date'…--time_column",
-    f"{CHANGE} --corpora a.txt --times 1815 1990": "--times…1…2",
+    f"{CHANGE} --corpora 1815.txt --times 1815 1990": "1815.txt…no date…names is in 1990",
     f"{BERT_CHANGE} --dwug a.csv --targets words.list": "a.csv…uses.csv",
     f"{METHODS} --measures clusters": "--measures clusters…--model_name_or_path",
 }

@@ -21,7 +21,6 @@ from modeling_tempoformer.data.dated_texts import (
     to_mlm_rows,
 )
 from modeling_tempoformer.data.temporal_mlm_collator import TemporalMlmCollator
-from modeling_tempoformer.semantic_change.corpora import read_semeval
 from modeling_tempoformer.time_points_temporal_bert import TimePoints
 
 
@@ -134,36 +133,6 @@ def test_values_that_are_no_dates_are_refused_or_skipped():
     assert find_times(undated, "time", "year", only_dates=False) == ["1815", "1999"]
 
 
-TOKENS = [("The", "the", "at"), ("old", "old", "jj"), ("planes", "plane", "nn2"), ("left", "leave", "vvd")] * 3
-COLUMNS = "".join("\t".join(token) + "\n" for token in TOKENS)
-TOKEN_FILES = {
-    # Texts have names, and some words are removed for copyright.
-    "COHA": f"@@4000161\n{COLUMNS}@\t@\tii\n\t\ty\n##4000162\n{COLUMNS}",
-    "COHA with the text's name": "".join(f"4000161\t{line}\n" for line in COLUMNS.splitlines()),
-    "VRT": f'<text id="a, b" year="1815">\n<s>\n{COLUMNS}New York\tNew York\tnp\n<g/>\n.\t.\ty\n</s>\n</text>\n',
-    "VRT of words": "<s>\n" + "".join(f"{word}\n" for word, _, _ in TOKENS) + ".\n</s>\n",
-    "words": "".join(f"{word}\n" for word, _, _ in TOKENS * 10) + ".\n",
-    "CoNLL-U": "# sent_id = 1\n# text = The old planes left\n"
-    + "".join(f"{i}\t{word}\t{lemma}\tX\t_\t_\t0\troot\t_\t_\n" for i, (word, lemma, _) in enumerate(TOKENS))
-    + "\n# text = vámonos\n1-2\tvámonos\t_\t_\t_\t_\t_\t_\t_\t_\n8.1\tit\tit\tX\t_\t_\t_\t_\t_\tSpaceAfter=No\n",
-}
-
-
-@pytest.mark.parametrize("layout", TOKEN_FILES)
-def test_files_with_a_token_on_each_line_are_refused(tmp_path, layout):
-    """These files are refused as training texts and as texts to search, plain, zipped and in folders."""
-    (tmp_path / "1815.txt").write_text(TOKEN_FILES[layout], encoding="utf-8")
-    (tmp_path / "1816.txt.gz").write_bytes(gzip.compress(TOKEN_FILES[layout].encode()))
-    named = rf"a token on each line.*{layout.split()[0] if layout != 'words' else 'VRT'}.*sentence on each line"
-    for path in tmp_path.iterdir():
-        with pytest.raises(ValueError, match=rf"{path}.*{named}"):
-            read_text_files([str(path)])
-        with pytest.raises(ValueError, match=named):
-            list(read_semeval({"1815": path}, ["planes"]))
-    with pytest.raises(ValueError, match=named):
-        list(read_semeval({"1815": tmp_path}, ["planes"]))
-
-
 @pytest.mark.parametrize(
     "lines",
     [
@@ -192,6 +161,8 @@ def test_sentences_are_no_tokens(tmp_path, lines):
         (None, TIMES, ["4 outside of 1810-1860, 1960-2010", "2 with .*'June 2005'", "3 without"]),
         # A year does not tell its month.
         ("month", ["1815-06"], ["1 outside of 1815-06", "5 with .*'1900'", "3 without"]),
+        (None, ["1815-06"], ["1 outside of 1815-06", "5 with .*month.*'1900'", "3 without"]),
+        (None, ["1800s"], ["4 outside of 1800s", "1800s' may be a decade or a century"]),
     ],
 )
 def test_texts_of_no_time_are_counted_by_reason(granularity, names, said):

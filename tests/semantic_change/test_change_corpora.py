@@ -9,10 +9,10 @@ import pandas as pd
 import pytest
 from helpers import TIMES
 
+from modeling_tempoformer.data.passages import Columns
 from modeling_tempoformer.semantic_change.corpora import (
-    Columns,
     DatedSentence,
-    read_dated_table,
+    read_dated_corpus,
     read_dwug,
     read_semeval,
     read_targets,
@@ -52,6 +52,75 @@ def test_each_corpus_has_tags_or_not(tmp_path, caplog):
     assert [marked(s) for s in sentences] == [[("tip_vb", "tip")], [], [("tip_vb", "tipped")], [("plane_nn", "plane")]]
     assert [s.tokens for s in sentences[2:]] == [("a", "tip_vb"), ("plane_nn", "it")]
     assert "plain.txt has no tags" in caplog.text and "tagged.txt has no tags" not in caplog.text
+
+
+def test_tags_of_other_tagsets(tmp_path):
+    """A form without a tag is any token of the word. Punctuation has tags, too."""
+    line = "The_DET planes_NOUN plane_VERB ,_PUNCT social_ADJ security_NOUN 's_PART"
+    targets = {"plane": ["plane", "planes"], "plane_NOUN": ["planes_NOUN"], "social security": ["social security"]}
+    (sentence,) = read_text(tmp_path / "c.txt", line, targets)
+    assert sentence.text == "The planes plane , social security 's"
+    assert marked(sentence) == [
+        ("plane_NOUN", "planes"),
+        ("plane", "plane"),
+        ("social security", "social security"),
+    ]
+
+
+VERTICAL = "<s>\nDie\tdie\tDET\nFlugzeuge\tFlugzeug\tNOUN\nfliegen\tfliegen\tVERB\n.\t.\tPUNCT\n</s>\n"
+
+
+@pytest.mark.parametrize(
+    ("search", "targets", "found", "tokens"),
+    [
+        (["word"], ["Flugzeuge", "Flugzeug"], [("Flugzeuge", "Flugzeuge")], "Die Flugzeuge fliegen ."),
+        (["2"], ["Flugzeug", "Die fliegen"], [("Flugzeug", "Flugzeuge")], "die Flugzeug fliegen ."),
+        (
+            ["2", "3"],
+            {"flug": ["Flugzeug", "fliegen_VERB"], "Flugzeug_VERB": ["Flugzeug_VERB"]},
+            [("flug", "Flugzeuge"), ("flug", "fliegen")],
+            "die_DET flug flug ._PUNCT",
+        ),
+    ],
+)
+def test_words_are_looked_up_in_columns_and_quoted_as_written(tmp_path, search, targets, found, tokens):
+    (tmp_path / "c.vrt").write_text(VERTICAL, encoding="utf-8")
+    (sentence,) = read_semeval({"t": tmp_path / "c.vrt"}, targets, columns=Columns(search=search))
+    assert sentence.text == "Die Flugzeuge fliegen." and marked(sentence) == found
+    assert sentence.tokens == tuple(tokens.split())
+
+
+def test_a_phrase_of_lemmas(tmp_path):
+    (tmp_path / "c.vrt").write_text(VERTICAL, encoding="utf-8")
+    columns = Columns(search=["2"])
+    (sentence,) = read_semeval({"t": tmp_path / "c.vrt"}, ["Flugzeug fliegen", "Flugzeug"], columns=columns)
+    assert marked(sentence) == [("Flugzeug fliegen", "Flugzeuge fliegen")]
+    assert sentence.tokens == ("die", "Flugzeug fliegen", ".")
+
+
+def test_each_part_of_a_multiword_token_is_found(tmp_path):
+    rows = ["1-2\tV\u00e1monos", "1\tVamos\tir\tVERB", "2\tnos\tnosotros\tPRON", "3\tya\tya\tADV"]
+    lines = ["\t".join((row.split("\t") + ["_"] * 10)[:10]) for row in rows]
+    (tmp_path / "c.conllu").write_text("\n".join(lines), encoding="utf-8")
+    for target, columns in (("nosotros", ["lemma"]), ("ir_VERB", ["lemma", "pos"]), ("V\u00e1monos", ["word"])):
+        (sentence,) = read_semeval({"t": tmp_path / "c.conllu"}, [target], columns=Columns(search=columns))
+        assert marked(sentence) == [(target, "V\u00e1monos")] and sentence.text == "V\u00e1monos ya"
+
+
+@pytest.mark.parametrize(
+    ("lines", "ignore_case", "is_named"),
+    [
+        ("America and America. america", False, True),
+        # Most usages are found.
+        ("america and america. America", False, False),
+        ("America and America.", True, False),
+        ("The trees", False, False),
+    ],
+)
+def test_words_that_the_texts_write_with_other_capitals_are_named(tmp_path, caplog, lines, ignore_case, is_named):
+    read_text(tmp_path / "c.txt", lines, ["america", "tree"], ignore_case)
+    assert ("america (1 times, but 2 times America)" in caplog.text) == is_named
+    assert ("tree" in caplog.text, "capitals" in caplog.text) == (False, is_named)
 
 
 SECURITY = ["security", "social security"]
@@ -189,7 +258,7 @@ def test_a_dated_table(tmp_path, caplog):
     """
     path = tmp_path / "texts.csv.gz"
     pd.DataFrame(ROWS).to_csv(path, index=False)
-    first, second = read_dated_table(path, TIMES, {"plane": ["plane", "planes"]}, ignore_case=True)
+    first, second = read_dated_corpus(path, TIMES, {"plane": ["plane", "planes"]}, ignore_case=True)
     assert (first.time, first.date, first.source) == ("1810-1860", "1815-06-18", "letter")
     assert first.text == "The plane tree. Of two lines" and marked(first) == [("plane", "plane")]
     assert (second.time, second.date, second.source) == ("1960-2010", "1999", "texts.csv.gz, row 1")
@@ -202,9 +271,30 @@ def test_seconds_since_1970_are_dates_of_a_table_and_years_stay_years(tmp_path, 
     """Seconds are read from 1973 on and before 1967. Days of spreadsheets and milliseconds are not read."""
     dates = [1850, 1108425600, -4_000_000_000, 38398, 1108425600000]
     pd.DataFrame({"date": dates, "text": "a plane"}).to_parquet(tmp_path / "t.parquet")
-    dated = list(read_dated_table(tmp_path / "t.parquet", TIMES, ["plane"]))
+    dated = list(read_dated_corpus(tmp_path / "t.parquet", TIMES, ["plane"]))
     assert [sentence.time for sentence in dated] == [TIMES[0], TIMES[1], TIMES[0]]
     assert "2 with a date" in caplog.text and "outside" not in caplog.text
+
+
+def test_one_corpus_of_files_with_dates(tmp_path, caplog):
+    """Dates are in metadata or in the names of files, and months and decades are time points."""
+    (tmp_path / "fic_1991_7.txt").write_text("a plane\n", encoding="utf-8")
+    (tmp_path / "letters").mkdir()
+    (tmp_path / "letters" / "2004-03-01.txt").write_text("planes\nplane\n", encoding="utf-8")
+    (tmp_path / "a.vrt").write_text('<text year="1999">\n<s>\nplane\n</s>\n</text>\n', encoding="utf-8")
+    (tmp_path / "undated.txt").write_text("plane\n", encoding="utf-8")
+    (tmp_path / "1850.txt").write_text("plane\n", encoding="utf-8")
+    sentences = list(read_dated_corpus(tmp_path, ["1990s", "2004-03"], ["plane"]))
+    assert [(s.time, s.date, s.source) for s in sentences] == [
+        ("1990s", "1999", "a.vrt, line 3"),
+        ("1990s", "1991", "fic_1991_7.txt, line 1"),
+        ("2004-03", "2004-03-01", "letters/2004-03-01.txt, line 1"),
+        ("2004-03", "2004-03-01", "letters/2004-03-01.txt, line 2"),
+    ]
+    for count in ("2 of 6 texts", "1 outside of 1990s, 2004-03", "1 without a date"):
+        assert count in caplog.text
+    with pytest.raises(ValueError, match="no date in the .* is in 1700s.*write 1700-1709 or 1700-1799"):
+        list(read_dated_corpus(tmp_path, ["1700s"], ["plane"]))
 
 
 def test_a_table_for_each_time_beside_a_text_file(tmp_path):
@@ -233,7 +323,7 @@ def test_a_table_for_each_time_beside_a_text_file(tmp_path):
 def test_dated_tables_that_are_refused(tmp_path, columns, times, named):
     pd.DataFrame(ROWS).to_csv(tmp_path / "texts.csv", index=False)
     with pytest.raises(ValueError, match=named):
-        list(read_dated_table(tmp_path / "texts.csv", times, ["plane"], columns=columns))
+        list(read_dated_corpus(tmp_path / "texts.csv", times, ["plane"], columns=columns))
 
 
 USE_COLUMNS = "lemma pos date grouping identifier description context indexes_target_token indexes_target_sentence"

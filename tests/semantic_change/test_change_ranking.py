@@ -5,6 +5,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from helpers import SIZES, TIMES, VOCABULARY, dated_bert, dated_config, read_table
@@ -145,6 +146,26 @@ def test_a_table_of_words_says_how_sure_it_is(folder, tmp_path, capsys, model):
     out = capsys.readouterr().out
     for word, first, last in (("The Trees", 4, 30), ("trees", 0, 0)):
         assert f"{word} ({TIMES[0]}: {first}, {TIMES[1]}: {last})" in out
+
+
+def test_a_corpus_in_another_layout_gives_the_same_table(folder, tmp_path):
+    """The same sentences stand in one folder of VRT files with dates, and are found by their lemmas."""
+    (tmp_path / "vrt").mkdir()
+    for time, date in zip(TIMES, ("1815-06", "1999"), strict=True):
+        lines = (folder / f"{time}.txt").read_text(encoding="utf-8").splitlines()
+        sentences = ["\n".join(f"{word}\tX\t{word.lower()}" for word in line.split()) for line in lines]
+        content = "".join(f"<s>\n{sentence}\n</s>\n" for sentence in sentences)
+        path = tmp_path / "vrt" / f"{date}.vrt"
+        path.write_text(f'<text date="{date}">\n{content}</text>\n', encoding="utf-8")
+    common = ("--model_name_or_path", folder / "plain")
+    expected = rank(folder, tmp_path / "lines", *common)
+    given = ("--corpora", tmp_path / "vrt", "--times", *TIMES, "--search_columns", "3")
+    rows = rank(folder, tmp_path / "tokens", *common, *given)
+    assert rows == expected
+    usages = pd.read_parquet(tmp_path / "tokens" / "_usages.parquet")
+    assert set(usages["date"]) == {"1815-06", "1999"}
+    forms = {usage.text[usage.start : usage.end] for usage in usages.itertuples()}
+    assert forms == {"flew", "the", "The", "Air", "AIR", "The trees"}
 
 
 def test_weights_that_an_encoder_lacks_are_named(folder, tmp_path, caplog):

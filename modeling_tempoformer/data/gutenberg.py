@@ -1,0 +1,103 @@
+"""Reads books of Project Gutenberg without its licence, and texts whose lines are wrapped, as paragraphs."""
+
+import re
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+
+from .passages import Passage, find_date_in_name
+
+
+Lines = Iterator[tuple[int, str]]
+
+# The number of lines that are not blank before which a book names the project.
+NUM_TITLE_LINES = 10
+PROJECT = re.compile(r"Project Gutenberg", re.IGNORECASE)
+START = re.compile(r"\s*\**\s*START OF (?:THE |THIS )?(?:COPYRIGHTED )?PROJECT GUTENBERG", re.IGNORECASE)
+# Ended the licence that stood before the text, until about 2003.
+SMALL_PRINT_END = re.compile(r"\s*\*?END ?\*? ?THE SMALL PRINT", re.IGNORECASE)
+END = re.compile(r"\s*\**\s*END OF (?:THE |THIS )?(?:COPYRIGHTED )?PROJECT GUTENBERG", re.IGNORECASE)
+FIELD = re.compile(r"(Title|Author): +(\S.*)")
+# Such as `pg1342.txt`, `1342-0.txt` and `1342-h`: the number of a book is no year.
+BOOK_NUMBER = re.compile(r"(?:pg)?\d+(?:-(?:\d|h|images))?", re.IGNORECASE)
+CREDITS = re.compile(r"(?:(?:this )?e-?text (?:was )?)?(?:produced|prepared|transcribed) (?:by|from)\b", re.IGNORECASE)
+# Lines of wrapped text are at most so long, and those inside a paragraph at least so.
+LONGEST_LINE, FULL_LINE = 90, 45
+
+
+def is_gutenberg(lines: Sequence[str]) -> bool:
+    """Tells whether a text names Project Gutenberg in its first lines."""
+    return any(map(PROJECT.search, [line for line in lines if line.strip()][:NUM_TITLE_LINES]))
+
+
+def are_wrapped(lines: Sequence[str]) -> bool:
+    """
+    Tells whether paragraphs are wrapped to short lines, with blank lines between them: nearly all lines that another
+    one follows are full, most of them do not end a sentence, and no line is long.
+    """
+    pairs = list(pairwise(lines))
+    followed = [line.rstrip() for line, following in pairs if line.strip() and following.strip()]
+    breaks = sum(bool(line.strip()) and not following.strip() for line, following in pairs)
+    if breaks < 2 or len(followed) < breaks or max(map(len, lines)) > LONGEST_LINE:
+        return False
+    full = sum(len(line) >= FULL_LINE for line in followed)
+    ended = sum(line.endswith((".", "!", "?")) for line in followed)
+    return full >= 0.8 * len(followed) and ended <= 0.4 * len(followed)
+
+
+def read_paragraphs(lines: Lines, name: str, label: str, date: str) -> Iterator[Passage]:
+    """Yields the paragraphs of wrapped text, which blank lines divide."""
+    first, parts = 0, []
+    for number, line in (*lines, (0, "")):
+        if line.strip():
+            first = first or number
+            parts.append(line)
+        elif parts:
+            where = f"{name}, line {first}"
+            yield Passage.of_text(date, f"{label}, {where}" if label else where, " ".join(parts))
+            first, parts = 0, []
+
+
+def read_gutenberg(lines: Lines, path: str, name: str) -> Iterator[Passage]:
+    """
+    Yields the paragraphs of a book of Project Gutenberg, or of several in one file, between the lines `*** START OF
+    ...` and `*** END OF ...`, in old books between the end of the small print and `End of Project Gutenberg's ...`.
+    The source has author and title. A book does not tell when it was written, so the date is one in the file's name
+    (`1813_pride.txt`).
+
+    Raises a `ValueError` if no book has a line where it starts.
+    """
+    stem = name.rpartition("/")[2].partition(".")[0]
+    date = "" if BOOK_NUMBER.fullmatch(stem) else find_date_in_name(name)
+    fields: dict[str, str] = {}
+    book: list[tuple[int, str]] | None = None
+    has_start = is_marker = False
+    for number, line in lines:
+        is_start, is_small_print = bool(START.match(line)), bool(SMALL_PRINT_END.match(line))
+        if END.match(line) and book is not None:
+            yield from read_book(book, name, fields, date)
+            book, fields = None, {}
+        elif is_start or (is_small_print and book is None):
+            # Lines between the small print and the start are credits.
+            book, has_start, is_marker = [], True, not line.rstrip().endswith("*")
+        elif is_marker:
+            # The marker goes on until its last asterisks.
+            is_marker = bool(line.strip()) and not line.rstrip().endswith("*")
+        elif book is not None:
+            book.append((number, line))
+        elif found := FIELD.match(line):
+            fields.setdefault(*found.groups())
+    if not has_start:
+        raise ValueError(
+            f"{path} is of Project Gutenberg, but no line begins with '*** START OF THE PROJECT GUTENBERG EBOOK': put "
+            "one before the text, or delete the lines that name the project."
+        )
+    if book:
+        yield from read_book(book, name, fields, date)
+
+
+def read_book(lines: list[tuple[int, str]], name: str, fields: dict[str, str], date: str) -> Iterator[Passage]:
+    """Yields the paragraphs of one book. The first one is left out if it names who made the file."""
+    label = ", ".join(fields[field].strip() for field in ("Author", "Title") if field in fields)
+    for index, passage in enumerate(read_paragraphs(iter(lines), name, label, date)):
+        if index > 0 or not CREDITS.match(" ".join(passage.words[:6])):
+            yield passage

@@ -1,0 +1,152 @@
+"""The form into which every corpus is read: passages, with a date, a source and words."""
+
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+from transformers.utils import logging
+
+from ..time_points_temporal_bert import read_date
+
+
+logger = logging.get_logger(__name__)
+
+# Parts of speech after words: those of SemEval-2020, of Universal Dependencies (spaCy's `pos_`), of the Penn Treebank
+# (spaCy's `tag_`), and of nouns, verbs, adjectives and adverbs in CLAWS 7 (COHA).
+TAG = re.compile(
+    r"(?<=.)_(?:nn|vb"
+    "|ADJ|ADP|ADV|AUX|CCONJ|CONJ|DET|INTJ|NOUN|NUM|PART|PRON|PROPN|PUNCT|SCONJ|SPACE|SYM|VERB|X"
+    r"|CC|CD|DT|EX|FW|IN|JJ[RS]?|LS|MD|NNP?S?|PDT|POS|PRP\$?|RB[RS]?|RP|TO|UH|VB[DGNPZ]?|WDT|WP\$?|WRB|HYPH"
+    r"|n(?:n[abltou]?|p[dm]?)[12]?|v(?:v|b|d|h)[0dgimnrz]|jj[rt]?|r[rlt]|-LRB-|-RRB-|[.,:]|``|''"
+    ")$"
+)
+# A year, a month or a day between other characters, of which none is a letter or a digit.
+DATE = re.compile(r"(?<![^\W_])(?:1\d|20)\d\d(?:-(?:0[1-9]|1[0-2])(?:-[0-3]\d)?)?(?![^\W_])")
+SPAN_OF_YEARS = re.compile(r"(?<!\d)\d{4} ?[-\u2013/] ?\d{4}(?!\d)")
+# Stands where words were taken out of a text.
+GAP = "[\u2026]"
+# Punctuation and clitics without a space before them, and brackets without one after them, where a corpus does not
+# tell.
+CLOSING = re.compile(r"""[.,;:!?%)\]}\u2019\u201d\u2026]+|n['\u2019]t|['\u2019](?:s|m|d|ll|re|ve)""", re.IGNORECASE)
+OPENING = re.compile(r"[(\[{\u201c\u00bf\u00a1]+")
+
+
+class Columns(NamedTuple):
+    """
+    The columns of a table of texts, or the names of these values in a corpus. A table may lack those of dates and
+    sources if they have the default names. `search` names the columns in which target words are looked up, in a
+    corpus with a token on each line; several are joined by underscores.
+    """
+
+    text: str = "text"
+    time: str = "date"
+    source: str = "source"
+    search: Sequence[str] = ("word",)
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """
+    A text of a corpus.
+
+    Attributes:
+        date, source (`str`): Its date as it is written, and its source; empty if the corpus does not tell them.
+        words (`list[str]`): Its words, with composed accents.
+        keys (`list[str]`): What target words are compared with: the lemma of each word, for example. The same list as
+            `words` in running text.
+        glued (`Collection[int]`): The indices of words without a space before them.
+    """
+
+    date: str
+    source: str
+    words: list[str]
+    keys: list[str]
+    glued: Collection[int] = frozenset()
+
+    @classmethod
+    def of_text(cls, date: str, source: str, text: str) -> "Passage":
+        """Makes a passage of running text, whose words are separated by white space."""
+        words = compose_accents(text).split()
+        return cls(date, source, words, words)
+
+    def join(self, first: int = 0, end: int | None = None) -> str:
+        """Joins some of the words to a text."""
+        words = enumerate(self.words[first:end], first)
+        return "".join(word if index == first or index in self.glued else f" {word}" for index, word in words)
+
+
+@dataclass
+class Dropped:
+    """Counts what was left out of a corpus, by its description in the singular and in the plural."""
+
+    counts: Counter[tuple[str, str]] = field(default_factory=Counter)
+    first: dict[tuple[str, str], str] = field(default_factory=dict)
+
+    def add(self, where: str, one: str, many: str):
+        self.counts[one, many] += 1
+        self.first.setdefault((one, many), where)
+
+    def say(self, path: object):
+        """Warns once with the numbers, and the place of the first of each."""
+        if self.counts:
+            parts = (
+                f"{count:,} {name[count > 1]} ({'the first in' if count > 1 else 'in'} {self.first[name]})"
+                for name, count in self.counts.items()
+            )
+            logger.warning_once(f"{path}: left out {', '.join(parts)}.")
+
+
+def compose_accents(text: str) -> str:
+    """Joins accents and their letters (NFC): corpora, file names and lists of words may write them separately."""
+    return unicodedata.normalize("NFC", text)
+
+
+def split_tag(word: str) -> tuple[str, str]:
+    """Divides a word from the part of speech after it, which begins with an underscore; empty if there is none."""
+    match = TAG.search(word) if "_" in word else None
+    return (word[: match.start()], match[0]) if match else (word, "")
+
+
+def untagged(word: str) -> str:
+    """Removes the part of speech after a word."""
+    return split_tag(word)[0]
+
+
+def find_date(text: str) -> str:
+    """
+    Finds the date in a note such as "Anno Dom. 1641." or in a name: the text itself if [`read_date`] reads it, else
+    the first year from 1000 to 2099, or month or day of such a year. Empty if there is none, or a span of years.
+    """
+    text = text.strip()
+    # A short number may count files.
+    if not (text.isdigit() and len(text) < 8) and read_date(text):
+        return text
+    found = DATE.search(text)
+    return found[0] if found and not SPAN_OF_YEARS.search(text) else ""
+
+
+def find_date_in_name(file: str | Path) -> str:
+    """Finds the date in the name of a file, without its ending ([`find_date`])."""
+    return find_date(Path(file).name.partition(".")[0])
+
+
+def common_date(first: str, last: str) -> str:
+    """Returns the year, the month or the day that two dates share; both dates, divided by a slash, if none."""
+    starts, ends = read_date(first), read_date(last)
+    if not starts or not ends or starts[0] != ends[0]:
+        return f"{first}/{last}"
+    size = next((size for size, (start, end) in enumerate(zip(starts, ends, strict=False)) if start != end), None)
+    return "-".join(f"{part:02}" for part in starts[:size])
+
+
+def glue(words: list[str]) -> set[int]:
+    """Tells before which words of a sentence stands no space, by their punctuation."""
+    return {
+        index
+        for index, word in enumerate(words)
+        if index and (CLOSING.fullmatch(word) or OPENING.fullmatch(words[index - 1]))
+    }

@@ -1,0 +1,135 @@
+"""Recognises the layout of a corpus of texts, and reads it as passages."""
+
+import re
+from collections.abc import Iterator
+from itertools import chain, islice
+from pathlib import Path
+
+from transformers.utils import logging
+
+from ..time_points_temporal_bert import as_name, is_missing
+from .files import read_lines
+from .gutenberg import are_wrapped, is_gutenberg, read_gutenberg, read_paragraphs
+from .passages import GAP, Columns, Dropped, Passage, find_date_in_name
+from .tables import check_column, read_tables
+from .tei import read_tei
+from .token_lines import Lines, TokenFile, read_token_lines, token_layout
+
+
+logger = logging.get_logger(__name__)
+
+# The layouts that an ending names. All others are known by their first lines.
+LAYOUTS = {".conllu": "conllu", ".conll": "conllu", ".vrt": "vrt", ".vert": "vrt", ".xml": "xml", ".tei": "xml"}
+TEXT_SUFFIXES = tuple(f"{suffix}{zipped}" for suffix in (".txt", *LAYOUTS) for zipped in ("", ".gz"))
+TABLE_SUFFIXES = (".csv", ".tsv", ".json", ".jsonl", ".parquet")
+# The number of first lines that tell the layout of a file.
+NUM_FIRST_LINES = 200
+TEI_ROOT = re.compile(r"<(?:\w+:)?(?:TEI|teiCorpus)(?:\.2)?[\s>]")
+# A text of COHA on one line, after its number.
+LINE_OF_COHA = re.compile(r"(?:##|@@)(\d+)\s+(?=\S)")
+REDACTED = re.compile(r"(?<!\S)@(?:\s+@)+(?!\S)")
+# Words have fewer characters on average, in any language with spaces between them.
+LONGEST_MEAN_WORD = 12
+
+
+def is_table(path: str | Path) -> bool:
+    """Tells whether the name of a file is that of a table."""
+    return Path(path).name.lower().removesuffix(".gz").endswith(TABLE_SUFFIXES)
+
+
+def time_of_file(path: str | Path) -> str:
+    """The name of a file or a folder without the suffixes of texts and tables: the name of its time point."""
+    name = Path(path).name.removesuffix(".gz")
+    return name.rpartition(".")[0] if name.endswith((*TEXT_SUFFIXES, *TABLE_SUFFIXES)) else name
+
+
+def read_passages(path: str | Path, columns: Columns = Columns()) -> Iterator[Passage]:
+    """
+    Yields the passages of a corpus that have words.
+
+    Args:
+        path (`str` or `Path`): A table, a text file, or a folder, whose text files are read, including subfolders.
+        columns ([`Columns`], *optional*): The columns of tables, and of tokens.
+
+    A warning counts what was left out, and another one names a corpus without spaces between its words. Raises a
+    `ValueError` that names the file, and if possible the line, for what cannot be read.
+    """
+    path, dropped = Path(path), Dropped()
+    length = words = 0
+    for passage in each_passage(path, columns, dropped):
+        if passage.words:
+            length, words = length + sum(map(len, passage.words)), words + len(passage.words)
+            yield passage
+    dropped.say(path)
+    if length > LONGEST_MEAN_WORD * words:
+        logger.warning_once(
+            f"{path}: words have {length / words:.0f} characters on average, so there seem to be no spaces between "
+            "them, as in Chinese, Japanese or Thai. Words are found between spaces: put some there by a segmenter "
+            "(jieba, MeCab, PyThaiNLP)."
+        )
+
+
+def each_passage(path: Path, columns: Columns, dropped: Dropped) -> Iterator[Passage]:
+    """Yields the passages of a table, a file or a folder."""
+    if is_table(path):
+        yield from read_rows(path, columns)
+    elif not path.is_dir():
+        yield from read_file(path, path.name, columns, dropped)
+    elif all((path / version).is_dir() for version in ("lemma", "token")):
+        raise ValueError(f"{path} has each sentence twice: give its folder 'lemma' or 'token'.")
+    else:
+        for file in sorted(path.rglob("*")):
+            if file.name.endswith(TEXT_SUFFIXES):
+                yield from read_file(file, str(file.relative_to(path)), columns, dropped)
+
+
+def read_file(path: Path, name: str, columns: Columns, dropped: Dropped) -> Iterator[Passage]:
+    """Yields the passages of a text file in the layout of its ending or of its first lines."""
+    layout = LAYOUTS.get(Path(path.name.removesuffix(".gz")).suffix)
+    lines = read_lines(path, keep_blank=True)
+    # XML may have another encoding than UTF-8.
+    first = [] if layout == "xml" else list(islice(lines, NUM_FIRST_LINES))
+    sample = [line for _, line in first]
+    if layout == "xml" or any(map(TEI_ROOT.search, sample)):
+        return read_tei(path, name, dropped)
+    layout = layout or token_layout(sample)
+    lines = chain(first, lines)
+    if layout:
+        return read_token_lines(lines, layout, TokenFile(str(path), name, columns, dropped), sample)
+    if is_gutenberg(sample):
+        return read_gutenberg(lines, str(path), name)
+    if are_wrapped(sample):
+        logger.warning_once(f"{path}: the lines are wrapped, so they are joined to paragraphs.")
+        return read_paragraphs(lines, name, "", find_date_in_name(name))
+    return read_text_lines(lines, path, name, dropped)
+
+
+def read_text_lines(lines: Lines, path: Path, name: str, dropped: Dropped) -> Iterator[Passage]:
+    """Yields each line, the texts of COHA in this form without redacted passages."""
+    date = find_date_in_name(name)
+    for number, line in lines:
+        source = f"{name}, line {number}"
+        if found := LINE_OF_COHA.match(line):
+            source = f"text {found[1]}, {source}"
+            line, count = REDACTED.subn(GAP, line[found.end() :])
+            for _ in range(count):
+                dropped.add(f"{path}, line {number}", "redacted passage", "redacted passages")
+        yield Passage.of_text(date, source, line)
+
+
+def read_rows(path: Path, columns: Columns) -> Iterator[Passage]:
+    """Yields the text of each row of a table."""
+    number = -1
+    for table in read_tables(str(path)):
+        cells = []
+        for role, column in (("text", columns.text), ("time", columns.time), ("source", columns.source)):
+            if column in ("date", "source") and column not in table.column_names:
+                cells.append([None] * table.num_rows)
+            else:
+                check_column(table.column_names, column, role)
+                cells.append(table[column].to_pylist())
+        for number, (text, date, source) in enumerate(zip(*cells, strict=True), number + 1):
+            if not is_missing(text):
+                date = "" if is_missing(date) else as_name(date)
+                source = f"{path.name}, row {number}" if is_missing(source) else str(source)
+                yield Passage.of_text(date, source, str(text))

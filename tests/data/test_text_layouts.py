@@ -1,0 +1,244 @@
+"""Checks that TEI, books of Project Gutenberg and wrapped texts are read as passages, in files of these layouts."""
+
+import gzip
+
+import pytest
+
+from modeling_tempoformer.data.passages import common_date, find_date, split_tag
+from modeling_tempoformer.data.text_layouts import read_passages, time_of_file
+
+
+def read(path, content: str) -> list[tuple[str, str, str]]:
+    path.write_text(content, encoding="utf-8")
+    return [(passage.date, passage.source, passage.join()) for passage in read_passages(path)]
+
+
+def tei(source: str = "", body: str = "<p>A plane.</p>", profile: str = "", root: str = "TEI") -> str:
+    """Returns a TEI file whose edition is of 2012."""
+    return (
+        f'<{root} xmlns="http://www.tei-c.org/ns/1.0"><teiHeader><fileDesc><titleStmt>'
+        '<title type="sub">a novel</title><title type="main">The Wood.</title>'
+        "<author><forename>Ann</forename> <surname>Lee</surname></author></titleStmt>"
+        "<publicationStmt><p>An edition.</p><date>2012</date></publicationStmt>"
+        f"<sourceDesc>{source}</sourceDesc></fileDesc><profileDesc>{profile}</profileDesc></teiHeader>"
+        f"<text><front><head>Preface</head></front><body>{body}</body></text></{root}>"
+    )
+
+
+BODY = """<div><head>I</head>
+<p>The old pla-<lb/>nes <choice><sic>lefft</sic><corr>left</corr></choice>,<note>they did
+not</note> <choice><orig>vpon</orig></choice>
+Anglo-<lb/>American wood<lb break="no"/>land<pb n="2"/><fw>Page 2</fw>and <gap reason="illegible"/>
+<del>no</del><app><lem>ra<gap/>n</lem><rdg>snow</rdg></app>.</p>
+<p> </p>
+<lg><l>So much</l><l>depends</l></lg>
+<sp><speaker>ANN</speaker><p>It <hi>rai</hi>ned.</p></sp>
+<list><item>One <list><item>two</item></list></item></list>
+<opener>Dear <name>Ben</name>,</opener><cit><quote>Old words</quote></cit><table><row><cell>3</cell></row></table>
+<figure><figDesc>A tree</figDesc></figure><note><p>A note.</p></note></div>"""
+
+
+def test_tei(tmp_path, caplog):
+    texts = read(tmp_path / "wood.xml", tei('<bibl><date when="1815-06-18">18 June</date></bibl>', BODY))
+    assert {date for date, _, _ in texts} == {"1815-06-18"}
+    assert [source for _, source, _ in texts][:3] == [f"Ann Lee, The Wood, wood.xml, passage {i}" for i in (1, 2, 3)]
+    assert [text for _, _, text in texts] == [
+        "Preface",
+        "I",
+        "The old planes left, vpon Anglo- American woodland and […] ra[…]n.",
+        "So much depends",
+        "It rained.",
+        "One two",
+        "Dear Ben,",
+        "Old words",
+        "3",
+    ]
+    assert "1 empty passage (in" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("source", "profile", "date"),
+    [
+        ("<bibl><date>1641.</date></bibl>", "", "1641"),
+        ("<biblFull><publicationStmt><date>Anno Dom. [1641?]</date></publicationStmt></biblFull>", "", "1641"),
+        ('<bibl><date notBefore="1641-01" notAfter="1641-12"/></bibl>', "", "1641"),
+        ('<bibl><date from="1641" to="1655"/></bibl>', "", "1641/1655"),
+        ("<bibl><date>1641</date></bibl>", '<creation><date when="1639"/></creation>', "1639"),
+        ("<bibl/>", '<settingDesc><setting><date when="2015-02-03"/></setting></settingDesc>', "2015-02-03"),
+        # The date of the edition is not that of the text. Else the file's name has it.
+        ("<bibl/>", "", "1700"),
+    ],
+)
+def test_the_date_of_a_tei_text(tmp_path, source, profile, date):
+    assert read(tmp_path / "wood_1700.txt", tei(source, profile=profile))[1][0] == date
+
+
+def test_a_tei_corpus_in_one_file(tmp_path):
+    texts = "".join(tei(f"<bibl><date>{year}</date></bibl>") for year in (1641, 1815))
+    corpus = f'<?xml version="1.0"?>\n<teiCorpus xmlns="http://www.tei-c.org/ns/1.0"><teiHeader/>{texts}</teiCorpus>'
+    (tmp_path / "all.xml.gz").write_bytes(gzip.compress(corpus.encode()))
+    passages = [(passage.date, passage.join()) for passage in read_passages(tmp_path)]
+    assert passages == [(date, text) for date in ("1641", "1815") for text in ("Preface", "A plane.")]
+    latin = '<?xml version="1.0" encoding="ISO-8859-1"?>' + tei(body="<p>Kn\u00f6tchen</p>", root="TEI.2")
+    (tmp_path / "latin.xml").write_bytes(latin.encode("latin-1"))
+    assert [passage.join() for passage in read_passages(tmp_path / "latin.xml")] == ["Preface", "Kn\u00f6tchen"]
+
+
+@pytest.mark.parametrize(
+    ("content", "named"),
+    [
+        ("<html><p>A plane.</p></html>", "line 1: .*<TEI>, got <html>"),
+        (tei(body="<p>A plane.\n</div>"), "line 2, column .*mismatched tag"),
+        (tei(body="<p>A plane&mdash;gone.</p>"), "line 1, column .*entity"),
+        ("", "line 1.*no element"),
+    ],
+)
+def test_xml_that_is_refused(tmp_path, content, named):
+    with pytest.raises(ValueError, match=rf"wood\.xml, {named}"):
+        read(tmp_path / "wood.xml", content)
+
+
+HEAD = """The Project Gutenberg eBook of The Wood
+
+This eBook is for the use of anyone anywhere.
+
+Title: The Wood
+
+Author: Ann Lee
+
+Release date: June 1, 1998 [eBook #1342]
+
+{start}
+
+Produced by a volunteer
+
+CHAPTER I
+
+It rained in the wood, and the old planes stood in the rain as
+they had stood in the year before.
+
+The planes left.
+
+{end}
+
+Updated editions will replace the previous one. End of the licence.
+"""
+MARKERS = [
+    ("*** START OF THE PROJECT GUTENBERG EBOOK THE WOOD ***", "*** END OF THE PROJECT GUTENBERG EBOOK THE WOOD ***"),
+    ("*** START OF THIS PROJECT GUTENBERG EBOOK THE\nWOOD ***", "End of the Project Gutenberg EBook of The Wood"),
+    ("***START OF THE PROJECT GUTENBERG EBOOK THE WOOD***", "***END OF THE PROJECT GUTENBERG EBOOK THE WOOD***"),
+    (
+        "*END*THE SMALL PRINT! FOR PUBLIC DOMAIN ETEXTS*Ver.04.29.93*END*",
+        "End of Project Gutenberg's The Wood, by Ann Lee",
+    ),
+    ("*END THE SMALL PRINT*\n\n*** START OF THE PROJECT GUTENBERG EBOOK ***", "End of The Project Gutenberg Etext"),
+]
+PARAGRAPHS = [
+    "CHAPTER I",
+    "It rained in the wood, and the old planes stood in the rain as they had stood in the year before.",
+    "The planes left.",
+]
+
+
+@pytest.mark.parametrize(("start", "end"), MARKERS)
+def test_gutenberg(tmp_path, start, end):
+    """Only the text is read, in paragraphs. The number of a book is no year."""
+    book = HEAD.format(start=start, end=end)
+    # A paragraph that names who made the file stands before the first one.
+    first = 15 + start.count("\n")
+    for name, date in (("pg1342.txt", ""), ("1342-0.txt", ""), ("wood_1813.txt", "1813")):
+        texts = read(tmp_path / name, book)
+        assert [text for _, _, text in texts] == PARAGRAPHS
+        assert texts[0][:2] == (date, f"Ann Lee, The Wood, {name}, line {first}")
+
+
+def test_several_books_in_one_file(tmp_path):
+    books = [HEAD.format(start=start, end=end) for start, end in MARKERS]
+    texts = read(tmp_path / "1810-1860.txt", "\n".join(books))
+    assert [text for _, _, text in texts] == PARAGRAPHS * len(books) and texts[0][0] == ""
+
+
+def test_a_book_of_gutenberg_without_a_start_is_refused(tmp_path):
+    with pytest.raises(ValueError, match=r"pg1342\.txt.*START OF"):
+        read(tmp_path / "pg1342.txt", HEAD.format(start="", end=""))
+
+
+LINE = "It rained in the wood, and the old planes stood in the rain"
+WRAPPED = f"THE WOOD\n\n{LINE}\n{LINE}\nas before.\n\n{LINE}\n{LINE}\n{LINE}.\n\n{LINE}\n{LINE}.\n"
+
+
+def test_wrapped_lines_are_joined(tmp_path, caplog):
+    texts = read(tmp_path / "1815.txt", WRAPPED)
+    assert texts[1] == ("1815", "1815.txt, line 3", f"{LINE} {LINE} as before.") and len(texts) == 4
+    assert "1815.txt" in caplog.text and "joined" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        # Sentences of many lengths, a long one, verses, and paragraphs without blank lines between them.
+        ["It rained.", LINE, "", LINE, "The planes left.", LINE, ""] * 5,
+        [LINE, LINE, LINE, "", LINE, LINE, LINE, "", f"{LINE}, {LINE}", ""] * 5,
+        [f"{LINE}.", f"{LINE}.", LINE, f"{LINE}.", ""] * 5,
+        ["So much depends", "upon a red wheel", "barrow glazed", "with rain", ""] * 5,
+        [LINE] * 20,
+    ],
+)
+def test_other_lines_are_texts(tmp_path, lines):
+    assert len(read(tmp_path / "1815.txt", "\n".join(lines))) == sum(map(bool, lines))
+
+
+@pytest.mark.parametrize(
+    ("text", "is_named"),
+    [
+        ("飞机离开了，因为天下雨了。\n" * 20, True),
+        ("飞机 离开 了 ， 因为 天 下雨 了 。\n" * 20, False),
+        ("เครื่องบินออกไปแล้วเพราะฝนตก\n" * 20, True),
+        ("Die Flugzeuge verließen die Donaudampfschifffahrtsgesellschaft.\n" * 20, False),
+    ],
+)
+def test_texts_without_spaces_are_named(tmp_path, caplog, text, is_named):
+    read(tmp_path / "1815.txt", text)
+    assert ("no spaces" in caplog.text) == is_named
+
+
+@pytest.mark.parametrize(
+    ("text", "date"),
+    [
+        ("1815", "1815"),
+        ("18.06.1815", "18.06.1815"),
+        ("1815-06-18_letter", "1815-06-18"),
+        ("letters-1815-06", "1815-06"),
+        ("fic_1817_8554", "1817"),
+        ("Printed in the yeare, 1641.", "1641"),
+        *((other, "") for other in ("1810-1860", "1641\u20131655", "pg1342", "letter", "7", "8554", "wlp_1810s_ksw")),
+    ],
+)
+def test_dates_in_names_and_notes(text, date):
+    assert find_date(text) == date
+
+
+def test_the_common_part_of_two_dates():
+    assert common_date("18150101", "18151231") == "1815"
+    assert common_date("1815-06-01", "1815-06-30") == "1815-06"
+    assert common_date("1815-06-18", "1815-06-18") == "1815-06-18"
+    assert common_date("1815", "1816") == "1815/1816"
+
+
+@pytest.mark.parametrize(
+    ("word", "parts"),
+    [
+        *((f"plane_{tag}", ("plane", f"_{tag}")) for tag in ("NOUN", "NN", "NNS", "nn", "nn1", "vvd", "VERB", "vb")),
+        (",_PUNCT", (",", "_PUNCT")),
+        (",_,", (",", "_,")),
+        ("social_security_NOUN", ("social_security", "_NOUN")),
+        *((word, (word, "")) for word in ("x_y", "_nn", "plane", "_plane_", "plane_nn.", "file_name", "a_b_c")),
+    ],
+)
+def test_parts_of_speech_after_words(word, parts):
+    assert split_tag(word) == parts
+
+
+def test_names_of_files_and_folders_are_times():
+    for name in ("1990s.txt", "1990s.txt.gz", "1990s.vrt", "1990s.conllu.gz", "1990s.xml", "1990s.csv", "1990s"):
+        assert time_of_file(f"corpora/{name}") == "1990s"
