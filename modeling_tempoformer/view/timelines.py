@@ -60,15 +60,23 @@ def write_view(
     title: str,
     verdict: Sequence[str],
     watched_speakers: Sequence[str] | None = None,
+    folder: str | Path | None = None,
 ):
-    """Explains timelines of [`to_timelines`] on the model's device, and writes their page."""
+    """
+    Explains timelines of [`to_timelines`] on the model's device, and writes their page. If the model is in a `folder`,
+    the page has the command that gives it a threshold.
+    """
     # Imported here, because the extra `view` may not be installed.
     from .timeline_page import timeline_page
 
     pipe = StreamClassificationPipeline(model=model.eval(), tokenizer=tokenizer, device=model.device)
     explain_timelines(pipe, timelines)
-    fields = {"no_change": model.config.no_change, "watched": model.config.watched}
-    write_page(path, timeline_page(timelines, *classes_of(model.config), title, verdict, watched_speakers, **fields))
+    config = model.config
+    # An absolute path would tell of this machine.
+    shown = folder and (folder if not Path(folder).is_absolute() else Path(folder).name)
+    fields = {"no_change": config.no_change, "watched": config.watched, "model": shown and str(shown)}
+    names = classes_of(config)
+    write_page(path, timeline_page(timelines, names, config.calibration, title, verdict, watched_speakers, **fields))
     logger.info("Timelines to look at: %s", path)
 
 
@@ -78,9 +86,9 @@ def explain_timelines(pipe: StreamClassificationPipeline, timelines: Sequence[Ti
         pass
 
 
-def classes_of(config: StreamFields) -> tuple[list[str], list[float] | None]:
-    """Returns the names of the classes by id, and their decision thresholds if the model is calibrated."""
-    return [config.id2label[label] for label in range(config.num_labels)], (config.calibration or {}).get("thresholds")
+def classes_of(config: StreamFields) -> list[str]:
+    """Returns the names of the classes by id."""
+    return [config.id2label[label] for label in range(config.num_labels)]
 
 
 class NotebookPage(NamedTuple):
