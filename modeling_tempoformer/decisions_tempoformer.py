@@ -118,9 +118,9 @@ def explain_label(
     alarm, thresholds = calibration.get("alarm") or {"label": None}, calibration.get("thresholds")
     more = f"{names[best]} is more probable ({scores[best]:.4g})"
     if best == alarm["label"]:
-        return f"{more}, but does not reach its threshold of {alarm['threshold']:.4g}."
+        return f"{more}, but does not reach its threshold of {alarm['threshold']}."
     if label == alarm["label"]:
-        return f"{more}, but {names[label]} ({scores[label]:.4g}) reaches its threshold of {alarm['threshold']:.4g}."
+        return f"{more}, but {names[label]} ({scores[label]:.4g}) reaches its threshold of {alarm['threshold']}."
     return (
         f"{more}, but {names[label]} ({scores[label]:.4g}) is more in proportion to its threshold: "
         f"{thresholds[label]:.4g}, and {thresholds[best]:.4g} of {names[best]}."

@@ -141,7 +141,7 @@ def alarm_sentence(config: PreTrainedConfig) -> str | None:
         return None
     wanted = [f", for a wanted {kind} of {least:g}" for kind, least in (alarm.get("wanted") or {}).items()]
     name = config.id2label[alarm["label"]]
-    rule = f"posts where {name} has a probability of {alarm['threshold']:.4g} or more"
+    rule = f"posts where {name} has a probability of {alarm['threshold']} or more"
     facts = alarm.get("measured")
     if not facts:
         return f"{rule}, a threshold that was set by hand: other scores of the model may be from before."

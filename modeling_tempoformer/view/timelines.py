@@ -125,7 +125,16 @@ def show(explanation: Sequence[dict] | Sequence[Sequence[dict]], title: str = "T
         raise ValueError("There is no post to show.")
     names = list(posts[0]["probabilities"])
     timelines = [to_timeline(f"Timeline {number}", posts, names) for number, posts in enumerate(explanations, 1)]
-    return NotebookPage(timeline_page(timelines, names, title=title))
+    return NotebookPage(timeline_page(timelines, names, title=title, **watched_class(posts[0], names)))
+
+
+def watched_class(post: dict[str, Any], names: Sequence[str]) -> dict[str, Any]:
+    """Returns what an explained post says of its model's calibration and class to watch, for [`timeline_page`]."""
+    thresholds, threshold = post.get("thresholds"), post.get("watched_threshold")
+    watched = names.index(post["watched"]) if "watched" in post else None
+    alarm = None if threshold is None else {"label": watched, "threshold": threshold}
+    calibration = {"thresholds": thresholds and list(thresholds.values()), "alarm": alarm}
+    return {"calibration": calibration, "watched": watched}
 
 
 def to_timeline(name: str, explanations: Sequence[dict], names: Sequence[str]) -> Timeline:
