@@ -24,8 +24,18 @@ def choose_alarm(
     posts: Predictions, label: int | None, wanted: Mapping[str, float], timelines: Sequence[Timeline]
 ) -> dict[str, Any]:
     """
-    Returns the `alarm` of a calibration: the class id `label`, its [`choose_threshold`], what was `wanted`, and what
-    was `measured` on the same posts ([`measure_alarm`]). Raises the errors of the former, and one without a class.
+    Chooses the alarm of a calibration.
+
+    Args:
+        posts ([`Predictions`]): Labelled posts that the model was not trained on, with the numbers of their timelines,
+            and with probabilities by the temperature of the calibration.
+        label (`int`, *optional*): The id of the class to watch.
+        wanted (`dict[str, float]`): The argument of [`choose_threshold`].
+        timelines (`Sequence[Timeline]`): The timelines of the posts, with all their posts.
+
+    Returns:
+        `label`, the `threshold` of [`choose_threshold`], `wanted`, and what was `measured` on the same posts
+        ([`measure_alarm`]). Raises the errors of the former, and a `ValueError` without a class.
     """
     if label is None:
         raise ValueError(
