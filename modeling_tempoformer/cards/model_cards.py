@@ -13,7 +13,7 @@ from huggingface_hub.utils import validate_repo_id
 from transformers import PreTrainedModel
 
 from .. import __version__
-from ..data.files import data_folder
+from ..data.files import data_folder, written_whole
 from .markdown import escape_control_characters, markdown, table
 
 
@@ -184,7 +184,8 @@ def update_alarm(folder: str | Path, name: str, alarm: str):
     if path.exists():
         lines = f"{watch_lines(name, alarm)}\n"
         card = path.read_text(encoding="utf-8")
-        path.write_text(WATCH_LINES.sub(lambda _: lines, card, count=1), encoding="utf-8")
+        with written_whole(path) as partial:
+            partial.write_text(WATCH_LINES.sub(lambda _: lines, card, count=1), encoding="utf-8")
 
 
 def has_card(model: Any) -> bool:

@@ -6,7 +6,6 @@ Writes a page that shows timelines: every post, the model's prediction, and the 
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from ..data.arguments import PostArguments, check_positive
 from ..data.post_splits import class_named, load_file, nested_options, timeline_columns
@@ -67,8 +66,8 @@ def main(arguments: list[str]):
     if args.watched_speakers is not None:
         check_speakers(args.watched_speakers, timelines)
     verdict = test_summary(read_test(model_folder, **args.downloads), pipe.model.config)
-    folder = model_folder if Path(model_folder).is_dir() else None
-    write_view(args.output, pipe.model, pipe.tokenizer, timelines, args.title, verdict, args.watched_speakers, folder)
+    shown = (timelines, args.title, verdict, args.watched_speakers, model_folder)
+    write_view(args.output, pipe.model, pipe.tokenizer, *shown)
 
 
 def check_speakers(watched: list[str], timelines: Sequence[Timeline]):

@@ -63,8 +63,8 @@ def write_view(
     folder: str | Path | None = None,
 ):
     """
-    Explains timelines of [`to_timelines`] on the model's device, and writes their page. If the model is in a `folder`,
-    the page has the command that gives it a threshold.
+    Explains timelines of [`to_timelines`] on the model's device, and writes their page. If `folder`, the name of the
+    model, is a folder, the page has the command that gives it a threshold.
     """
     # Imported here, because the extra `view` may not be installed.
     from .timeline_page import timeline_page
@@ -72,9 +72,10 @@ def write_view(
     pipe = StreamClassificationPipeline(model=model.eval(), tokenizer=tokenizer, device=model.device)
     explain_timelines(pipe, timelines)
     config = model.config
-    # An absolute path would tell of this machine.
-    shown = folder and (folder if not Path(folder).is_absolute() else Path(folder).name)
-    fields = {"no_change": config.no_change, "watched": config.watched, "model": shown and str(shown)}
+    fields = {"no_change": config.no_change, "watched": config.watched}
+    if folder is not None and Path(folder).is_dir():
+        # An absolute path would tell of this machine.
+        fields["model"] = Path(folder).name if Path(folder).is_absolute() else str(folder)
     names = classes_of(config)
     write_page(path, timeline_page(timelines, names, config.calibration, title, verdict, watched_speakers, **fields))
     logger.info("Timelines to look at: %s", path)
