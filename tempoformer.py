@@ -18,6 +18,7 @@ COMMANDS = {
     "train": "train a model on posts, test it, and write its scores, predictions and card",
     "predict": "predict posts with a trained model",
     "view": "write a page that shows timelines and what a model says of them",
+    "threshold": "set the probability from which on a post is an alarm",
     "score": "predict a corpus that does not fit in memory",
     "words": "rank words by how much their meaning changed",
 }

@@ -126,7 +126,14 @@ class Answer(BaseModel):
     state: State | None = Field(None, description="The state of the post, if the model has learned states.")
     thresholds: dict[str, float] | None = Field(
         description="If the model has thresholds, the label is the class with the largest probability / threshold; "
-        "otherwise it is the most probable class."
+        "otherwise it is the most probable class. The watched_threshold of an alarm comes first."
+    )
+    reason: str | None = Field(None, description="Why the post has this label where another is more probable.")
+    alarm: bool | None = Field(None, description="Whether the label is the class to watch, if the model has one.")
+    watched: str | None = Field(None, description="The class to watch.")
+    watched_probability: float | None = Field(None, description="The probability of the class to watch.")
+    watched_threshold: float | None = Field(
+        None, description="The probability from which on the class to watch is the label, if there is such a number."
     )
     stream_length: int = Field(description="The number of posts that were read, including this one.")
     context: Literal["memory", "texts", "none"] = Field(description="The source of the earlier posts.")
@@ -209,7 +216,7 @@ def create_app(model: str, redis_url: str) -> FastAPI:
     explainer = StreamClassificationPipeline(model=pipe.model, tokenizer=AutoTokenizer.from_pretrained(model))
     client = redis.Redis.from_url(redis_url, socket_timeout=5, socket_connect_timeout=5)
     classifier = LiveClassifier(pipe, RedisStore(client, MAX_IDLE_SECONDS))
-    said = test_summary(read_test(model))
+    said = test_summary(read_test(model), pipe.model.config)
     batches, explaining = Batches(), asyncio.Lock()
 
     def forget_all(timeline_ids: list[str]) -> list[bool]:

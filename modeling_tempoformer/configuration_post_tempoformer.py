@@ -54,7 +54,9 @@ class PostTempoFormerConfig(StreamFields, PreTrainedConfig):
         calibration (`dict`, *optional*):
             Values that were tuned on posts outside the training, each positive: `"temperature"`, from 1e-6 to 1e6,
             divides the logits before the softmax; a post gets the class with the largest probability / `"thresholds"`.
-            Either may be missing.
+            Before these comes `"alarm"`, a dict: a post gets the class with the id `"label"` if the probability of it
+            is at least `"threshold"`, from 0 to 1, and only then; what was `"wanted"` and what was `"measured"` there
+            are for a reader. Each of the three may be missing.
         timed (`bool`, *optional*):
             True if the model was trained with the time between posts. Streams must match it, whatever the attention
             reads; if None, this is not checked.
@@ -63,8 +65,8 @@ class PostTempoFormerConfig(StreamFields, PreTrainedConfig):
             Such posts get the class `no_change`.
         no_change (`int`, *optional*): The id of this class.
         watched (`int`, *optional*):
-            The id of the class that matters to a reader, on which pages and tables of the model open. The model does
-            not read it.
+            The id of the class that matters to a reader, on which pages and tables of the model open, and of which
+            answers say whether they are an alarm. The model does not read it.
         problem_type (`str`, *optional*):
             `"single_label_classification"`, which None stands for too: a post has one of at least 2 classes.
 

@@ -66,8 +66,10 @@ class StreamFields(CheckedFields):
         if self.num_labels < 2:
             raise ValueError(f"The focal loss needs at least 2 classes, got `num_labels={self.num_labels}`.")
         calibration = self.calibration or {}
-        if unknown := sorted(set(calibration) - {"temperature", "thresholds"}):
-            raise ValueError(f"`calibration` has 'temperature' and 'thresholds', got {', '.join(map(repr, unknown))}.")
+        if unknown := sorted(set(calibration) - {"temperature", "thresholds", "alarm"}):
+            raise ValueError(
+                f"`calibration` has 'temperature', 'thresholds' and 'alarm', got {', '.join(map(repr, unknown))}."
+            )
         temperature = calibration.get("temperature")
         # Beyond these numbers and their inverses scores and losses would be 0 or infinite.
         for name, numbers, count, least in (
@@ -81,6 +83,16 @@ class StreamFields(CheckedFields):
                 raise ValueError(f"`{name}` has {len(numbers)} values for {count} labels.")
             if not all(least <= number <= 1 / least for number in numbers):
                 raise ValueError(f"`{name}` must lie between {least:g} and {1 / least:g}, got {numbers}.")
+
+    def validate_alarm(self):
+        """An alarm has the class that it is about, and the probability from which on it is given."""
+        if (alarm := (self.calibration or {}).get("alarm")) is None:
+            return
+        label, threshold, name = alarm.get("label"), alarm.get("threshold"), "calibration['alarm']"
+        if not isinstance(label, int) or not 0 <= label < self.num_labels:
+            raise ValueError(f"`{name}['label']` must be one of {self.num_labels} class ids, got {label}.")
+        if not isinstance(threshold, int | float) or not 0 <= threshold <= 1:
+            raise ValueError(f"`{name}['threshold']` must lie between 0 and 1, got {threshold}.")
 
     def validate_first_posts(self):
         """First posts must have a class, and those of speakers a model that knows speakers."""

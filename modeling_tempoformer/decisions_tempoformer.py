@@ -1,6 +1,6 @@
-"""Turns the logits of a model into probabilities, labels and log odds. No other code decides."""
+"""Turns the logits of a model into probabilities, labels, alarms and log odds. No other code decides."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -28,15 +28,21 @@ def decide(logits: torch.Tensor, calibration: dict[str, Any] | None = None) -> t
 
     Returns:
         `softmax(logits / temperature)` (Guo et al., 2017, section 4.2) in 32 bits or more, and the class ids by
-        probability / threshold, largest first (of equal ones the lower id), both of the shape of `logits`.
+        probability / threshold, largest first (of equal ones the lower id), both of the shape of `logits`. With an
+        `alarm` its class is the first where its probability is at least the alarm's threshold, and else the last.
     """
     calibration = calibration or {}
     logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
-    probabilities = ranked = (logits / (calibration.get("temperature") or 1.0)).softmax(-1)
+    probabilities = (logits / (calibration.get("temperature") or 1.0)).softmax(-1)
+    # Compared in 64 bits: a threshold may lie between two probabilities that are neighbours in 32.
+    ratios = probabilities.double()
     if thresholds := calibration.get("thresholds"):
-        # Computed in 64 bits: a tuned threshold may lie between two probabilities that are neighbours in 32.
-        ranked = probabilities.double() / torch.tensor(thresholds, dtype=torch.float64, device=logits.device)
-    return probabilities, ranked.argsort(dim=-1, descending=True, stable=True)
+        ratios = ratios / torch.tensor(thresholds, dtype=torch.float64, device=logits.device)
+    if alarm := calibration.get("alarm"):
+        is_watched = torch.arange(logits.shape[-1], device=logits.device) == alarm["label"]
+        is_reached = probabilities.double() >= alarm["threshold"]
+        ratios = torch.where(is_watched, torch.where(is_reached, torch.inf, -1.0).to(ratios), ratios)
+    return probabilities, ratios.argsort(dim=-1, descending=True, stable=True)
 
 
 def log_odds(logits: torch.Tensor, calibration: dict[str, Any] | None = None) -> torch.Tensor:
@@ -46,10 +52,79 @@ def log_odds(logits: torch.Tensor, calibration: dict[str, Any] | None = None) ->
     return logits - logits.unsqueeze(-2).masked_fill(itself, -torch.inf).logsumexp(-1)
 
 
-def name_thresholds(config: PreTrainedConfig, calibration: dict[str, Any] | None) -> dict[str, float] | None:
-    """Returns the thresholds of a calibration by class; None without any."""
-    thresholds = (calibration or {}).get("thresholds")
-    return thresholds and {config.id2label[label]: threshold for label, threshold in enumerate(thresholds)}
+def watched_threshold(config: PreTrainedConfig, calibration: dict[str, Any] | None) -> float | None:
+    """
+    Returns the probability from which on [`decide`] chooses the class that the model watches. None where no such
+    number is known: of three classes or more, without an alarm for this one.
+    """
+    calibration = calibration or {}
+    alarm, thresholds = calibration.get("alarm"), calibration.get("thresholds") or [1.0] * config.num_labels
+    if alarm and alarm["label"] == config.watched:
+        return alarm["threshold"]
+    if config.num_labels != 2:
+        return None
+    return 1 - alarm["threshold"] if alarm else thresholds[config.watched] / sum(thresholds)
+
+
+def read_answers(
+    logits: torch.Tensor,
+    config: PreTrainedConfig,
+    calibration: dict[str, Any] | None,
+    state_logits: torch.Tensor | None = None,
+) -> list[dict[str, Any]]:
+    """
+    Returns the answer about each post, in plain Python. All that answer call this.
+
+    Args:
+        logits (`torch.Tensor` of shape `(posts, num_labels)`): The model's output.
+        config (`PreTrainedConfig`): The model's configuration.
+        calibration (`dict`, *optional*): The argument of [`decide`].
+        state_logits (`torch.Tensor` of shape `(posts, num_states)`, *optional*): The argument of [`read_states`].
+
+    Returns:
+        A dict for each post: the `label` that [`decide`] chooses, its probability `score`, the `probabilities` of all
+        classes, and the `thresholds` of the calibration by class (None without any). If the model watches a class:
+        `alarm`, True where that is the label, `watched`, the class, its `watched_probability`, and
+        [`watched_threshold`]. If thresholds decide: `reason`, a sentence where another class is more probable than the
+        label, else None. If the model has learned states: `state`.
+    """
+    names = [config.id2label[label] for label in range(config.num_labels)]
+    probabilities, ranked = decide(logits, calibration)
+    states = read_states(state_logits, config)
+    calibration = calibration or {}
+    watched, thresholds = config.watched, calibration.get("thresholds")
+    fixed: dict[str, Any] = {"thresholds": thresholds and dict(zip(names, thresholds, strict=True))}
+    if watched is not None:
+        fixed |= {"watched": names[watched], "watched_threshold": watched_threshold(config, calibration)}
+    answers = []
+    for post, (scores, label) in enumerate(zip(probabilities.tolist(), ranked[:, 0].tolist(), strict=True)):
+        by_class = dict(zip(names, scores, strict=True))
+        answer = {"label": names[label], "score": scores[label], "probabilities": by_class, **fixed}
+        if watched is not None:
+            answer |= {"alarm": label == watched, "watched_probability": scores[watched]}
+        if thresholds or calibration.get("alarm"):
+            answer["reason"] = explain_label(scores, label, names, calibration)
+        answers.append(answer if states is None else {**answer, "state": states[post]})
+    return answers
+
+
+def explain_label(
+    scores: Sequence[float], label: int, names: Sequence[str], calibration: dict[str, Any]
+) -> str | None:
+    """Returns a sentence that says why a post has this label although another is more probable; None where none is."""
+    best = max(range(len(scores)), key=scores.__getitem__)
+    if scores[best] <= scores[label]:
+        return None
+    alarm, thresholds = calibration.get("alarm") or {"label": None}, calibration.get("thresholds")
+    more = f"{names[best]} is more probable ({scores[best]:.4g})"
+    if best == alarm["label"]:
+        return f"{more}, but does not reach its threshold of {alarm['threshold']}."
+    if label == alarm["label"]:
+        return f"{more}, but {names[label]} ({scores[label]:.4g}) reaches its threshold of {alarm['threshold']}."
+    return (
+        f"{more}, but {names[label]} ({scores[label]:.4g}) is more in proportion to its threshold: "
+        f"{thresholds[label]:.4g}, and {thresholds[best]:.4g} of {names[best]}."
+    )
 
 
 def read_states(state_logits: torch.Tensor | None, config: PreTrainedConfig) -> list[dict[str, Any]] | None:

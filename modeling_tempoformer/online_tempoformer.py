@@ -12,7 +12,7 @@ from transformers.integrations.accelerate import load_offloaded_parameter
 from transformers.utils import ModelOutput
 
 from .checks_tempoformer import check_shape, narrow_float
-from .decisions_tempoformer import check_finite, decide
+from .decisions_tempoformer import check_finite, decide, read_answers
 from .timeline_tempoformer import BadValue, read_speaker
 from .times_tempoformer import TimeColumn
 
@@ -212,7 +212,8 @@ class StreamStepMixin:
     ) -> StreamStepOutput:
         r"""
         Classifies new posts as they arrive, each in the stream of the posts of its timeline that came before it. The
-        logits are those of a batch that holds the whole timelines; `model.decide` turns them into labels and scores.
+        logits are those of a batch that holds the whole timelines; `model.answer` turns them into labels, scores and
+        alarms.
 
         A new post costs one pass of the encoder, in the paper's model one of its window. Leave the new posts on the
         CPU: the step checks them there.
@@ -340,6 +341,17 @@ class StreamStepMixin:
             logits (`torch.Tensor` of shape `(..., num_labels)`): The logits of `step` or `forward`.
         """
         return decide(logits, self.config.calibration)
+
+    def answer(self, logits: torch.Tensor, state_logits: torch.Tensor | None = None) -> list[dict[str, Any]]:
+        """
+        Returns the answer about each post ([`~decisions_tempoformer.read_answers`]), as the pipeline does.
+
+        Args:
+            logits (`torch.Tensor` of shape `(posts, num_labels)`): The logits of `step` or `forward`.
+            state_logits (`torch.Tensor` of shape `(posts, num_states)`, *optional*): Those of the states, if the model
+                has learned some.
+        """
+        return read_answers(logits, self.config, self.config.calibration, state_logits)
 
     @classmethod
     def restore_memory(cls, tensors: dict[str, torch.Tensor]) -> StreamMemory:

@@ -11,7 +11,7 @@ from transformers.pipelines import PIPELINE_REGISTRY
 from transformers.utils import logging
 
 from .data_collator_tempoformer import StreamCollator
-from .decisions_tempoformer import check_finite, decide, log_odds, name_thresholds, read_states
+from .decisions_tempoformer import check_finite, decide, log_odds, read_answers
 from .timeline_tempoformer import Timeline, cut_rows
 
 
@@ -131,24 +131,19 @@ def explain_posts(
 ) -> Iterator[dict]:
     """Yields the explanation of each post of a timeline, from what [`explain_streams`] returns for it."""
     positions = timeline.input_positions
-    probabilities, ranked = decide(outputs["logits"], calibration)
+    probabilities, _ = decide(outputs["logits"], calibration)
     measured = {"effects": probabilities, "log_odds_effects": log_odds(outputs["logits"], calibration)}
     effects = {name: (values[:, :1] - values[:, 1:]).transpose(1, 2).tolist() for name, values in measured.items()}
     names = [config.id2label[label] for label in range(config.num_labels)]
-    states = read_states(outputs.get("state_logits"), config)
-    thresholds = name_thresholds(config, calibration)
-    scores, labels, attention = probabilities[:, 0].tolist(), ranked[:, 0, 0].tolist(), outputs["attention"].tolist()
-    for post, text in enumerate(timeline.texts):
+    answers = read_answers(outputs["logits"][:, 0], config, calibration, outputs.get("state_logits"))
+    attention = outputs["attention"].tolist()
+    for post, (text, answer) in enumerate(zip(timeline.texts, answers, strict=True)):
         stream = positions[max(0, post - config.window + 1) : post + 1]
         absent = config.window - len(stream)
         yield {
             "text": text,
             "timestamp": None if timeline.timestamps is None else timeline.timestamps[post],
-            "label": names[labels[post]],
-            "score": scores[post][labels[post]],
-            "probabilities": dict(zip(names, scores[post], strict=True)),
-            **({} if states is None else {"state": states[post]}),
-            "thresholds": thresholds,
+            **answer,
             "stream": stream,
             "attention": [weights[absent:] for weights in attention[post]],
             **{
@@ -173,9 +168,11 @@ class StreamClassificationPipeline(Pipeline):
     timeline may also be a [`~timeline_tempoformer.Timeline`], to which its logits and explanations are then attached.
 
     A score is the probability of the label that is returned; with decision thresholds another label can have a larger
-    one. A model that has learned states also answers the `state` of each post: a dict with `label`, the likeliest,
-    `score` and `probabilities`, and if states are numbers their `mean`. The options can be given to a call or to the
-    constructor.
+    one, and `reason` then says why. A model that watches a class also answers, for each post, `alarm`, True where the
+    label is that class, `watched`, its name, `watched_probability`, and `watched_threshold`, the probability from
+    which on the class is chosen (None where the other classes decide on it, too). A model that has learned states also
+    answers the `state` of each post: a dict with `label`, the likeliest, `score` and `probabilities`, and if states
+    are numbers their `mean`. The options can be given to a call or to the constructor.
 
     Args:
         batch_size (`int`, *optional*, defaults to 8): Rows in a batch, at least 1; timelines share batches.
@@ -233,10 +230,10 @@ class StreamClassificationPipeline(Pipeline):
             batch_size, num_workers, kwargs: The options, instead of the constructor's.
 
         Returns:
-            For a timeline, a list with a dict of `label` and `score` (0 to 1) for each post, in the order of the
-            input; for a list, a list of these; for any other iterable, an iterator that reads it as it goes. Raises a
-            `ValueError` that names the timeline, the post and the value for input that is not a timeline, and for
-            logits that are not finite.
+            For a timeline, a list with a dict of `label`, `score` (0 to 1) and what else the model answers for each
+            post, in the order of the input; for a list, a list of these; for any other iterable, an iterator that
+            reads it as it goes. Raises a `ValueError` that names the timeline, the post and the value for input that
+            is not a timeline, and for logits that are not finite.
         """
         if num_workers:
             logger.warning_once("`num_workers` is not used: posts are tokenized in this process.")
@@ -260,9 +257,8 @@ class StreamClassificationPipeline(Pipeline):
             The result of a call, with its errors, but each post is a dict of plain Python with
 
             - `text`, and `timestamp` in seconds, None without times.
-            - `label` and `score`, as a call returns them, and `probabilities`, a dict from each class to its own;
-              `state` as a call returns it; `thresholds`, a dict whose ratio to the probabilities is largest for the
-              label, or None without any.
+            - all that a call returns, `probabilities`, a dict from each class to its own, and the calibration's
+              `thresholds` by class, or None without any.
             - `stream`, a list of the posts of its stream: indices in the input, oldest first, the post itself last.
             - `attention`, for each stream layer a list of how much the post looked at each of `stream`: the mean over
               heads, summing to 1.
@@ -363,16 +359,21 @@ class StreamClassificationPipeline(Pipeline):
         if explains:
             answers = timeline.explanations = list(explain_posts(timeline, outputs, config, calibration))
         else:
-            probabilities, ranked = decide(logits, calibration)
-            best = ranked[:, : top_k or 1]
             answers = [
-                [{"label": config.id2label[label], "score": score} for label, score in zip(*post, strict=True)]
-                for post in zip(best.tolist(), probabilities.gather(-1, best).tolist(), strict=True)
+                {name: value for name, value in answer.items() if name not in ("probabilities", "thresholds")}
+                for answer in read_answers(logits, config, calibration, timeline.state_logits)
             ]
-            for post, state in zip(answers, read_states(timeline.state_logits, config) or (), strict=False):
-                for answer in post:
-                    answer["state"] = state
-            answers = answers if top_k else [post[0] for post in answers]
+            if top_k:
+                probabilities, ranked = decide(logits, calibration)
+                best = ranked[:, :top_k]
+                columns = (answers, best.tolist(), probabilities.gather(-1, best).tolist())
+                answers = [
+                    [
+                        {**answer, "label": config.id2label[label], "score": score}
+                        for label, score in zip(labels, scores, strict=True)
+                    ]
+                    for answer, labels, scores in zip(*columns, strict=True)
+                ]
         return timeline.in_input_order(answers)
 
 

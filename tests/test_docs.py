@@ -40,7 +40,7 @@ FILES = sorted({*PAGES, *(path.relative_to(ROOT).as_posix() for path in [*FILES,
 # The test of a page runs these commands as written, with two steps of training. It checks only the options of others.
 TRAINING = ("run_glue_style.py", "run_temporal_mlm.py", "research.run_baseline", "tempoformer train")
 PROGRAMS = (*TRAINING, "run_semantic_change.py", "run_timeline_view.py", "modeling_tempoformer.data.synthetic")
-PROGRAMS += ("tempoformer predict", "tempoformer view", "tempoformer words")
+PROGRAMS += ("tempoformer predict", "tempoformer threshold", "tempoformer view", "tempoformer words")
 # Arguments after `--` are for another script.
 PASSED_ON = {"run_cross_validation": "run_glue_style.py", "word_tables": "run_temporal_mlm.py"}
 # These need the extra `slow`: torchao, ONNX, Ray or a browser.

@@ -165,6 +165,9 @@ NO_SENSE = {
         *(({"class_weights": [1.0, 1e300, 1.0]}, "class_weights"), ({"watched": 3}, "watched.*3")),
         ({"calibration": {"thresholds": [0.5, 0.5]}}, "calibration.*thresholds.*2.*3"),
         ({"calibration": {"threshold": [0.5, 0.5, 0.5]}}, "calibration.*'threshold'"),
+        ({"calibration": {"alarm": {"label": 3, "threshold": 0.5}}}, "calibration.*alarm.*label.*3"),
+        ({"calibration": {"alarm": {"label": 1, "threshold": 1.5}}}, "calibration.*alarm.*threshold.*1.5"),
+        ({"calibration": {"alarm": {"label": 1}}}, "calibration.*alarm.*threshold.*None"),
     ],
     "post_tempoformer": [
         *(({"num_stream_layers": 0}, "num_stream_layers"), ({"post_pooling": "max"}, "post_pooling")),

@@ -13,7 +13,7 @@ from huggingface_hub.utils import validate_repo_id
 from transformers import PreTrainedModel
 
 from .. import __version__
-from ..data.files import data_folder
+from ..data.files import data_folder, written_whole
 from .markdown import escape_control_characters, markdown, table
 
 
@@ -33,6 +33,8 @@ HEADS = {
     "SequenceClassification": ("text-classification", "AutoModelForSequenceClassification"),
     "TokenClassification": ("token-classification", "AutoModelForTokenClassification"),
 }
+# The lines of a card that `watch_lines` writes
+WATCH_LINES = re.compile(r"^- Class to watch: .*\n(?:- Alarms: .*\n)?", re.MULTILINE)
 SCORES = {"accuracy": "Accuracy", "loss": "Loss", "perplexity": "Perplexity"}
 PACKAGES = ("transformers", "torch", "datasets", "tokenizers", "huggingface_hub")
 
@@ -54,6 +56,7 @@ def write_card(
     scores: Mapping[str, Mapping[str, float]] | None = None,
     titles: Mapping[str, str] | None = None,
     verdict: Sequence[str] = (),
+    alarm: str | None = None,
     groups: Sequence[Sequence[str]] = (),
     figures: Mapping[str, str] | None = None,
     training: Mapping[str, Any] | None = None,
@@ -78,6 +81,7 @@ def write_card(
         titles (`dict[str, str]`, *optional*): The titles of the scores that the card shows, besides accuracy, loss and
             perplexity, by the names of the scores without their classes.
         verdict (`list[str]`, *optional*): A summary of the model's test, in sentences.
+        alarm (`str`, *optional*): A sentence on the alarm of the model's calibration ([`alarm_sentence`]).
         groups (`list[list[str]]`, *optional*): A table of the scores of groups of test posts, its header first.
         figures (`dict[str, str]`, *optional*): Descriptions of the figures in the folder, by the name of the file.
         training (`dict[str, Any]`, *optional*): Facts about the training, for example arguments by name.
@@ -95,7 +99,7 @@ def write_card(
     template, model_tags, family = TEMPLATES[type(config).model_type]
     heads = [head for name, head in HEADS.items() if type(model).__name__.endswith(name)]
     task, auto_class = heads[0] if heads else ("feature-extraction", "AutoModel")
-    folder = Path(folder)
+    folder, watched = Path(folder), getattr(config, "watched", None)
     # An absolute path would tell of this machine, and mean nothing on another one.
     repo_id = repo_id or (folder.as_posix() if folder.name and not folder.is_absolute() else folder.resolve().name)
     name = escape_control_characters(model_name or repo_id.split("/")[-1])
@@ -157,6 +161,7 @@ def write_card(
         in_turn=in_turn,
         results={split: score_tables(values, kinds, labels) for split, values in scores.items() if values},
         verdict=verdict,
+        watch_lines="" if watched is None else watch_lines(config.id2label[watched], alarm),
         groups=groups and table(groups[0], groups[1:]),
         figures=figures,
         training=training,
@@ -165,6 +170,22 @@ def write_card(
         versions=[f"modeling-tempoformer {__version__}", *(f"{package} {version(package)}" for package in PACKAGES)],
     )
     card.save(folder / "README.md")
+
+
+def watch_lines(name: str, alarm: str | None) -> str:
+    """The lines of a card on the class to watch, and on its alarm if there is a sentence on it."""
+    lines = [f"- Class to watch: {markdown(name)}; pages open on it, and a post that gets it is an alarm"]
+    return "\n".join([*lines, *([f"- Alarms: {markdown(alarm)}"] if alarm else [])])
+
+
+def update_alarm(folder: str | Path, name: str, alarm: str):
+    """Writes the [`watch_lines`] of a class and a sentence into the card of a folder, if it has such lines."""
+    path = Path(folder) / "README.md"
+    if path.exists():
+        lines = f"{watch_lines(name, alarm)}\n"
+        card = path.read_text(encoding="utf-8")
+        with written_whole(path) as partial:
+            partial.write_text(WATCH_LINES.sub(lambda _: lines, card, count=1), encoding="utf-8")
 
 
 def has_card(model: Any) -> bool:

@@ -23,6 +23,7 @@ from ..serving.corpus import WORK, Corpus, check_times, find_tables
 from ..serving.scorer import (
     RECORD,
     CountingPipeline,
+    check_kept,
     check_record,
     make_record,
     read_json,
@@ -31,7 +32,7 @@ from ..serving.scorer import (
 )
 from ..training.arguments import DownloadArguments
 from ..training.recipes import parse
-from ..view.timelines import load_pipeline
+from ..view.timelines import classes_of, load_pipeline
 
 
 logger = logging.getLogger(__name__)
@@ -54,6 +55,10 @@ class ScoringArguments(DownloadArguments, TableArguments):
     speaker_column: str | None = field(
         default=None, metadata={"help": "Writers of posts. Default: 'speaker', if the model reads who speaks."}
     )
+    keep_columns: list[str] = field(
+        default_factory=list,
+        metadata={"help": "Columns of the input that are written beside the predictions, such as text and speaker."},
+    )
     cores_per_process: int = field(
         default=1, metadata={"help": "Cores of each process. Each process also takes a GPU if there is any."}
     )
@@ -73,8 +78,9 @@ def main(arguments: list[str]):
     columns = {role: getattr(args, f"{role}_column") for role in ("timeline", "timestamp", "text", "id", "speaker")}
     # A table without it is refused, as one without texts is.
     columns["speaker"] = columns["speaker"] or ("speaker" if pipe.model.config.reads_speakers else None)
+    check_kept(args.keep_columns, classes_of(pipe.model.config))
     num_partitions = max(MIN_PARTITIONS, sum(os.path.getsize(table) for table in tables) // PARTITION_BYTES)
-    corpus = Corpus(output, tables, columns, num_partitions, args.records)
+    corpus = Corpus(output, tables, columns, num_partitions, args.records, tuple(args.keep_columns))
     record = make_record(pipe, corpus)
     begun, parts = check_record(output, record), read_parts(output)
     try:

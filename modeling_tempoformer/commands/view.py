@@ -51,7 +51,7 @@ def main(arguments: list[str]):
     (args,) = parse([ViewArguments], arguments)
     check_view()
     pipe = load_pipeline(args.model_name_or_path, **args.downloads)
-    names, _ = classes_of(pipe.model.config)
+    names = classes_of(pipe.model.config)
     if args.watch is not None:
         pipe.model.config.watched = class_named(args.watch, names, "watch")
     try:
@@ -65,8 +65,9 @@ def main(arguments: list[str]):
     timelines = timelines[: args.max_predict_samples]
     if args.watched_speakers is not None:
         check_speakers(args.watched_speakers, timelines)
-    verdict = test_summary(read_test(model_folder, **args.downloads))
-    write_view(args.output, pipe.model, pipe.tokenizer, timelines, args.title, verdict, args.watched_speakers)
+    verdict = test_summary(read_test(model_folder, **args.downloads), pipe.model.config)
+    shown = (timelines, args.title, verdict, args.watched_speakers, model_folder)
+    write_view(args.output, pipe.model, pipe.tokenizer, *shown)
 
 
 def check_speakers(watched: list[str], timelines: Sequence[Timeline]):

@@ -1,7 +1,6 @@
 """Reads corpora in their original form. Each reader yields posts or dated texts."""
 
 import csv
-import json
 import re
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -16,7 +15,7 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 from transformers.utils import logging
 
-from .files import naming_broken_file, open_text, read_lines
+from .files import decode_json, naming_broken_file, open_text, read_lines
 from .tables import load_table, read_csv
 
 
@@ -58,8 +57,8 @@ def read_rumoureval(path: str | Path) -> Rows:
     Reads Longitudinal Rumour Stance (LRS): the threads of RumourEval-2017, plain or gzipped. Each line is a JSON
     object with `thread_id`, `source` and `replies`, whose posts have `id`, `created_at`, `text` and `stance`.
     """
-    for _, line in read_lines(path):
-        thread = json.loads(line)
+    for number, line in read_lines(path):
+        thread = decode_json(line, path, number)
         posts = sorted([thread["source"], *thread["replies"]], key=lambda post: post["created_at"])
         labels = stance_switches([post["stance"] for post in posts])
         for post, label in zip(posts, labels, strict=True):
@@ -200,7 +199,7 @@ def read_tiage(path: str | Path) -> Rows:
     The chats of each file are numbered from 1, so the ids begin with the file's name.
     """
     with naming_broken_file(path), open_text(path) as file:
-        chats = json.load(file)
+        chats = decode_json(file.read(), path)
     if not isinstance(chats, dict):
         raise ValueError("expected an object with the utterances of each chat")
     for chat, utterances in chats.items():

@@ -42,6 +42,18 @@ def read_lines(path: str | Path, keep_blank: bool = False) -> Iterator[tuple[int
                 yield number, line.rstrip("\n")
 
 
+def decode_json(text: str, path: str | Path, line: int = 1, hint: str = "", **settings: Any) -> Any:
+    """
+    Decodes JSON that begins in a line of a file; `settings` are arguments of `json.loads`. Raises a `ValueError` that
+    names file, line and column of a mistake, with a hint.
+    """
+    try:
+        return json.loads(text, **settings)
+    except json.JSONDecodeError as problem:
+        where = f"{path}, line {line + problem.lineno - 1}, column {problem.colno}"
+        raise ValueError(f"{where}: this is not JSON ({problem.msg}){hint}.") from None
+
+
 @contextmanager
 def naming_broken_file(path: str | Path) -> Iterator[None]:
     """Turns the errors of a damaged or wrongly named file into a `ValueError` that names the file."""

@@ -72,6 +72,9 @@ def load_file(
     try:
         return Dataset.from_list(list(TASKS[task_name](path)))
     except (KeyError, ValueError) as problem:
+        # An error about a line of the file names it already.
+        if str(problem).startswith(f"{path}, "):
+            raise
         reason = f"{type(problem).__name__}: {problem}"
         raise ValueError(f"{path} is not in the original form of --task_name {task_name} ({reason}).") from None
 

@@ -24,6 +24,7 @@ def to_rows(
     max_seq_length: int | None = None,
     only_labelled: bool = False,
     reads_speakers: bool = False,
+    part: str = "posts",
 ) -> Dataset | IterableDataset:
     """
     Cuts timelines to the rows that [`StreamCollator`] takes. A row has up to `targets_per_row` consecutive target
@@ -40,6 +41,7 @@ def to_rows(
         only_labelled (`bool`, *optional*, defaults to `False`): If True, only labelled posts are targets, as in
             training. In prediction all posts are.
         reads_speakers (`bool`, *optional*, defaults to `False`): The model's. If True, timelines must have speakers.
+        part (`str`, *optional*, defaults to `"posts"`): The name of the timelines in the warning, such as their split.
 
     Returns:
         `Dataset`, for a stream `IterableDataset`: Rows in the order of the timelines. Their columns are those of the
@@ -66,7 +68,7 @@ def to_rows(
     settings |= {"only_labelled": only_labelled, "reads_speakers": reads_speakers}
     if isinstance(timelines, TimelineStream):
         # Datasets divides lists among workers and processes, so `shards` must be the only list.
-        given = {"shards": timelines.shards, "stream": timelines, **settings}
+        given = {"shards": timelines.shards, "stream": timelines, "part": part, **settings}
         return IterableDataset.from_generator(stream_rows, gen_kwargs=given)
     truncated: list[int] = []
     rows = Dataset.from_dict({"timeline": range(len(timelines))}).map(
@@ -79,7 +81,8 @@ def to_rows(
         new_fingerprint=uuid4().hex,
     )
     if sum(truncated):
-        logger.warning(f"Truncated {sum(truncated)} posts to {limit} tokens.")
+        count = sum(map(len, timelines))
+        logger.warning(f"{part}: {sum(truncated)} of {count} posts are truncated to {limit} tokens.")
     return rows
 
 
@@ -95,13 +98,13 @@ def batch_rows(
 
 
 def stream_rows(
-    shards: list[tuple[int | None, IterableDataset]], stream: TimelineStream, **settings: Any
+    shards: list[tuple[int | None, IterableDataset]], stream: TimelineStream, part: str, **settings: Any
 ) -> Iterator[dict[str, Any]]:
     """Yields the rows of the timelines in some shards of a stream."""
     for timeline in stream.read(shards):
         rows, num_cut = timeline_to_rows(timeline, **settings)
         if num_cut:
-            logger.warning_once("Truncating posts that are longer than the limit of tokens.")
+            logger.warning_once(f"{part}: posts that are longer are truncated to {settings['limit']} tokens.")
         yield from rows
 
 

@@ -16,6 +16,7 @@ from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
 from ..timeline_tempoformer import Timeline
 from .facts import unit_of
+from .files import decode_json
 from .timelines import without_zeros
 
 
@@ -124,7 +125,7 @@ def make_folds(
 
 def read_folds(path: str | Path, timelines: Sequence[Timeline]) -> list[dict[str, list[str]]]:
     """The folds in a file. Each must have every timeline exactly once, and no empty split."""
-    folds = json.loads(Path(path).read_text(encoding="utf-8"))
+    folds = decode_json(Path(path).read_text(encoding="utf-8"), path)
     right = [isinstance(fold, dict) and set(fold) == set(SPLITS) and all(fold.values()) for fold in folds]
     if not right or not all(right):
         raise ValueError(f"{path} must be a list of objects with {', '.join(SPLITS)}, none of them empty.")

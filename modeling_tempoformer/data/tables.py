@@ -18,7 +18,7 @@ from datasets import Dataset, Features, IterableDataset
 from pyarrow import parquet
 from transformers.utils import logging
 
-from .files import naming_broken_file, open_text, read_lines
+from .files import decode_json, naming_broken_file, open_text, read_lines
 from .nested_json import Flattener, each_record
 
 
@@ -41,6 +41,7 @@ JSON_FORM = (
     "a JSON file must have one object for each post, in a line of its own or in one list, as pandas writes them by "
     "to_json(path, orient='records', lines=True); posts in a list of an object are named by --records"
 )
+JSON_HINT = f"; {JSON_FORM}, and may have been cut short"
 
 
 def load_table(path: str | Path, records: str | None = None, columns: Sequence[str] = ()) -> Dataset:
@@ -252,22 +253,17 @@ def read_values(path: str | Path) -> Iterator[tuple[str, Any]]:
     first line is its brace. Numbers are texts.
     """
     as_integer = partial(re.sub, r"\.0+$", "")
-    decode = partial(json.loads, parse_int=str, parse_float=as_integer, parse_constant=lambda _: None)
-    number = 0
-    try:
-        for number, line in read_lines(path):
-            if number == 1 and (line.lstrip().startswith("[") or line.strip() == "{"):
-                with open_text(path) as file:
-                    content = decode(file.read())
-                if isinstance(content, dict):
-                    yield str(path), content
-                else:
-                    yield from ((f"{path}, entry {entry} (counting from 0)", row) for entry, row in enumerate(content))
-                return
-            yield f"{path}, line {number}", decode(line)
-    except json.JSONDecodeError as problem:
-        line = number + problem.lineno - 1
-        raise ValueError(f"{path}, line {line}: {problem.msg}; {JSON_FORM}, and may have been cut short.") from None
+    settings = {"parse_int": str, "parse_float": as_integer, "parse_constant": lambda _: None, "hint": JSON_HINT}
+    for number, line in read_lines(path):
+        if number == 1 and (line.lstrip().startswith("[") or line.strip() == "{"):
+            with open_text(path) as file:
+                content = decode_json(file.read(), path, **settings)
+            if isinstance(content, dict):
+                yield str(path), content
+            else:
+                yield from ((f"{path}, entry {entry} (counting from 0)", row) for entry, row in enumerate(content))
+            return
+        yield f"{path}, line {number}", decode_json(line, path, number, **settings)
 
 
 def to_texts(row: Any, where: str) -> dict[str, str | list[str] | None]:

@@ -70,8 +70,18 @@ def fit_temperature(logits: np.ndarray, labels: np.ndarray) -> float:
 
     ends = math.log(0.05), math.log(20)
     best = min(*ends, minimize_scalar(loss, bounds=ends, method="bounded").x, key=loss)
-    if best in ends:
-        logger.warning(f"The temperature {math.exp(best):.3g} is an end of its range: the labels do not bound it.")
+    if best == ends[0]:
+        logger.warning(
+            f"The temperature {math.exp(best):.3g} is the lower end of its range, as nearly all of the {len(labels)} "
+            "posts that it is fitted to are classified right: calibrate on more posts, some of them hard, or leave "
+            "--calibrate out; until then do not trust a probability close to 0 or 1."
+        )
+    elif best == ends[1]:
+        logger.warning(
+            f"The temperature {math.exp(best):.3g} is the upper end of its range, as on the {len(labels)} posts that "
+            "it is fitted to the model is no better than guessing: train it longer or on more posts; no threshold "
+            "makes up for that."
+        )
     return math.exp(best)
 
 

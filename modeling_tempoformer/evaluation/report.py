@@ -11,9 +11,11 @@ import numpy as np
 import pandas as pd
 from huggingface_hub import hf_hub_download
 from huggingface_hub.errors import EntryNotFoundError
+from transformers import PreTrainedConfig
 
 from ..data.facts import all_facts
 from ..timeline_tempoformer import Timeline
+from .alarms import alarm_sentence
 from .annotator_scores import score_annotators
 from .group_scores import score_groups
 from .method_names import rival_name
@@ -192,7 +194,9 @@ def watched_lines(results: Mapping[str, Any]) -> list[str]:
         return []
     scores = results["classes"][results["watched"]]
     found = f"precision {scores['precision']:.3f}, recall {scores['recall']:.3f}"
-    return [f"{results['watched']}, the class to watch, as it is predicted: {found}."]
+    threshold = results.get("watched_threshold")
+    least = "" if threshold is None else f" (from a probability of {threshold:.4g} on)"
+    return [f"{results['watched']}, the class to watch, as it is predicted{least}: {found}."]
 
 
 def calibration_lines(results: Mapping[str, Any]) -> list[str]:
@@ -295,16 +299,20 @@ def to_table(rows: Sequence[Sequence[str]]) -> str:
     return pd.DataFrame([row[1:] for row in body], [row[0] for row in body], columns).to_string()
 
 
-def test_summary(results: Mapping[str, Any]) -> list[str]:
+def test_summary(results: Mapping[str, Any], config: PreTrainedConfig | None = None) -> list[str]:
     """
     A summary of a model's test in sentences: its macro F1, its rivals with theirs and the other [`remarks`], the class
-    to watch, how sure it is, people beside it, and the scores of its states.
+    to watch, how sure it is, people beside it, and the scores of its states. With the model's configuration also
+    [`alarm_sentence`], the rule of its alarms as it is now.
     """
+    alarm = config and alarm_sentence(config)
+    last = [f"Alarms: {alarm}"] if alarm else []
     if "compared_with" not in results:
-        return ["No score is known: this model was not tested on posts with labels, or its results lie elsewhere."]
+        unknown = "No score is known: this model was not tested on posts with labels, or its results lie elsewhere."
+        return [unknown, *last]
     posts = f"{results['labelled_posts']} labelled posts of {results['timelines']} timelines"
     sentences = [f"Macro F1 {macro_f1_of(results)} on the {posts} of its test.", *seed_lines(results)]
-    sentences += [*rival_sentences(results, BETTER), *remarks(results), *watched_lines(results)]
+    sentences += [*rival_sentences(results, BETTER), *remarks(results), *watched_lines(results), *last]
     return [*sentences, *calibration_lines(results), *annotator_lines(results), *state_lines(results)]
 
 

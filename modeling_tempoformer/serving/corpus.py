@@ -1,11 +1,13 @@
 """Partitions of the posts of many files. Each holds whole timelines and is small enough for one process."""
 
 import os
-from collections import Counter
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from glob import escape, glob
 from itertools import islice
 from pathlib import Path
+from typing import Any
 from zlib import crc32
 
 import pyarrow as pa
@@ -21,6 +23,8 @@ from ..times_tempoformer import TimeColumn, are_since_start
 TABLES = tuple(f".{kind}{end}" for kind in ("csv", "tsv", "json", "jsonl") for end in ("", ".gz")) + (".parquet",)
 # Folder in the output folder, deleted at the end. Readers of Parquet skip names that begin with an underscore.
 WORK = "_work"
+# Begins the names of kept columns in a partition.
+KEPT = "kept."
 # Posts in memory while a file is read.
 POSTS_AT_ONCE = 100_000
 POSTS = pa.schema(
@@ -61,7 +65,7 @@ class Corpus:
     The posts of all input files, partitioned by a hash of the timeline id. The posts of each input file are in one
     Parquet file in `WORK`. With n partitions, its row groups k, n + k, 2n + k and so on belong to partition k.
     `columns` names the columns of the timeline, the timestamp, the text, the id and the speaker; `records` is the
-    argument of [`load_table`].
+    argument of [`load_table`]. `kept` names columns that stand beside the predictions, as texts.
     """
 
     output: Path
@@ -69,6 +73,12 @@ class Corpus:
     columns: dict[str, str | None]
     num_partitions: int
     records: str | None = None
+    kept: tuple[str, ...] = ()
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns of a partition. The names of kept ones begin with [`KEPT`]."""
+        return pa.schema([*POSTS, *(pa.field(KEPT + name, pa.string()) for name in self.kept)])
 
     def write_file(self, number: int) -> tuple[int, TimeColumn, list[int], Counter]:
         """
@@ -78,11 +88,12 @@ class Corpus:
         table, times, counts, nobody = self.tables[number], TimeColumn(), [0] * self.num_partitions, Counter()
         with (
             written_whole(self.output / WORK / f"{number}.parquet") as path,
-            parquet.ParquetWriter(path, POSTS, compression="zstd") as writer,
+            parquet.ParquetWriter(path, self.schema, compression="zstd") as writer,
         ):
             try:
-                rows = read_tables(table, self.records, read_columns(self.columns))
-                posts = read_posts(rows, None, {**self.columns, "label": None}, times)
+                rows = read_tables(table, self.records, [*read_columns(self.columns), *self.kept])
+                kept: deque[dict[str, str | None]] = deque()
+                posts = read_posts(self.keep(rows, kept), None, {**self.columns, "label": None}, times)
                 while batch := list(islice(posts, POSTS_AT_ONCE)):
                     partitions: list[list[dict]] = [[] for _ in counts]
                     for timeline_id, post in batch:
@@ -90,15 +101,33 @@ class Corpus:
                         row["speaker"] = post.speaker or ""
                         row["post_id"] = post.post_id if self.columns["id"] else f"{table}:{post.row}"
                         partition = crc32(timeline_id.encode()) % self.num_partitions
-                        partitions[partition].append({**row, "file": number, "row": post.row})
+                        partitions[partition].append({**row, **kept.popleft(), "file": number, "row": post.row})
                         if is_nobody(timeline_id):
                             nobody[timeline_id] += 1
                     for partition, rows in enumerate(partitions):
-                        writer.write_table(pa.Table.from_pylist(rows, POSTS))
+                        writer.write_table(pa.Table.from_pylist(rows, self.schema))
                         counts[partition] += len(rows)
             except ValueError as problem:
-                raise ValueError(f"{table}: {str(problem).removeprefix(f'{table}: ')}") from None
+                # An error about a line of the file names it already.
+                named = str(problem).startswith((f"{table}: ", f"{table}, "))
+                raise ValueError(str(problem) if named else f"{table}: {problem}") from None
         return number, times, counts, nobody
+
+    def keep(self, tables: Iterable[pa.Table], kept: deque[dict[str, str | None]]) -> Iterator[pa.Table]:
+        """
+        Yields tables unchanged, and appends the kept columns of each row, as texts, to `kept`. Raises a `ValueError`
+        for a column that the first table lacks.
+        """
+        for number, table in enumerate(tables):
+            missing = [name for name in self.kept if name not in table.column_names]
+            # A later piece of JSON lacks a column in which none of its rows has a value.
+            if missing and number == 0:
+                present = ", ".join(table.column_names)
+                raise ValueError(f"--keep_columns: there is no column {missing[0]!r}; the columns are {present}.")
+            nothing = [None] * len(table)
+            cells = {name: nothing if name in missing else table[name].to_pylist() for name in self.kept}
+            kept.extend({KEPT + name: to_text(cells[name][row]) for name in self.kept} for row in range(len(table)))
+            yield table
 
     def read(self, partition: int) -> pa.Table:
         """Returns the posts of a partition by timeline, sorted by time. Equal times keep the order of the input."""
@@ -116,6 +145,11 @@ class Corpus:
         for post in posts[posts.duplicated(["timeline_id", "post_id"])].itertuples():
             problem = PostError(post.row, self.columns["id"], post.post_id, "a post id must be unique in its timeline")
             raise ValueError(f"{self.tables[post.file]}: {problem}")
+
+
+def to_text(cell: Any) -> str | None:
+    """Returns the text of a cell; None for an empty one."""
+    return None if cell is None else str(cell)
 
 
 def check_times(tables: list[str], times_by_table: list[TimeColumn]) -> str | None:

@@ -9,7 +9,6 @@ from safetensors.torch import load, save
 from transformers.utils import logging
 
 from ..data_collator_tempoformer import StreamCollator
-from ..decisions_tempoformer import name_thresholds, read_states
 from ..online_tempoformer import StreamMemory, with_checksum
 from ..pipeline_tempoformer import StreamClassificationPipeline
 from ..timeline_tempoformer import Timeline, tokenize_posts
@@ -137,10 +136,8 @@ class LiveClassifier:
 
         Returns:
             `list[dict | None]`: One answer for each post, or None for a post that is older than the newest one of its
-            timeline. An answer is a dict, valid as JSON, with `label`, `score` and, if the model has learned states,
-            `state` as the pipeline returns them;
-            `probabilities` by class; `thresholds` by class, or None if the most probable class is chosen (the label
-            has the largest ratio of probability to threshold); `stream_length`, the number of posts in the stream; and
+            timeline. An answer is a dict, valid as JSON, with what the pipeline returns; `probabilities` and
+            `thresholds` by class, the latter None without any; `stream_length`, the number of posts in the stream; and
             `context`, the source of the earlier posts: "memory", "texts" (`history`, for a timeline without memory) or
             "none".
         """
@@ -224,21 +221,14 @@ class LiveClassifier:
             memory=memory,
             drop_late=True,
         )
-        config = self.model.config
-        probabilities, ranked = self.model.decide(output.logits[targets])
         lengths = output.stream_lengths[targets].tolist()
-        states = None if output.state_logits is None else read_states(output.state_logits[targets], config)
-        answered = [{} if states is None else {"state": states[number]} for number in range(len(posts))]
-        results = zip(posts, probabilities.tolist(), ranked[:, 0].tolist(), lengths, contexts, answered, strict=True)
-        names = config.id2label
+        states = None if output.state_logits is None else output.state_logits[targets]
+        results = zip(posts, self.model.answer(output.logits[targets], states), lengths, contexts, strict=True)
         # A late post has no stream, and keeps None.
         answers: Answers = dict.fromkeys(post.key for post in posts)
-        for post, scores, label, length, context, state in results:
+        for post, answer, length, context in results:
             if length:
-                by_class = {names[number]: score for number, score in enumerate(scores)}
-                decision = {"label": names[label], "score": scores[label], "probabilities": by_class, **state}
-                decision["thresholds"] = name_thresholds(config, config.calibration)
-                answers[post.key] = {**decision, "stream_length": length, "context": context}
+                answers[post.key] = {**answer, "stream_length": length, "context": context}
         return answers
 
     def forget(self, timeline_id: str) -> bool:

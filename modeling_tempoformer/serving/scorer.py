@@ -3,7 +3,7 @@
 import hashlib
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -18,10 +18,17 @@ from ..data.files import written_whole
 from ..pipeline_tempoformer import StreamClassificationPipeline
 from ..timeline_tempoformer import Post, Timeline
 from ..times_tempoformer import to_date
-from .corpus import Corpus
+from .corpus import KEPT, Corpus
 
 
 RECORD, TRUNCATED = "_begun_with.json", b"truncated_posts"
+# The columns of alarms, and their types, of a model that watches a class
+ALARMS = {
+    "alarm": pa.bool_(),
+    "watched": pa.string(),
+    "watched_probability": pa.float64(),
+    "watched_threshold": pa.float64(),
+}
 
 
 class CountingPipeline(StreamClassificationPipeline):
@@ -47,6 +54,8 @@ def make_record(pipe: CountingPipeline, corpus: Corpus) -> dict[str, Any]:
         digest.update(weight.contiguous().flatten().view(torch.uint8).numpy())
     files = [[table, Path(table).stat().st_size, Path(table).stat().st_mtime_ns] for table in corpus.tables]
     settings = {f"--{role}_column": column for role, column in corpus.columns.items()} | {"--records": corpus.records}
+    # None, as in the record of a run that began before there was this option.
+    settings["--keep_columns"] = list(corpus.kept) or None
     return {"model": digest.hexdigest(), **settings, "list of input files": files}
 
 
@@ -79,12 +88,15 @@ def score_partition(
     pipe.truncated = 0
     posts, names = corpus.read(partition), pipe.model.config.id2label
     labels, scores, states = [], {names[label]: [] for label in range(len(names))}, []
+    alarms: dict[str, list] = {name: [] for name in ALARMS if pipe.model.config.watched is not None}
     for results in pipe(each_timeline(posts, times is not None), top_k=len(names)):
         for ranked in results:
             labels.append(ranked[0]["label"])
             for answer in ranked:
                 scores[answer["label"]].append(answer["score"])
             states += [ranked[0]["state"]] if "state" in ranked[0] else []
+            for name, values in alarms.items():
+                values.append(ranked[0][name])
     columns = {"timeline_id": posts["timeline_id"], "post_id": posts["post_id"]}
     if times == "seconds":
         columns["time"] = posts["time"]
@@ -92,11 +104,24 @@ def score_partition(
         columns["time"] = pa.array(map(to_date, posts["time"].to_pylist()), pa.timestamp("us", "UTC"))
     columns["prediction"] = pa.array(labels, pa.string())
     columns |= {f"probability_{name}": pa.array(values, pa.float64()) for name, values in scores.items()}
+    columns |= {name: pa.array(values, ALARMS[name]) for name, values in alarms.items()}
     if states:
         columns |= state_columns(states)
+    columns |= {name: posts[KEPT + name] for name in corpus.kept}
     with written_whole(corpus.output / f"part-{partition:05}.parquet") as path:
         parquet.write_table(pa.table(columns, metadata={TRUNCATED: str(pipe.truncated)}), path, compression="zstd")
     return posts.num_rows
+
+
+def check_kept(kept: Sequence[str], names: Sequence[str]):
+    """Raises a `ValueError` for a column to keep that has the name of a column of predictions, or is named twice."""
+    own = {"timeline_id", "post_id", "time", "prediction", *ALARMS, "state_prediction", "state_mean"}
+    own |= {f"probability_{name}" for name in names}
+    for number, name in enumerate(kept):
+        if name in own or name.startswith("state_probability_"):
+            raise ValueError(f"--keep_columns {name}: predictions have a column of that name, so rename yours.")
+        if name in kept[:number]:
+            raise ValueError(f"--keep_columns names {name} twice.")
 
 
 def state_columns(states: list[dict[str, Any]]) -> dict[str, pa.Array]:

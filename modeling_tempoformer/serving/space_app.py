@@ -69,7 +69,7 @@ def show_posts(text: str, pipe: StreamClassificationPipeline, model: str) -> str
 
 
 def predict_posts(text: str, pipe: StreamClassificationPipeline, model: str) -> str:
-    names, thresholds = classes_of(pipe.model.config)
+    names = classes_of(pipe.model.config)
     timelines = hold_back("test", to_timelines(parse_posts(text), names), read_split(model), model)
     explain_timelines(pipe, timelines)
     predictions, probabilities = decide_posts(timelines, pipe.model.config.calibration)
@@ -82,8 +82,8 @@ def predict_posts(text: str, pipe: StreamClassificationPipeline, model: str) -> 
         page=timeline_page(
             timelines,
             names,
-            thresholds,
-            verdict=test_summary(read_test(model)),
+            pipe.model.config.calibration,
+            verdict=test_summary(read_test(model), pipe.model.config),
             no_change=pipe.model.config.no_change,
             watched=pipe.model.config.watched,
         ),

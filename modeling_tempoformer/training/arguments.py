@@ -80,6 +80,20 @@ class ModelArguments(CheckpointArguments):
     calibrate: bool = field(
         default=False, metadata={"help": "Fit a temperature and decision thresholds on the validation split."}
     )
+    precision: float | None = field(
+        default=None,
+        metadata={
+            "help": "Calibrate so that this share of the alarms of the class to watch (--watch) is right, on the "
+            "validation split."
+        },
+    )
+    recall: float | None = field(
+        default=None,
+        metadata={
+            "help": "Calibrate so that this share of the posts of the class to watch (--watch) are alarms, on the "
+            "validation split."
+        },
+    )
     seeds: int | None = field(
         default=None,
         metadata={
@@ -98,6 +112,20 @@ class ModelArguments(CheckpointArguments):
             "new one the rarest class of the training posts that is not the class of no change."
         },
     )
+
+    def __post_init__(self):
+        super().__post_init__()
+        if len(wanted := self.wanted_share) > 1:
+            raise ValueError("--precision and --recall cannot both be wanted of one threshold: give one of them.")
+        for name, share in wanted.items():
+            if not 0 < share <= 1:
+                raise ValueError(f"--{name} must be more than 0 and at most 1, got {share}.")
+            self.calibrate = True
+
+    @property
+    def wanted_share(self) -> dict[str, float]:
+        """The precision or the recall that the class to watch shall have; empty without such a wish."""
+        return {name: share for name in ("precision", "recall") if (share := getattr(self, name)) is not None}
 
 
 def wanted_splits(training: TrainingArguments, calibrates: bool = False) -> list[str]:

@@ -366,6 +366,6 @@ def make_rows(
     """The rows of each wanted split. Only test rows have targets without a label."""
     settings = {"targets_per_row": data.targets_per_row, "reads_speakers": config.reads_speakers}
     return {
-        part: to_rows(timelines[part], tokenizer, config.window, only_labelled=part != "test", **settings)
+        part: to_rows(timelines[part], tokenizer, config.window, only_labelled=part != "test", part=part, **settings)
         for part in wanted
     }

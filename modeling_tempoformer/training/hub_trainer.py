@@ -245,6 +245,7 @@ class HubTrainer(Trainer):
             max_tokens=limit if limit != VERY_LARGE_INTEGER else None,
             scores=self.card_scores(),
             verdict=self.card_verdict(),
+            alarm=self.card_alarm(),
             groups=self.card_groups(),
             figures=figures_in(folder),
             training=self.training_facts(summary) if self.state.global_step else None,
@@ -318,6 +319,10 @@ class HubTrainer(Trainer):
     def card_verdict(self) -> list[str]:
         """A summary of the model's test, in sentences."""
         return []
+
+    def card_alarm(self) -> str | None:
+        """A sentence on the alarm of the model's calibration; None without one."""
+        return None
 
     def training_posts(self) -> dict[str, Any] | None:
         """What the model was trained on, for [`write_card`]; None if it is not known."""

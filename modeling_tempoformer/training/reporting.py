@@ -61,7 +61,7 @@ def report_results(
     if calibrates:
         if not training.do_train and trainer.is_world_process_zero():
             write_json(Path(training.output_dir) / SPLIT, split)
-        trainer.calibrate(items["validation"], timelines["validation"])
+        trainer.calibrate(items["validation"], timelines["validation"], getattr(model_args, "wanted_share", None))
     if training.do_predict:
         metrics = trainer.predict_timelines("test", items, timelines, not data.no_text)
         if seed_folders(model_args, training) and metrics["predict_labelled_posts"]:
@@ -131,8 +131,10 @@ def write_page(trainer: StreamTrainer, timelines: list[Timeline], model_args: Mo
     if not trainer.is_world_process_zero():
         return
     if trainer.args.do_train:
-        summary = trainer.card_verdict()
+        results = trainer.test_results()
     else:
-        summary = test_summary(read_test(model_args.source, **model_args.downloads))
+        results = read_test(model_args.source, **model_args.downloads)
     path = Path(trainer.args.output_dir) / TIMELINES
-    write_view(path, model, trainer.processing_class, timelines, "Test timelines", summary)
+    folder = trainer.args.output_dir if trainer.args.do_train or model_args.calibrate else model_args.source
+    verdict = test_summary(results, model.config)
+    write_view(path, model, trainer.processing_class, timelines, "Test timelines", verdict, folder=folder)

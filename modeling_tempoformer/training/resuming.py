@@ -35,8 +35,8 @@ MAY_CHANGE = (
     # Places. The training posts are compared by their fingerprint.
     *("*_file", "*_files", "*_dir", "resume_from_checkpoint", "token", "trust_remote_code"),
     # Actions of a run besides its training, and its output
-    *("do_*", "max_predict_samples", "calibrate", "view", "watch", "no_text", "group_column", "push_to_hub*", "hub_*"),
-    *("model_card", "seeds"),
+    *("do_*", "max_predict_samples", "calibrate", "precision", "recall", "view", "watch", "no_text"),
+    *("group_column", "push_to_hub*", "hub_*", "model_card", "seeds"),
     *("log*", "disable_tqdm", "report_to", "run_name", "project", "trackio_*", "debug", "skip_memory_metrics"),
     # Devices, workers and memory. The number of processes, `world_size`, is compared.
     *("use_cpu", "local_rank", "ddp_*", "fsdp*", "deepspeed", "accelerator_config", "dataloader_*"),

@@ -18,7 +18,8 @@ from ..configuration_streams_tempoformer import StreamFields
 from ..data.arguments import check_positive
 from ..data.files import write_json
 from ..data.surveys import Survey
-from ..decisions_tempoformer import decide
+from ..decisions_tempoformer import decide, watched_threshold
+from ..evaluation.alarms import alarm_sentence, choose_alarm
 from ..evaluation.calibration import fit_temperature, tune_thresholds
 from ..evaluation.figures import write_test_figures
 from ..evaluation.metrics import compute_metrics, score_names
@@ -26,6 +27,7 @@ from ..evaluation.predictions import (
     all_labels,
     attach_logits,
     decide_posts,
+    labelled_posts,
     prediction_rows,
     write_mistakes,
     write_predictions,
@@ -297,6 +299,7 @@ class StreamTrainer(HubTrainer):
         watched = getattr(self.model.config, "watched", None)
         if watched is not None:
             scores["watched"] = names[watched]
+            scores["watched_threshold"] = watched_threshold(self.model.config, calibration)
         if split == "test" and asked[0].state_logits is not None:
             scores["states"] = score_states(asked, self.model.config, train)
         if seconds := metrics[f"{prefix}_runtime"]:
@@ -334,6 +337,9 @@ class StreamTrainer(HubTrainer):
     def card_verdict(self) -> list[str]:
         return test_summary(self.test_results())
 
+    def card_alarm(self) -> str | None:
+        return alarm_sentence(self.model.config)
+
     def card_groups(self) -> list[list[str]]:
         return group_rows(self.test_results())
 
@@ -351,21 +357,37 @@ class StreamTrainer(HubTrainer):
         }
         write_json(Path(self.args.output_dir) / RESULTS, results)
 
-    def calibrate(self, items: Dataset, timelines: Sequence[Timeline]):
+    def calibrate(self, items: Dataset, timelines: Sequence[Timeline], wanted: Mapping[str, float] | None = None):
         """
         Fits a temperature and decision thresholds to the labelled posts of validation timelines, and saves the model
-        with them. `items` are as in [`StreamTrainer.predict_posts`].
+        with them.
+
+        Args:
+            items (`Dataset`): As in [`StreamTrainer.predict_posts`].
+            timelines (`Sequence[Timeline]`): The timelines of the items.
+            wanted (`dict[str, float]`, *optional*): The precision or the recall that the class to watch shall have, as
+                [`choose_threshold`] takes it. Its threshold then decides on the class before those for macro F1, which
+                are fitted to three classes or more.
+
+        Raises a `ValueError` for a precision that no threshold gives, and without a class to watch.
         """
         self.predict_posts(items, timelines)
         labels = all_labels(timelines)
-        labelled = labels >= 0
+        labelled, config = labels >= 0, self.model.config
         logits = torch.cat([timeline.logits for timeline in timelines])[torch.from_numpy(labelled)]
-        temperature = fit_temperature(logits.numpy(), labels[labelled])
-        probabilities, _ = decide(logits, {"temperature": temperature})
-        thresholds = tune_thresholds(probabilities.numpy(), labels[labelled])
-        self.model.config.calibration = {"temperature": temperature, "thresholds": thresholds}
+        calibration = {"temperature": fit_temperature(logits.numpy(), labels[labelled])}
+        probabilities, _ = decide(logits, calibration)
+        if not wanted or config.num_labels > 2:
+            calibration["thresholds"] = tune_thresholds(probabilities.numpy(), labels[labelled])
+        if wanted:
+            predictions, probabilities = decide_posts(timelines, calibration)
+            posts = labelled_posts(timelines, predictions, self.class_names, probabilities)
+            calibration["alarm"] = choose_alarm(posts, config.watched, wanted, timelines)
+        config.calibration = calibration
+        if self.is_world_process_zero() and (sentence := alarm_sentence(config)):
+            print(f"Alarms: {sentence}")
         if not self.args.do_train:
             # The weights may still be only in another folder.
             self.save_model()
         elif self.is_world_process_zero():
-            self.model.config.save_pretrained(self.args.output_dir)
+            config.save_pretrained(self.args.output_dir)

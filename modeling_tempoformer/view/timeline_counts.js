@@ -16,9 +16,14 @@ function isBarely(timeline, post, watched, threshold) {
   if (!isAlarm(timeline, post, watched, threshold)) return false;
   const { probabilities } = timeline;
   const less = probabilities[watched][post] - BARELY;
+  const { weights, alarm } = page.data;
   if (threshold !== null) return less < threshold;
-  const { weights } = page.data;
-  const wins = (values, label) => label !== watched && (values[post] + BARELY) * weights[label] > less * weights[watched];
+  if (alarm?.label === watched) return less < alarm.threshold;
+  const wins = (values, label) => {
+    if (label === watched) return false;
+    const more = values[post] + BARELY;
+    return label === alarm?.label ? more >= alarm.threshold : more * weights[label] > less * weights[watched];
+  };
   return probabilities.some(wins);
 }
 

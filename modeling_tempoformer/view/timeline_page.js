@@ -34,7 +34,7 @@ function recount() {
 
 // Returns the threshold, or the one from which on the model predicts the class; undefined with more than two classes.
 function usedThreshold() {
-  return state.threshold ?? page.data.thresholds?.[state.watched];
+  return state.threshold ?? page.data.thresholds[state.watched] ?? undefined;
 }
 
 function thresholdRows() {
@@ -59,6 +59,18 @@ function showSettings() {
   byId("rule").textContent =
     `${alarmRule()} A pale mark is barely an alarm: with ${BARELY / UNIT} less it would be none.` +
     (isLabelled ? "" : " These posts have no labels, so alarms can be counted but not judged.");
+  byId("keep").hidden = state.threshold === null || page.data.model === null;
+  byId("keep-command").textContent = keepCommand(used);
+}
+
+// Quotes a word for a shell, if it needs that.
+function quoted(word) {
+  return /^[\w./-]+$/.test(word) ? word : `'${word.replaceAll("'", `'\\''`)}'`;
+}
+
+function keepCommand(used) {
+  const options = { model_name_or_path: page.data.model ?? "", watch: names[state.watched], threshold: String(used / UNIT) };
+  return ["tempoformer threshold", ...Object.entries(options).map(([name, value]) => `--${name}=${quoted(value)}`)].join(" ");
 }
 
 function scoreRows(count) {

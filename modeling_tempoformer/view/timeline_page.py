@@ -58,12 +58,13 @@ KIND_AXIS = alt.Axis(grid=False, ticks=False, domain=False, labelLimit=90)
 def timeline_page(
     timelines: Sequence[Timeline],
     names: Sequence[str],
-    thresholds: Sequence[float] | None = None,
+    calibration: dict[str, Any] | None = None,
     title: str = "Timelines",
     verdict: Sequence[str] = (),
     watched_speakers: Sequence[str] | None = None,
     no_change: int | None = None,
     watched: int | None = None,
+    model: str | None = None,
 ) -> str:
     """
     Renders timelines as one HTML file that a person looks at. It makes no request to any server.
@@ -71,14 +72,18 @@ def timeline_page(
     Args:
         timelines (`Sequence[Timeline]`): Timelines that the pipeline has explained.
         names (`Sequence[str]`): The classes in the order of their ids.
-        thresholds (`Sequence[float]`, *optional*): The decision thresholds of the model's calibration.
+        calibration (`dict`, *optional*): The calibration of the model's configuration.
         title (`str`, *optional*, defaults to `"Timelines"`): Heading of the page.
         verdict (`Sequence[str]`, *optional*): Sentences on the results of the model's test.
         watched_speakers (`Sequence[str]`, *optional*): Only posts of these speakers give alarms; all if omitted.
         no_change (`int`, *optional*): The class that is not a change.
         watched (`int`, *optional*): The class that the page watches at first; the rarest one but `no_change` if
             omitted.
+        model (`str`, *optional*): The folder of the model. The page then has the command that gives the model the
+            threshold to which a reader has moved the slider.
     """
+    calibration = calibration or {}
+    alarm = calibration.get("alarm")
     packed = [pack_timeline(timeline, names) for timeline in timelines]
     for timeline in packed:
         speakers = timeline["speakers"]
@@ -89,9 +94,12 @@ def timeline_page(
     data = {
         "names": list(names),
         "watched": rarest_class(packed, len(names), no_change) if watched is None else watched,
-        "thresholds": first_thresholds(thresholds, len(names)),
-        # A post gets the class whose probability is the largest multiple of its threshold.
-        "weights": [1 / threshold for threshold in thresholds or [1] * len(names)],
+        "thresholds": first_thresholds(calibration, len(names)),
+        # A post gets the class of the alarm from its threshold on, else the one whose probability is the largest
+        # multiple of its threshold.
+        "alarm": alarm and {"label": alarm["label"], "threshold": round(alarm["threshold"] * UNIT, 3)},
+        "weights": [1 / threshold for threshold in calibration.get("thresholds") or [1] * len(names)],
+        "model": model,
         "silence": SILENCE,
         "states": states,
         "timelines": packed,
@@ -209,16 +217,23 @@ def rarest_class(timelines: Sequence[dict], num_classes: int, no_change: int | N
     return min((label for label in counts if label != no_change), key=counts.__getitem__)
 
 
-def first_thresholds(thresholds: Sequence[float] | None, num_classes: int) -> list[int] | None:
+def first_thresholds(calibration: dict[str, Any], num_classes: int) -> list[float | None]:
     """
-    Returns for each of two classes the threshold from which on the model predicts it, in units, rounded to the
-    thousandths of the slider. More classes have none: a class is then predicted because the others are less probable.
+    Returns for each class the threshold from which on the model predicts it, in units: that of an alarm, and of two
+    classes both, rounded to the thousandths of the slider. Other classes have None: they are predicted because the
+    others are less probable.
     """
-    if num_classes != 2:
-        return None
-    # p / t is largest for a class if its p exceeds its share of the sum of both thresholds.
-    thresholds = thresholds or (1, 1)
-    return [round(threshold / sum(thresholds) * 1000) * UNIT // 1000 for threshold in thresholds]
+    alarm, thresholds = calibration.get("alarm"), calibration.get("thresholds") or [1.0] * num_classes
+    if num_classes == 2:
+        # p / t is largest for a class if its p exceeds its share of the sum of both thresholds.
+        shares = [threshold / sum(thresholds) for threshold in thresholds]
+        if alarm:
+            shares = [abs(alarm["threshold"] - (label != alarm["label"])) for label in range(2)]
+        return [round(share * 1000) * UNIT // 1000 for share in shares]
+    first: list[float | None] = [None] * num_classes
+    if alarm:
+        first[alarm["label"]] = round(alarm["threshold"] * UNIT, 3)
+    return first
 
 
 def rows(name: str) -> alt.Chart:

@@ -60,15 +60,24 @@ def write_view(
     title: str,
     verdict: Sequence[str],
     watched_speakers: Sequence[str] | None = None,
+    folder: str | Path | None = None,
 ):
-    """Explains timelines of [`to_timelines`] on the model's device, and writes their page."""
+    """
+    Explains timelines of [`to_timelines`] on the model's device, and writes their page. If `folder`, the name of the
+    model, is a folder, the page has the command that gives it a threshold.
+    """
     # Imported here, because the extra `view` may not be installed.
     from .timeline_page import timeline_page
 
     pipe = StreamClassificationPipeline(model=model.eval(), tokenizer=tokenizer, device=model.device)
     explain_timelines(pipe, timelines)
-    fields = {"no_change": model.config.no_change, "watched": model.config.watched}
-    write_page(path, timeline_page(timelines, *classes_of(model.config), title, verdict, watched_speakers, **fields))
+    config = model.config
+    fields = {"no_change": config.no_change, "watched": config.watched}
+    if folder is not None and Path(folder).is_dir():
+        # An absolute path would tell of this machine.
+        fields["model"] = Path(folder).name if Path(folder).is_absolute() else str(folder)
+    names = classes_of(config)
+    write_page(path, timeline_page(timelines, names, config.calibration, title, verdict, watched_speakers, **fields))
     logger.info("Timelines to look at: %s", path)
 
 
@@ -78,9 +87,9 @@ def explain_timelines(pipe: StreamClassificationPipeline, timelines: Sequence[Ti
         pass
 
 
-def classes_of(config: StreamFields) -> tuple[list[str], list[float] | None]:
-    """Returns the names of the classes by id, and their decision thresholds if the model is calibrated."""
-    return [config.id2label[label] for label in range(config.num_labels)], (config.calibration or {}).get("thresholds")
+def classes_of(config: StreamFields) -> list[str]:
+    """Returns the names of the classes by id."""
+    return [config.id2label[label] for label in range(config.num_labels)]
 
 
 class NotebookPage(NamedTuple):
@@ -117,7 +126,16 @@ def show(explanation: Sequence[dict] | Sequence[Sequence[dict]], title: str = "T
         raise ValueError("There is no post to show.")
     names = list(posts[0]["probabilities"])
     timelines = [to_timeline(f"Timeline {number}", posts, names) for number, posts in enumerate(explanations, 1)]
-    return NotebookPage(timeline_page(timelines, names, title=title))
+    return NotebookPage(timeline_page(timelines, names, title=title, **watched_class(posts[0], names)))
+
+
+def watched_class(post: dict[str, Any], names: Sequence[str]) -> dict[str, Any]:
+    """Returns what an explained post says of its model's calibration and class to watch, for [`timeline_page`]."""
+    thresholds, threshold = post.get("thresholds"), post.get("watched_threshold")
+    watched = names.index(post["watched"]) if "watched" in post else None
+    alarm = None if threshold is None else {"label": watched, "threshold": threshold}
+    calibration = {"thresholds": thresholds and list(thresholds.values()), "alarm": alarm}
+    return {"calibration": calibration, "watched": watched}
 
 
 def to_timeline(name: str, explanations: Sequence[dict], names: Sequence[str]) -> Timeline:

@@ -25,7 +25,7 @@ class Baseline(ModelArguments):
     # The kind of model that `--model_name_or_path` must name.
     reads: ClassVar[Literal["encoder", "language model"] | None] = "encoder"
     # Options that the method does not support.
-    refused: ClassVar[tuple[str, ...]] = ("config_name", "tokenizer_name", "view", "seeds")
+    refused: ClassVar[tuple[str, ...]] = ("config_name", "tokenizer_name", "view", "seeds", "precision", "recall")
     # True if the model is a class of Transformers, which loads without this package.
     is_stock: ClassVar[bool] = False
 

@@ -141,7 +141,7 @@ class HistoryBaseline(TrainedBaseline):
         embedder, tokenizer = load_embedder(self.model_name_or_path, self.download_settings)
         length = min(data.max_seq_length or DEFAULT_LENGTH, tokenizer.model_max_length)
         rows = {
-            name: to_rows(part, tokenizer, window, 1, length, only_labelled=name != "test")
+            name: to_rows(part, tokenizer, window, 1, length, only_labelled=name != "test", part=name)
             for name, part in timelines.items()
         }
         facts = survey(timelines["train"])

@@ -8,6 +8,7 @@ from datasets import Dataset
 from helpers import VOCABULARY
 from transformers import BertTokenizer
 
+from modeling_tempoformer.data.post_splits import load_file
 from modeling_tempoformer.data.rows import to_rows
 from modeling_tempoformer.data.tables import load_table
 from modeling_tempoformer.data.timelines import to_timelines
@@ -17,12 +18,12 @@ HEADER = "timeline_id,timestamp,text,label\n"
 GOOD = "ann,2024-05-01,hello,O\n"
 
 
-def table(content: str | bytes, name: str = "posts.csv"):
-    """Reads a file with this content."""
+def table(content: str | bytes, name: str = "posts.csv", task_name: str | None = None):
+    """Reads a file with this content, as a table or in the form of a corpus."""
 
     def read(folder: Path):
         (folder / name).write_bytes(content if isinstance(content, bytes) else content.encode())
-        load_table(str(folder / name))
+        load_file(str(folder / name), task_name)
 
     return read
 
@@ -51,7 +52,22 @@ TABLES = {
         table(gzip.compress(HEADER.encode() + GOOD.encode() * 999)[:-9], "posts.csv.gz"),
         "posts.csv.gz",
     ),
-    "a JSON line cut short": (table('{"text": "hello"}\n{"text": "hel', "posts.jsonl"), "posts.jsonl…line 2"),
+    "a JSON line cut short": (
+        table('{"text": "hello"}\n{"text": "hel', "posts.jsonl"),
+        "posts.jsonl, line 2, column 10",
+    ),
+    "a JSON line without a comma": (
+        table('{"text": "so"}\n\n{"text": "so" "label": "O"}\n', "posts.jsonl"),
+        "posts.jsonl, line 3, column 15…','",
+    ),
+    "a JSON list without a comma": (
+        table('[\n{"text": "so"},\n{"text": "so"}\n{"text": "so"}]', "posts.json"),
+        "posts.json, line 4, column 1:…','",
+    ),
+    "a corpus with a mistake in its JSON": (
+        table('{"thread_id": "1" "source": {}}\n', "threads.jsonl", "lrs"),
+        "threads.jsonl, line 1, column 19…','",
+    ),
     "a JSON line that is no object": (table('{"text": ""}\n"hello"\n', "posts.jsonl"), "posts.jsonl…line 2…'hello'"),
     "half of a surrogate pair": (
         table('{"text": "so"}\n{"text": "so \\ud83d"}\n', "posts.jsonl"),

@@ -45,6 +45,7 @@ def files(tmp_path_factory) -> Path:
     people = list(dict.fromkeys(post["timeline_id"] for post in posts))
     fold = {"train": people[2:], "validation": people[1:2], "test": people[:1]}
     (folder / "one_fold.json").write_text(json.dumps([fold]))
+    (folder / "typo.json").write_text('[{"train": ["a"],\n"test": [}]')
     for name, content in CONTENTS.items():
         (folder / name).write_text(content, encoding="utf-8")
     (folder / "latin.txt").write_bytes("déjà vu\n".encode("latin-1"))
@@ -94,6 +95,9 @@ REFUSED = {
     f"{DEMO} --validation_file other.csv": "test…--test_file",
     f"{DEMO} --validation_file unlabelled.csv --do_predict false": "validation",
     f"{DEMO} --folds_file one_fold.json --fold 1": "--fold…one_fold.json",
+    f"{DEMO} --folds_file typo.json": "typo.json, line 2, column 10",
+    f"{DEMO} --precision 0.8 --recall 0.8": "--precision…--recall",
+    f"{BASELINE} --method bilstm --recall 0.8": "--recall…bilstm",
     f"{DEMO} --folds_file one_fold.json --test_file other.csv": "--folds_file…--train_file",
     f"{DEMO} --streaming": "--streaming…--max_steps",
     f"{DEMO} --streaming --max_steps 3": "--eval_strategy epoch…--streaming",

@@ -19,6 +19,7 @@ from modeling_tempoformer import (
     TemporalRobertaConfig,
     write_card,
 )
+from modeling_tempoformer.cards.model_cards import update_alarm
 from modeling_tempoformer.evaluation.metrics import card_titles
 
 
@@ -30,8 +31,9 @@ def card_of(model, folder, **facts) -> ModelCard:
     return ModelCard.load(folder / "README.md")
 
 
-def model_of(*labels: str):
-    return tiny_model(id2label=dict(enumerate(labels)), label2id={name: index for index, name in enumerate(labels)})
+def model_of(*labels: str, **fields):
+    ids = {name: index for index, name in enumerate(labels)}
+    return tiny_model(id2label=dict(enumerate(labels)), label2id=ids, **fields)
 
 
 def test_card_says_what_the_model_is(tmp_path):
@@ -88,6 +90,25 @@ def test_the_card_has_the_calibration_that_its_scores_were_measured_with(tmp_pat
         assert value in shown
     # The scores say that they were measured with it.
     assert len(lines["calibrated"]) == len(lines["plain"]) + 2
+
+
+def test_the_card_says_which_posts_are_alarms_and_another_threshold_takes_the_place(tmp_path):
+    """A name is escaped. The card of a model that watches no class has no such lines, before and after."""
+    name = "*IE* `x`"
+    card = card_of(model_of("IS", "O", name, watched=2), tmp_path, alarm=f"posts where {name} has 0.25 or more")
+    watch, alarm = (line for line in card.text.splitlines() if line.startswith(("- Class to watch", "- Alarms")))
+    assert r"\*IE\* \`x\`" in watch and r"\*IE\* \`x\`" in alarm and "0.25" in alarm
+    update_alarm(tmp_path, "IS", "posts where IS has 0.75 or more")
+    changed = (tmp_path / "README.md").read_text().splitlines()
+    before = card.content.splitlines()
+    differing = [line for line in changed if line not in before]
+    assert len(changed) == len(before) and len(differing) == 2
+    assert "IS" in differing[0] and "0.75" in differing[1]
+    card_of(model_of("IS", "O", name), tmp_path)
+    plain = (tmp_path / "README.md").read_text()
+    assert "- Class to watch" not in plain
+    update_alarm(tmp_path, "IS", "posts where IS has 0.75 or more")
+    assert (tmp_path / "README.md").read_text() == plain
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """Checks calibration error, temperature and thresholds against worked examples and exhaustive search."""
 
 import itertools
+import logging
 
 import numpy as np
 import pytest
@@ -36,10 +37,15 @@ def test_a_known_temperature_is_found():
     assert losses[1] == min(losses)
     errors = [expected_calibration_error(softmax(logits / t, axis=1), labels) for t in (1, temperature)]
     assert errors[0] > 0.1 and errors[1] < 0.02
-    # Labels that set no bound give an end of the range.
+
+
+def test_labels_that_set_no_bound_give_an_end_of_the_range_and_what_to_do(caplog, monkeypatch):
+    monkeypatch.setattr(logging.getLogger("modeling_tempoformer"), "propagate", True)
     logits = [[2.0, -1.0], [-1.0, 2.0]]
-    assert fit_temperature(logits, [0, 1]) == pytest.approx(0.05)
-    assert fit_temperature(logits, [1, 0]) == pytest.approx(20)
+    for labels, end, advice in (([0, 1], 0.05, "more posts"), ([1, 0], 20, "train it longer")):
+        caplog.clear()
+        assert fit_temperature(logits, labels) == pytest.approx(end)
+        assert f"{end}" in caplog.text and advice in caplog.text and "2 posts" in caplog.text
 
 
 def score(probabilities: np.ndarray, labels: np.ndarray, thresholds) -> float:

@@ -202,6 +202,61 @@ def test_calibration_is_fitted_on_labelled_dev_posts_saved_and_applied(tmp_path,
     assert "calibration is left out" in caplog.text and "trees and states are left out" in caplog.text
 
 
+@pytest.mark.parametrize("kind", [[], ["--model_type", "tempoformer"]], ids=["default", "tempoformer"])
+def test_a_wanted_precision_or_recall_of_the_class_to_watch(tmp_path, encoder, kind, capsys):
+    """The test posts are those of the validation by other names, so that the table of predictions has all counts."""
+    dev = list(synthetic_posts(10, seed=1, posts_per_timeline=9))
+    files = ["--validation_file", write_posts(tmp_path / "dev.csv", with_other_ids(dev, "dev"))]
+    files += ["--test_file", write_posts(tmp_path / "test.csv", with_other_ids(dev, "test"))]
+    files += ["--train_file", write_posts(tmp_path / "posts.csv", POSTS), "--watch", "Switch", *kind]
+    for name, least in (("recall", 0.8), ("precision", 0.3)):
+        rows = fine_tune(tmp_path / "out", encoder, f"--{name}", str(least), *files)
+        said, config = capsys.readouterr().out, read_json(tmp_path / "out" / "config.json")
+        alarm = config["calibration"]["alarm"]
+        assert set(config["calibration"]) == {"temperature", "alarm"} and NAMES[alarm["label"]] == "Switch"
+        scores = np.array([float(row["probability_Switch"]) for row in rows])
+        is_alarm, is_switch = (
+            np.array([row[column] == "Switch" for row in rows]) for column in ("prediction", "label")
+        )
+        np.testing.assert_array_equal(is_alarm, scores >= alarm["threshold"])
+        shares = {"precision": is_switch[is_alarm].mean(), "recall": is_alarm[is_switch].mean()}
+        measured = alarm["measured"]
+        for share, value in shares.items():
+            assert measured[share] == pytest.approx(value)
+        assert shares[name] >= least and measured["alarms"] == is_alarm.sum() and measured["posts"] == len(rows)
+        days = {row["time"][:10] for row in rows}
+        assert measured["alarms_per_day"] == pytest.approx(is_alarm.sum() / len(days))
+        # The console, the card, and the results of the test have it.
+        for text in (said, (tmp_path / "out" / "README.md").read_text()):
+            assert str(alarm["threshold"]) in text and f"wanted {name} of {least}" in text
+        test = read_json(tmp_path / "out" / "all_results.json")["test"]
+        assert test["watched_threshold"] == alarm["threshold"]
+        assert test["classes"]["Switch"][name] == pytest.approx(shares[name])
+    # A saved model is calibrated in the same way, and refused what it cannot have before anything is written.
+    saved = ["--model_name_or_path", str(tmp_path / "out"), *files[:4], "--watch", "Switch"]
+    run(tmp_path / "again", *saved, "--precision", "0.3")
+    again = read_json(tmp_path / "again" / "config.json")["calibration"]["alarm"]
+    assert again["threshold"] == pytest.approx(alarm["threshold"], abs=1e-3)
+    contrary = write_posts(
+        tmp_path / "contrary.csv",
+        [
+            {**post, "label": NAMES[int(float(row["probability_Switch"]) < np.median(scores))]}
+            for post, row in zip(with_other_ids(dev, "dev"), rows, strict=True)
+        ],
+    )
+    with pytest.raises(ValueError, match="No threshold gives Switch a precision of 0.9.*the best is 0"):
+        run(tmp_path / "none", *saved, "--precision", "0.9", "--validation_file", contrary)
+    assert not (tmp_path / "none" / "config.json").exists()
+
+
+def test_a_wanted_share_is_one_and_between_0_and_1():
+    for given in (["--precision", "0.5", "--recall", "0.5"], ["--precision", "0"], ["--recall", "1.1"]):
+        with pytest.raises(ValueError, match=given[0]):
+            parse([ModelArguments], ["--model_name_or_path", "x", *given])
+    (model_args,) = parse([ModelArguments], ["--model_name_or_path", "x", "--recall", "0.5"])
+    assert model_args.calibrate and model_args.wanted_share == {"recall": 0.5}
+
+
 def assert_same_predictions(rows: list[dict[str, str]], others: list[dict[str, str]]):
     """Checks that tables are equal, except for rounding of the probabilities."""
     for row, other in zip(rows, others, strict=True):

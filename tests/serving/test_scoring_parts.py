@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from datasets import Dataset
-from helpers import WITH_STATES, tiny_model, tiny_reader, write_posts
+from helpers import WITH_STATES, tiny_model, tiny_reader, write_posts, write_table
 from transformers import AutoTokenizer
 
 from modeling_tempoformer.data.files import write_json
@@ -22,6 +22,7 @@ from modeling_tempoformer.serving.corpus import Corpus, check_times, find_tables
 from modeling_tempoformer.serving.scorer import (
     RECORD,
     CountingPipeline,
+    check_kept,
     check_record,
     each_timeline,
     make_record,
@@ -137,6 +138,7 @@ def test_a_folder_goes_on_with_the_same_model_posts_and_settings_alone(tmp_path,
         (make(calibrated), "another model"),
         (make(tokenizer=AutoTokenizer.from_pretrained(tokenization, model_max_length=9)), "another model"),
         (make(corpus=replace(corpus, columns={**COLUMNS, "text": "entry"})), "another --text_column"),
+        (make(corpus=replace(corpus, kept=("text",))), "another --keep_columns"),
     ]
     write(tmp_path / "a.csv", "longer")
     for changed, said in (*changes, (make(), "another list of input files")):
@@ -207,6 +209,66 @@ def test_speakers_are_read_and_states_written_as_the_pipeline_answers_them(tmp_p
                 expected = sum(float(state) * share for state, share in answer["state"]["probabilities"].items())
                 assert row["state_mean"] == pytest.approx(expected, abs=1e-5)
     assert ("state_mean" in scored) == (values is not None)
+
+
+def keep(folder: Path, files: dict[str, list[dict]], *kept: str, **settings) -> pd.DataFrame:
+    """Returns the predictions of files by name, with some of their columns."""
+    model, tokenizer = tiny_reader(num_labels=2, **settings)
+    tables = [write_table(folder / name, rows) for name, rows in files.items()]
+    corpus = Corpus(folder / "scored", tables, COLUMNS, 1, None, kept)
+    write_files(corpus)
+    score_partition(CountingPipeline(model=model, tokenizer=tokenizer, device="cpu"), corpus, "dates", 1, 0)
+    return pd.read_parquet(corpus.output / "part-00000.parquet")
+
+
+def test_columns_of_the_input_stand_beside_the_predictions(tmp_path, monkeypatch):
+    """Each post has its own, from files of several formats, in several pieces, and with gaps."""
+    monkeypatch.setattr(corpus_module, "POSTS_AT_ONCE", 7)
+    monkeypatch.setattr("modeling_tempoformer.data.tables.ROWS_AT_ONCE", 5)
+    posts = [
+        {"timeline_id": "ab"[row % 2], "timestamp": 1e9 - row, "text": f"so sad {row}", "who": f"w{row}", "n": row}
+        for row in range(36)
+    ]
+    files = {name: posts[12 * number :][:12] for number, name in enumerate(("a.csv", "b.jsonl", "c.parquet"))}
+    # A piece of JSON has no such column.
+    for post in files["b.jsonl"][4:]:
+        del post["who"]
+    scored = keep(tmp_path, files, "text", "who", "n")
+    assert len(scored) == 36 and list(scored)[-3:] == ["text", "who", "n"]
+    for row in scored.to_dict("records"):
+        number = int(row["n"])
+        assert row["time"].timestamp() == 1e9 - number and row["timeline_id"] == "ab"[number % 2]
+        assert row["text"] == f"so sad {number}"
+        assert pd.isna(row["who"]) if 15 < number < 24 else row["who"] == f"w{number}"
+
+
+def test_columns_that_cannot_be_kept_are_refused(tmp_path):
+    posts = [{"timeline_id": "a", "timestamp": 1e9, "text": "x"}]
+    with pytest.raises(ValueError, match="a.csv: --keep_columns: .*'who'.*timeline_id, timestamp, text"):
+        keep(tmp_path, {"a.csv": posts}, "text", "who")
+    check_kept(["text", "speaker", "label"], ["no", "yes"])
+    for kept, problem in ((["time"], "time"), (["probability_yes"], "probability_yes"), (["n", "n"], "twice")):
+        with pytest.raises(ValueError, match=f"--keep_columns.*{problem}"):
+            check_kept(kept, ["no", "yes"])
+
+
+@pytest.mark.parametrize("model_type", ["tempoformer", "post_tempoformer"])
+def test_predictions_have_the_alarm_of_the_pipeline(tmp_path, model_type):
+    posts = [{"timeline_id": "a", "timestamp": 1e9 + row, "text": "so sad why"[: 2 + row]} for row in range(8)]
+    calibration = {"alarm": {"label": 1, "threshold": 0.5}}
+    settings = {"model_type": model_type, "watched": 1, "calibration": calibration}
+    scored = keep(tmp_path, {"a.csv": posts}, **settings)
+    model, tokenizer = tiny_reader(num_labels=2, **settings)
+    pipe = CountingPipeline(model=model, tokenizer=tokenizer, device="cpu")
+    answers = pipe({name: [post[name] for post in posts] for name in ("text", "timestamp")})
+    for name in ("alarm", "watched", "watched_threshold"):
+        assert scored[name].tolist() == [answer[name] for answer in answers]
+    expected = [answer["watched_probability"] for answer in answers]
+    assert scored["watched_probability"].tolist() == pytest.approx(expected, abs=1e-5)
+    assert scored["watched_probability"].tolist() == scored["probability_LABEL_1"].tolist()
+    # A model that watches no class has no such columns.
+    (tmp_path / "plain").mkdir()
+    assert "alarm" not in keep(tmp_path / "plain", {"a.csv": posts}, model_type=model_type)
 
 
 def test_a_file_without_the_column_of_speakers_is_refused(tmp_path):

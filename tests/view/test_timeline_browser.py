@@ -2,6 +2,7 @@
 
 import math
 import re
+import shlex
 from xml.etree import ElementTree
 
 import numpy as np
@@ -122,7 +123,7 @@ def test_alarms_are_the_predictions_until_the_threshold_moves(open_page):
     predicted = (probabilities / thresholds).argmax(-1)
     for post, label in zip(posts, predicted, strict=True):
         post["label"] = names[label]
-    opened = open_page(timelines, names, thresholds=thresholds.tolist(), watched=2)
+    opened = open_page(timelines, names, calibration={"thresholds": thresholds.tolist()}, watched=2)
 
     def counts() -> dict:
         return opened.driver.execute_script("return addCounts(counts)")
@@ -144,6 +145,45 @@ def test_alarms_are_the_predictions_until_the_threshold_moves(open_page):
     opened.set_value("#threshold", 0.3)
     opened.set_value("#watched", 1)
     assert counts()["alarms"] == (predicted == 1).sum()
+
+
+@pytest.mark.parametrize("watched", [1, 2])
+def test_the_alarm_of_a_model_is_barely_one_near_its_threshold(open_page, watched):
+    """The second class has it. The third is an alarm where the second is not and it is the more probable other."""
+    names = ["A", "B", "C"]
+    timelines = explained_timelines(3, 30, names=names)
+    posts = [post for timeline in timelines for post in timeline["posts"]]
+    probabilities = np.array([list(post["probabilities"].values()) for post in posts])
+    others = probabilities[:, [0, 2]].argmax(-1) * 2
+    predicted = np.where(probabilities[:, 1] >= 0.3, 1, others)
+    for post, label in zip(posts, predicted, strict=True):
+        post["label"] = names[label]
+    opened = open_page(timelines, names, calibration={"alarm": {"label": 1, "threshold": 0.3}}, watched=watched)
+    units = np.floor(probabilities * 10_000 + 1e-6)
+    if watched == 1:
+        barely = units[:, 1] - 500 < 3000
+    else:
+        barely = (units[:, 1] + 500 >= 3000) | (units[:, 0] + 500 > units[:, 2] - 500)
+    counts = opened.driver.execute_script("return addCounts(counts)")
+    assert counts["alarms"] == (predicted == watched).sum()
+    assert counts["barely"] == ((predicted == watched) & barely).sum() > 0
+    assert opened.find("#threshold-number").get_property("value") == ("0.3" if watched == 1 else "")
+
+
+def test_the_page_has_the_command_that_keeps_a_threshold(open_page):
+    """It is shown while the slider is moved, and its words survive a shell."""
+    names = ["calm", 'it\'s "bad" $now']
+    opened = open_page(explained_timelines(2, 10, names=names), names, watched=1, model="my models/-a")
+    assert not opened.find("#keep").is_displayed()
+    opened.set_value("#threshold", 0.621)
+    command = ["tempoformer", "threshold", "--model_name_or_path=my models/-a"]
+    assert shlex.split(opened.text("#keep-command")) == [*command, f"--watch={names[1]}", "--threshold=0.621"]
+    opened.find("#as-predicted").click()
+    assert not opened.find("#keep").is_displayed()
+    # Without a folder there is nothing to change.
+    opened = open_page(explained_timelines(2, 10, names=names), names, watched=1)
+    opened.set_value("#threshold", 0.621)
+    assert not opened.find("#keep").is_displayed()
 
 
 def test_a_change_of_class_keeps_the_timeline_and_the_post(opened):

@@ -10,12 +10,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers import save_encoder, tiny_reader, write_posts
+from helpers import read_json, save_encoder, tiny_reader, write_posts
 from stand_ins import NAMES, data_of, explained_timelines, page_of, with_states
 from transformers import AutoConfig, pipeline
 
 import run_glue_style
 import run_timeline_view
+from modeling_tempoformer.commands import threshold
 from modeling_tempoformer.data.files import write_json
 from modeling_tempoformer.data.synthetic import synthetic_posts
 from modeling_tempoformer.view import show
@@ -136,9 +137,14 @@ def test_eight_states_at_most_have_colours():
 
 def test_the_first_threshold_is_the_calibrated_one():
     """With two classes the second has the largest p / t if p is above its share of the sum of both thresholds."""
-    assert first_thresholds(None, 2) == [5000, 5000]
-    assert first_thresholds([0.6, 0.2], 2) == [7500, 2500]
-    assert first_thresholds([0.2, 0.3, 0.5], 3) is None
+    assert first_thresholds({}, 2) == [5000, 5000]
+    assert first_thresholds({"thresholds": [0.6, 0.2]}, 2) == [7500, 2500]
+    assert first_thresholds({"thresholds": [0.2, 0.3, 0.5]}, 3) == [None] * 3
+    # That of an alarm comes first. The other one of two classes is then the rest.
+    for thresholds in (None, [0.6, 0.2]):
+        alarm = {"thresholds": thresholds, "alarm": {"label": 0, "threshold": 0.7}}
+        assert first_thresholds(alarm, 2) == pytest.approx([7000, 3000])
+    assert first_thresholds({"alarm": {"label": 1, "threshold": 0.7}}, 3) == [None, 7000, None]
 
 
 def test_all_pages_of_a_model_watch_its_class(saved, tmp_path):
@@ -170,6 +176,12 @@ def test_show_in_a_notebook(saved):
         assert unescape(frame[1]) == shown.html
         packed = data_of(shown.html)["timelines"]
         assert [timeline["texts"] for timeline in packed] == [timelines[0]["text"]] * number
+    # The page has the class to watch and the alarm of the model.
+    for label in (0, 1):
+        pipe.model.config.watched = label
+        pipe.model.config.calibration = {"alarm": {"label": label, "threshold": 0.625}}
+        data = data_of(show(pipe.explain(timelines)).html)
+        assert data["watched"] == label and data["thresholds"][label] == data["alarm"]["threshold"] == 6250
 
 
 def write_view(saved: str, folder: Path, posts: list[dict], *more: str) -> str:
@@ -178,6 +190,46 @@ def write_view(saved: str, folder: Path, posts: list[dict], *more: str) -> str:
     given = ["--model_name_or_path", saved, "--test_file", file, "--output", str(output)]
     run_timeline_view.main([*given, *more])
     return output.read_text(encoding="utf-8")
+
+
+def test_the_command_of_the_page_sets_the_threshold_of_the_model(saved, tmp_path, monkeypatch):
+    """Other fields of the configuration stay, the card says it, and the page of the model has it."""
+    model = Path(shutil.copytree(saved, tmp_path / "model"))
+    (model / "README.md").write_text("# a\n- Class to watch: No-Switch; x\n- Alarms: y\n- Encoder: z\n")
+    before, weights = read_json(model / "config.json"), (model / "model.safetensors").stat().st_mtime_ns
+    posts = list(synthetic_posts(3, seed=0, posts_per_timeline=5))
+    monkeypatch.chdir(tmp_path)
+    threshold.main(["--model_name_or_path", "model", "--watch", "Switch", "--threshold", "0.625"])
+    after = read_json(model / "config.json")
+    assert (after.pop("watched"), after.pop("calibration")) == (1, {"alarm": {"label": 1, "threshold": 0.625}})
+    assert after == {name: value for name, value in before.items() if name not in ("watched", "calibration")}
+    assert (model / "model.safetensors").stat().st_mtime_ns == weights
+    first, watch, alarms, last = (model / "README.md").read_text().splitlines()
+    assert (first, last) == ("# a", "- Encoder: z") and "Switch" in watch and "0.625" in alarms
+    data = data_of(write_view("model", tmp_path, posts))
+    assert (data["watched"], data["thresholds"], data["model"]) == (1, [3750, 6250], "model")
+    for timeline in data["timelines"]:
+        for predicted, share in zip(timeline["predicted"], timeline["probabilities"][1], strict=True):
+            assert predicted == (share >= 6250)
+    # A page that is sent to others names no folder of this machine.
+    assert data_of(write_view(str(model), tmp_path, posts))["model"] == "model"
+
+
+@pytest.mark.parametrize(
+    ("changed", "problem"),
+    [
+        ({"watch": "switch"}, "--watch must be one of No-Switch, Switch"),
+        ({"threshold": "1.5"}, "--threshold must be from 0 to 1"),
+        ({"threshold": "nan"}, "--threshold must be from 0 to 1"),
+        ({"model_name_or_path": "me/my-model"}, "me/my-model is no folder"),
+    ],
+)
+def test_a_threshold_that_cannot_be_set_is_refused(saved, changed, problem):
+    given = {"model_name_or_path": saved, "watch": "Switch", "threshold": "0.5", **changed}
+    before = read_json(Path(saved) / "config.json")
+    with pytest.raises(ValueError, match=problem):
+        threshold.main([f"--{name}={value}" for name, value in given.items()])
+    assert read_json(Path(saved) / "config.json") == before
 
 
 def test_the_script_writes_every_post(saved, tmp_path):

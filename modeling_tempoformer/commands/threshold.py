@@ -1,0 +1,58 @@
+"""
+Sets the threshold of a model's alarms: the probability from which on a post gets the class to watch.
+
+    tempoformer threshold --model_name_or_path outputs/mine --watch Switch --threshold 0.62
+
+The weights stay as they are, and so does all that a live service remembers. What was measured with another threshold
+is not measured again: predict posts with labels to see the scores of this one.
+"""
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from transformers import AutoConfig
+from transformers.utils import CONFIG_NAME
+
+from ..cards.model_cards import update_alarm
+from ..configuration_streams_tempoformer import StreamFields
+from ..data.files import written_whole
+from ..data.post_splits import class_named
+from ..evaluation.alarms import alarm_sentence
+from ..training.recipes import parse
+from ..view.timelines import classes_of
+
+
+@dataclass(kw_only=True)
+class ThresholdArguments:
+    """The model, its class to watch, and the threshold."""
+
+    model_name_or_path: str = field(metadata={"help": "The folder of a TempoFormer, whose config.json is changed."})
+    watch: str = field(metadata={"help": "The class whose posts are alarms."})
+    threshold: float = field(metadata={"help": "The probability from which on a post is an alarm, from 0 to 1."})
+
+    def __post_init__(self):
+        if not Path(self.model_name_or_path).is_dir():
+            raise ValueError(f"--model_name_or_path {self.model_name_or_path} is no folder: download the model first.")
+        if not 0 <= self.threshold <= 1:
+            raise ValueError(f"--threshold must be from 0 to 1, got {self.threshold}.")
+
+
+def main(arguments: list[str]):
+    (args,) = parse([ThresholdArguments], arguments)
+    folder = args.model_name_or_path
+    config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
+    if not isinstance(config, StreamFields):
+        raise ValueError(f"{folder} is not a TempoFormer: its kind is '{config.model_type}'.")
+    config.watched = class_named(args.watch, classes_of(config), "watch")
+    alarm = {"label": config.watched, "threshold": args.threshold}
+    config.calibration = {**(config.calibration or {}), "alarm": alarm}
+    # Nothing else of the file changes, as it would if the library wrote it.
+    path = Path(folder) / CONFIG_NAME
+    values = json.loads(path.read_text(encoding="utf-8"))
+    values |= {"watched": config.watched, "calibration": config.calibration}
+    with written_whole(path) as partial:
+        partial.write_text(json.dumps(values, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+    sentence = alarm_sentence(config)
+    update_alarm(folder, args.watch, sentence)
+    print(f"Alarms of {folder}: {sentence}")
