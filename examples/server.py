@@ -50,7 +50,8 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from modeling_tempoformer import StreamClassificationPipeline
 from modeling_tempoformer.evaluation.report import read_test, test_summary
-from modeling_tempoformer.serving.live_classifier import MISSING, LiveClassifier
+from modeling_tempoformer.serving.live_classifier import CONTEXTS, MISSING, LiveClassifier
+from modeling_tempoformer.serving.metrics import LiveMetrics
 from modeling_tempoformer.serving.redis_store import RedisStore
 from modeling_tempoformer.timeline_tempoformer import Timeline
 
@@ -86,7 +87,6 @@ POSTS = Counter("posts", "Posts by outcome", ["outcome"], registry=METRICS)
 SECONDS = Histogram("score_seconds", "Seconds from a post's arrival to its answer", registry=METRICS)
 BATCH = Histogram("batch_posts", "Posts of a batch", buckets=[2**n for n in range(8)], registry=METRICS)
 WAITING = Gauge("waiting_posts", "Posts that wait for a batch", registry=METRICS)
-BEGUN_ANEW = Gauge("timelines_begun_anew", "Timelines whose memory was damaged or another model's", registry=METRICS)
 
 Id = Annotated[str, Field(min_length=1, max_length=200)]
 Text = Annotated[str, Field(max_length=MAX_CHARACTERS)]
@@ -129,7 +129,7 @@ class Answer(BaseModel):
         "otherwise it is the most probable class."
     )
     stream_length: int = Field(description="The number of posts that were read, including this one.")
-    context: Literal["memory", "texts", "none"] = Field(description="The source of the earlier posts.")
+    context: Literal[*CONTEXTS] = Field(description="The source of the earlier posts.")
 
 
 class WholeTimeline(Body):
@@ -200,7 +200,7 @@ class Batches:
                 job.answer.set_result(result)
 
 
-def create_app(model: str, redis_url: str) -> FastAPI:
+def create_app(model: str, redis_url: str, keep_texts: int = 0) -> FastAPI:
     pipe = StreamClassificationPipeline(
         model=AutoModelForSequenceClassification.from_pretrained(model),
         tokenizer=AutoTokenizer.from_pretrained(model),
@@ -208,7 +208,8 @@ def create_app(model: str, redis_url: str) -> FastAPI:
     # Its own tokenizer, because `explain` runs in another thread than the reading of posts.
     explainer = StreamClassificationPipeline(model=pipe.model, tokenizer=AutoTokenizer.from_pretrained(model))
     client = redis.Redis.from_url(redis_url, socket_timeout=5, socket_connect_timeout=5)
-    classifier = LiveClassifier(pipe, RedisStore(client, MAX_IDLE_SECONDS))
+    classifier = LiveClassifier(pipe, RedisStore(client, MAX_IDLE_SECONDS, keep_texts))
+    watching = LiveMetrics(classifier, model, client)
     said = test_summary(read_test(model))
     batches, explaining = Batches(), asyncio.Lock()
 
@@ -283,7 +284,7 @@ def create_app(model: str, redis_url: str) -> FastAPI:
         client.ping()
         if app.state.serving.done():
             raise HTTPException(503, "No posts are read any more.")
-        return {"status": "ok", "test": said}
+        return {"status": "ok", "model": classifier.model_id, "test": said}
 
     @app.get("/", response_class=HTMLResponse, include_in_schema=False)
     def root():
@@ -292,8 +293,8 @@ def create_app(model: str, redis_url: str) -> FastAPI:
     @app.get("/metrics")
     def metrics():
         WAITING.set(batches.waiting.qsize())
-        BEGUN_ANEW.set(classifier.num_begun_anew)
-        return Response(generate_latest(METRICS), media_type=CONTENT_TYPE_LATEST)
+        text = generate_latest(METRICS) + generate_latest(watching.registry)
+        return Response(text, media_type=CONTENT_TYPE_LATEST)
 
     return app
 
@@ -302,7 +303,15 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", required=True, help="folder or Hub id")
     parser.add_argument("--redis", default="redis://127.0.0.1:6379/0")
+    parser.add_argument(
+        "--keep_texts",
+        type=int,
+        default=0,
+        metavar="N",
+        help="keep the texts of the last N posts of each timeline in Redis, for a new model to read (default: none)",
+    )
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, default=8000)
     arguments = parser.parse_args()
-    uvicorn.run(create_app(arguments.model, arguments.redis), host=arguments.host, port=arguments.port)
+    app = create_app(arguments.model, arguments.redis, arguments.keep_texts)
+    uvicorn.run(app, host=arguments.host, port=arguments.port)

@@ -154,8 +154,8 @@ def test_a_forgotten_timeline_starts_from_its_texts_or_anew_and_says_so(pipe, cl
 class ForgettingStore(DictStore):
     """Forgets ann after another process has written her timeline, before it is read again."""
 
-    def save(self, memories):
-        saved = super().save(memories)
+    def save(self, model, timelines):
+        saved = super().save(model, timelines)
         if "ann" not in saved:
             self.forget("ann")
         return saved
@@ -194,9 +194,9 @@ def unreadable(memory: bytes) -> list[bytes]:
         *others,
         save({**tensors, **wider}),
         memory[:-10],
-        save({name: tensor for name, tensor in tensors.items() if name != "answers"}),
+        save({name: tensor for name, tensor in tensors.items() if name != "readings"}),
         save({name: tensor * float("nan") if "posts." in name else tensor for name, tensor in tensors.items()}),
-        save({**tensors, "answers": torch.tensor(list(b"[1]"), dtype=torch.uint8)}),
+        save({**tensors, "readings": torch.tensor(list(b"[1]"), dtype=torch.uint8)}),
         memory.replace(b'"about"', b'"abort"'),
         store.memories["ann"][1],
     ]
@@ -213,7 +213,7 @@ def test_a_memory_that_cannot_be_read_begins_anew_and_costs_no_other_timeline_it
         # The memory is valid again.
         (ann,) = send(classifier, TIMELINES, [("ann", 2)])
         assert told(ann) == ("memory", 2)
-    assert classifier.num_begun_anew == len(unreadable(before["ann"][1]))
+    assert classifier.dropped["damaged"] == len(unreadable(before["ann"][1]))
 
 
 @pytest.mark.parametrize("kind", MODELS, ids=str)
@@ -232,7 +232,7 @@ def test_one_bit_that_is_another_one_never_changes_an_answer_in_silence(kind):
         (answer,) = send(classifier, TIMELINES, [("ann", 2)])
         assert_same([answer], [right if answer["context"] == "memory" else anew])
     # A flipped space in the header of safetensors may have no effect.
-    assert classifier.num_begun_anew > 0.9 * len(chosen)
+    assert classifier.dropped["damaged"] > 0.9 * len(chosen)
 
 
 def test_answers_are_calibrated_and_probabilities_of_all_classes(pipe):

@@ -16,7 +16,8 @@ from arrivals import SPOKEN, TIMELINES, DictStore, assert_same, free_port, make_
 from fastapi.testclient import TestClient
 from helpers import ROOT, WITH_STATES
 
-from modeling_tempoformer.serving.redis_store import KEY
+from modeling_tempoformer.serving.live_classifier import LiveClassifier
+from modeling_tempoformer.serving.redis_store import MEMORY, MODELS
 
 
 SERVER = ROOT / "examples" / "server.py"
@@ -224,7 +225,7 @@ def test_a_memory_that_was_damaged_is_counted(server, pipe, tmp_path, monkeypatc
         store.memories["ann"] = version, memory[:-1]
         answer = client.post("/score", json=post_of("ann", 1))
         assert (answer.status_code, answer.json()["context"]) == (200, "none")
-        assert "timelines_begun_anew 1.0" in client.get("/metrics").text.splitlines()
+        assert counts_of(client)["memories_dropped_total", "damaged"] == 1
 
 
 JSON = {"Content-Type": "application/json"}
@@ -262,7 +263,8 @@ def test_where_redis_refuses_or_is_gone(server, pipe, redis_url, tmp_path):
     pipe.save_pretrained(tmp_path / "model")
     database = redis.Redis.from_url(redis_url)
     # A foreign value is an error of its timeline alone, and no answer names another timeline.
-    database.lpush(f"{KEY}bob", "no memory")
+    foreign = f"{MEMORY}{LiveClassifier(pipe, DictStore()).model_id}:bob"
+    database.lpush(foreign, "no memory")
     with TestClient(server.create_app(str(tmp_path / "model"), redis_url)) as client, ThreadPoolExecutor() as pool:
         health = client.get("/health").json()
         assert health["status"] == "ok" and "No score" in health["test"][0]
@@ -271,7 +273,7 @@ def test_where_redis_refuses_or_is_gone(server, pipe, redis_url, tmp_path):
         assert [answer.status_code for answer in answers] == [200, 503] * 10
         assert not any("bob" in answer.text or "EVALSHA" in answer.text for answer in answers)
         assert client.post("/forget", json={"timeline_id": "ann"}).json() == {"forgotten": True}
-        assert database.keys() == [f"{KEY}bob".encode()]
+        assert set(database.keys()) == {foreign.encode(), MODELS.encode()}
         # Without Redis there are no answers, and the service continues.
         database.shutdown(nosave=True)
         assert client.get("/health").status_code == 503
