@@ -228,6 +228,8 @@ def create_app(model: str, redis_url: str, keep_texts: int = 0) -> FastAPI:
     async def lifespan(app: FastAPI):
         if "OMP_NUM_THREADS" not in os.environ:
             logger.warning("OMP_NUM_THREADS is not set: threads that wait for each other may be ten times as slow.")
+        kept = f"the texts of {keep_texts} posts of each timeline" if keep_texts else "no texts"
+        logger.info("The model %s is known to Redis as %s; Redis keeps %s.", model, classifier.model_id, kept)
         app.state.serving = asyncio.create_task(batches.serve())
         yield
         app.state.serving.cancel()

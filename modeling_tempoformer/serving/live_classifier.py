@@ -102,10 +102,12 @@ class LiveClassifier:
         pipe ([`StreamClassificationPipeline`]): The model and its tokenizer.
         store ([`~modeling_tempoformer.serving.redis_store.RedisStore`]): The memory of timelines.
 
-    Attributes: `model_id`, 16 characters that stand for the model in the store; `count`, a function that is called with
-    each answer once it is stored, and not again for a post that is sent again; `dropped`, the number of memories that
-    were dropped, by the reason, "damaged" or "forgotten"; `num_caught_up`, the number of earlier posts that were read
-    because a memory missed them.
+    Attributes:
+        model_id (`str`): 16 characters that stand for the model in the store.
+        count (`Callable`): A function that is called with each answer once it is stored, and not again for a post that
+            is sent again. It does nothing unless another one is put in its place.
+        dropped (`Counter`): The number of memories that were dropped, by the reason, "damaged" or "forgotten".
+        num_caught_up (`int`): The number of earlier posts that were read because a memory missed them.
     """
 
     def __init__(self, pipe: StreamClassificationPipeline, store: RedisStore):
@@ -215,27 +217,22 @@ class LiveClassifier:
             # A timeline that has gone since an earlier try keeps its version and its texts, so that the store knows
             # that it was forgotten.
             before = seen.get(name, StoredTimeline())
-            seen[name] = stored._replace(
-                version=stored.version or before.version, texts=stored.texts or before.texts
-            )
+            seen[name] = stored._replace(version=stored.version or before.version, texts=stored.texts or before.texts)
         memory = StreamMemory()
         for one in recalled.values():
             memory.timelines |= one.memory.timelines
         known = {post.key: recalled[post.timeline_id].readings.get(post.post_id) for post in posts}
         known = {key: reading for key, reading in known.items() if reading is not None}
-        new = [
-            self.with_kept(post, recalled[post.timeline_id], memory) for post in posts if post.key not in known
-        ]
+        new = [self.with_kept(post, recalled[post.timeline_id], memory) for post in posts if post.key not in known]
         readings = self.step(new, memory) if new else {}
         changed: dict[str, list[str]] = {}
         for post in new:
             if readings[post.key] is not None:
                 recalled[post.timeline_id].readings[post.post_id] = readings[post.key]
                 changed.setdefault(post.timeline_id, []).append(post.as_text)
-        saved = self.store.save(
-            self.model_id,
-            {name: (seen[name], dump(name, memory, recalled[name].readings), texts) for name, texts in changed.items()},
-        )
+        dumps = {name: dump(name, memory, recalled[name].readings) for name in changed}
+        writes = {name: (seen[name], dumps[name], texts) for name, texts in changed.items()}
+        saved = self.store.save(self.model_id, writes)
         settled = {key: one for key, one in readings.items() if key[0] in saved or key[0] not in changed}
         answers = self.decide(known | settled)
         for key in settled:

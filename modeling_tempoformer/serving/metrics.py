@@ -32,8 +32,8 @@ class LiveMetrics(Collector):
     | `memories_dropped_total` | dropped memories by reason: damaged, forgotten |
     | `redis_keys_dropped_total` | keys that Redis dropped by reason: evicted (its memory is full), expired (idle) |
 
-    A model without a watched class has neither a histogram nor alarms. The last metric has no label `model`: it is of
-    the whole Redis server, so that each worker gives the same number, and it is left out while Redis cannot be reached.
+    A model without a watched class has neither a histogram nor alarms. The last metric is of the whole Redis server:
+    it has no label `model`, each worker gives the same number, and it is left out while Redis cannot be reached.
 
     Args:
         classifier ([`LiveClassifier`]): The classifier, whose `count` this becomes.

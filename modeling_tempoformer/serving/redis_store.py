@@ -113,7 +113,7 @@ class RedisStore:
 
 
 def execute(pipeline: redis.client.Pipeline) -> list:
-    """Returns the results of a pipeline's commands, or raises the first error, without the command's ids and values."""
+    """Returns the results of a pipeline. Raises its first error, without the ids and values of the command."""
     # By default the library puts them into the error.
     results = pipeline.execute(raise_on_error=False)
     for error in (result for result in results if isinstance(result, redis.RedisError)):
