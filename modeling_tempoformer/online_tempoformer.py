@@ -355,8 +355,9 @@ class StreamStepMixin:
         """
         Returns the window, the precision, the pooling of posts and the SHA-256 of up to 64 numbers of each weight, by
         which a memory knows its model. The calibration, the watched class and the names of classes do not count: they
-        decide on what was computed. The weights are read at the first call, wherever they are, and again after `train`,
-        `eval` or `load_state_dict`: call `eval` after changing weights in another way. Quantised weights do not count.
+        decide on what was computed. The weights are read at the first call, wherever they are, and again after
+        `train`, `eval` or `load_state_dict`: call `eval` after changing weights in another way. Quantised weights do
+        not count.
         """
         # A local variable, because another thread may call `eval` meanwhile.
         digest = self.weights_digest
