@@ -19,6 +19,7 @@ COMMANDS = {
     "predict": "predict posts with a trained model",
     "view": "write a page that shows timelines and what a model says of them",
     "score": "predict a corpus that does not fit in memory",
+    "drift": "compare the predictions of two weeks, or of two models",
     "words": "rank words by how much their meaning changed",
 }
 
