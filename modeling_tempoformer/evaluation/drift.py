@@ -25,8 +25,14 @@ RESAMPLES = 999
 
 def read_predictions(path: str | Path) -> pd.DataFrame:
     """
-    Reads predictions: `_predictions.parquet` or `_predictions.csv`, a folder of a run that holds the former, or one of
-    `run_scoring.py`. Posts that the model was not asked about are left out. Raises a `ValueError` for anything else.
+    Reads predictions, without the posts that the model was not asked about.
+
+    Args:
+        path (`str` or `Path`): `_predictions.parquet` or `_predictions.csv`, a folder of a run that holds the former,
+            or a folder of `run_scoring.py`.
+
+    Returns:
+        `pd.DataFrame`: A row for each post. Raises a `ValueError` for a file or a folder without predictions.
     """
     path = Path(path)
     source = path / PREDICTIONS_PARQUET if (path / PREDICTIONS_PARQUET).exists() else path
