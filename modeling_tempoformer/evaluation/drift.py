@@ -32,10 +32,13 @@ def read_predictions(path: str | Path) -> pd.DataFrame:
             or a folder of `run_scoring.py`.
 
     Returns:
-        `pd.DataFrame`: A row for each post. Raises a `ValueError` for a file or a folder without predictions.
+        `pd.DataFrame`: A row for each post. Raises a `ValueError` for a file or a folder without predictions, and a
+        `FileNotFoundError` if there is none.
     """
     path = Path(path)
     source = path / PREDICTIONS_PARQUET if (path / PREDICTIONS_PARQUET).exists() else path
+    if not source.exists():
+        raise FileNotFoundError(f"There are no predictions at {path}: there is no such file or folder.")
     if source.is_dir() and not any(source.glob("part-*.parquet")):
         raise ValueError(f"{path} has neither {PREDICTIONS_PARQUET} nor files of `tempoformer score`.")
     table = pd.read_csv(source, dtype=dict.fromkeys(KEY, str)) if source.suffix == ".csv" else pd.read_parquet(source)
@@ -154,11 +157,9 @@ def drift_text(found: dict[str, Any], watched: str) -> str:
         said.append(f"Both predict the same posts: {total} of {sides[0]['posts']} have another prediction.")
         said += [f"  {number} from {one} to {other}" for one, other, number in changed]
     else:
-        more = "more than chance" if found["p"] < 0.05 else "no more than chance"
-        said.append(
-            f"Random divisions of the same timelines: 95 % have an index below {found['by_chance']:.3f}, and p = "
-            f"{found['p']:.3g}. The two differ {more}."
-        )
+        more = "more" if found["p"] < 0.05 else "no more"
+        chance = f"95 % have an index below {found['by_chance']:.3f}, and p = {found['p']:.3g}."
+        said += [f"Random divisions of the same timelines: {chance}", f"The two differ {more} than by chance."]
     return "\n".join([to_table(rows), "", *said])
 
 
