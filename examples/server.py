@@ -14,6 +14,9 @@ GET  /metrics   for Prometheus
 
 A model that reads who speaks also needs the `speaker` of each post, null where that is not known.
 
+Several models may share a Redis: docs/update_a_model.md brings a new one into service. docs/watch.md has the metrics,
+and monitoring/ a dashboard and alert rules for them.
+
 Send a post again, with the same `post_id`, until you get an answer: it is read once. Start several servers on
 different ports behind a proxy. The proxy must authenticate clients, because the server does not.
 """

@@ -64,7 +64,7 @@ class LivePost(NamedTuple):
 
 class Reading(NamedTuple):
     """
-    What the model computed for a post, to be decided on whenever the post is asked for: its logits, those of its
+    The model's output for a post, to be decided on whenever the post is asked for: its logits, those of its
     state, and the values of an answer that come with them.
     """
 
@@ -75,7 +75,7 @@ class Reading(NamedTuple):
 
 
 class Recalled(NamedTuple):
-    """What the store has of a timeline: all of it as it was read, the memory of the model, the readings by post id."""
+    """A timeline from the store: all of it as it was read, the memory of the model, the readings by post id."""
 
     stored: StoredTimeline
     memory: StreamMemory

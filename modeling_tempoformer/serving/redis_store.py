@@ -43,7 +43,7 @@ return deleted
 
 class StoredTimeline(NamedTuple):
     """
-    What is stored of a timeline: the version and the bytes of a model's memory, both empty without one, and the texts
+    A stored timeline: the version and the bytes of a model's memory, both empty without one, and the texts
     of its last posts, oldest first, which all models share.
     """
 
