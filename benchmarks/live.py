@@ -28,6 +28,8 @@ import redis
 import torch
 from workload import MODEL_TYPES, POST_TOKENS, ROOT, WINDOW, draw, make_pipe, show
 
+from modeling_tempoformer.serving.redis_store import MEMORY
+
 
 # One post in this many is sent twice, and one in this many is followed by a late post.
 SENT_TWICE = LATE = 50
@@ -199,8 +201,8 @@ def load_test(pipe, timelines: dict[str, dict], model: Path, client: redis.Redis
         **{name: counts[name] for name in sorted(counts)},
         "streams of another length than the pipeline's": lost,
         f"largest difference of a score from the pipeline's, {len(compared)} timelines": largest,
-        "timelines in Redis": client.dbsize(),
-        "bytes of Redis a timeline": client.info("memory")["used_memory"] / max(1, client.dbsize()),
+        "timelines in Redis": (num_timelines := len(client.keys(f"{MEMORY}*"))),
+        "bytes of Redis a timeline": client.info("memory")["used_memory"] / max(1, num_timelines),
     }
 
 

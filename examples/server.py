@@ -14,6 +14,9 @@ GET  /metrics   for Prometheus
 
 A model that reads who speaks also needs the `speaker` of each post, null where that is not known.
 
+Several models may share a Redis: docs/update_a_model.md brings a new one into service. docs/watch.md has the metrics,
+and monitoring/ a dashboard and alert rules for them.
+
 Send a post again, with the same `post_id`, until you get an answer: it is read once. Start several servers on
 different ports behind a proxy. The proxy must authenticate clients, because the server does not.
 """
@@ -26,6 +29,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
+from copy import deepcopy
 from html import escape
 from itertools import groupby
 from typing import Annotated, Any, Literal, NamedTuple
@@ -50,7 +54,8 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from modeling_tempoformer import StreamClassificationPipeline
 from modeling_tempoformer.evaluation.report import read_test, test_summary
-from modeling_tempoformer.serving.live_classifier import MISSING, LiveClassifier
+from modeling_tempoformer.serving.live_classifier import CONTEXTS, MISSING, LiveClassifier
+from modeling_tempoformer.serving.metrics import LiveMetrics
 from modeling_tempoformer.serving.redis_store import RedisStore
 from modeling_tempoformer.timeline_tempoformer import Timeline
 
@@ -86,7 +91,6 @@ POSTS = Counter("posts", "Posts by outcome", ["outcome"], registry=METRICS)
 SECONDS = Histogram("score_seconds", "Seconds from a post's arrival to its answer", registry=METRICS)
 BATCH = Histogram("batch_posts", "Posts of a batch", buckets=[2**n for n in range(8)], registry=METRICS)
 WAITING = Gauge("waiting_posts", "Posts that wait for a batch", registry=METRICS)
-BEGUN_ANEW = Gauge("timelines_begun_anew", "Timelines whose memory was damaged or another model's", registry=METRICS)
 
 Id = Annotated[str, Field(min_length=1, max_length=200)]
 Text = Annotated[str, Field(max_length=MAX_CHARACTERS)]
@@ -136,7 +140,7 @@ class Answer(BaseModel):
         None, description="The probability from which on the class to watch is the label, if there is such a number."
     )
     stream_length: int = Field(description="The number of posts that were read, including this one.")
-    context: Literal["memory", "texts", "none"] = Field(description="The source of the earlier posts.")
+    context: Literal[*CONTEXTS] = Field(description="The source of the earlier posts.")
 
 
 class WholeTimeline(Body):
@@ -207,7 +211,7 @@ class Batches:
                 job.answer.set_result(result)
 
 
-def create_app(model: str, redis_url: str) -> FastAPI:
+def create_app(model: str, redis_url: str, keep_texts: int = 0) -> FastAPI:
     pipe = StreamClassificationPipeline(
         model=AutoModelForSequenceClassification.from_pretrained(model),
         tokenizer=AutoTokenizer.from_pretrained(model),
@@ -215,7 +219,8 @@ def create_app(model: str, redis_url: str) -> FastAPI:
     # Its own tokenizer, because `explain` runs in another thread than the reading of posts.
     explainer = StreamClassificationPipeline(model=pipe.model, tokenizer=AutoTokenizer.from_pretrained(model))
     client = redis.Redis.from_url(redis_url, socket_timeout=5, socket_connect_timeout=5)
-    classifier = LiveClassifier(pipe, RedisStore(client, MAX_IDLE_SECONDS))
+    classifier = LiveClassifier(pipe, RedisStore(client, MAX_IDLE_SECONDS, keep_texts))
+    watching = LiveMetrics(classifier, model, client)
     said = test_summary(read_test(model), pipe.model.config)
     batches, explaining = Batches(), asyncio.Lock()
 
@@ -234,6 +239,8 @@ def create_app(model: str, redis_url: str) -> FastAPI:
     async def lifespan(app: FastAPI):
         if "OMP_NUM_THREADS" not in os.environ:
             logger.warning("OMP_NUM_THREADS is not set: threads that wait for each other may be ten times as slow.")
+        kept = f"the texts of {keep_texts} posts of each timeline" if keep_texts else "no texts"
+        logger.info("The model %s is known to Redis as %s; Redis keeps %s.", model, classifier.model_id, kept)
         app.state.serving = asyncio.create_task(batches.serve())
         yield
         app.state.serving.cancel()
@@ -290,17 +297,23 @@ def create_app(model: str, redis_url: str) -> FastAPI:
         client.ping()
         if app.state.serving.done():
             raise HTTPException(503, "No posts are read any more.")
-        return {"status": "ok", "test": said}
+        return {"status": "ok", "model": classifier.model_id, "test": said}
 
     @app.get("/", response_class=HTMLResponse, include_in_schema=False)
     def root():
         return PAGE.format(said=escape(" ".join(said)), paths=escape(__doc__.split("\n\n")[2]))
 
+    @app.get("/docs", include_in_schema=False)
+    def docs():
+        raise HTTPException(
+            404, "This page would load scripts from another server: see / or, in programs, /openapi.json."
+        )
+
     @app.get("/metrics")
     def metrics():
         WAITING.set(batches.waiting.qsize())
-        BEGUN_ANEW.set(classifier.num_begun_anew)
-        return Response(generate_latest(METRICS), media_type=CONTENT_TYPE_LATEST)
+        text = generate_latest(METRICS) + generate_latest(watching.registry)
+        return Response(text, media_type=CONTENT_TYPE_LATEST)
 
     return app
 
@@ -309,7 +322,18 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", required=True, help="folder or Hub id")
     parser.add_argument("--redis", default="redis://127.0.0.1:6379/0")
+    parser.add_argument(
+        "--keep_texts",
+        type=int,
+        default=0,
+        metavar="N",
+        help="keep the texts of the last N posts of each timeline in Redis, for a new model to read (default: none)",
+    )
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, default=8000)
     arguments = parser.parse_args()
-    uvicorn.run(create_app(arguments.model, arguments.redis), host=arguments.host, port=arguments.port)
+    app = create_app(arguments.model, arguments.redis, arguments.keep_texts)
+    logs = deepcopy(uvicorn.config.LOGGING_CONFIG)
+    for lines in logs["formatters"].values():
+        lines["fmt"] = f"%(asctime)s {lines['fmt']}"
+    uvicorn.run(app, host=arguments.host, port=arguments.port, log_config=logs)

@@ -365,9 +365,11 @@ class StreamStepMixin:
 
     def fingerprint(self) -> str:
         """
-        Returns the window, the precision and the SHA-256 of up to 64 numbers of each weight, by which a memory knows
-        its model. The weights are read at the first call, wherever they are, and again after `train`, `eval` or
-        `load_state_dict`: call `eval` after changing weights in another way. Quantised weights do not count.
+        Returns the window, the precision, the pooling of posts and the SHA-256 of up to 64 numbers of each weight, by
+        which a memory knows its model. The calibration, the watched class and the names of classes do not count: they
+        decide on what was computed. The weights are read at the first call, wherever they are, and again after
+        `train`, `eval` or `load_state_dict`: call `eval` after changing weights in another way. Quantised weights do
+        not count.
         """
         # A local variable, because another thread may call `eval` meanwhile.
         digest = self.weights_digest
@@ -376,7 +378,8 @@ class StreamStepMixin:
             weights = ((name, load_offloaded_parameter(self, name) if w.is_meta else w) for name, w in weights)
             digest = sha256_of((name, w.flatten()[:: w.numel() // 64 + 1]) for name, w in weights)
             self.weights_digest = digest
-        return f"window {self.config.window}, {self.dtype}, weights {digest}"
+        pooling = getattr(self.config, "post_pooling", None)
+        return f"window {self.config.window}, {self.dtype}, pooling {pooling}, weights {digest}"
 
     def train(self, mode: bool = True):
         """Sets the mode as the library does. The next [`fingerprint`] reads the weights again."""

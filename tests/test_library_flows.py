@@ -26,6 +26,7 @@ from transformers.models.bert.modeling_bert import BertLayer
 from modeling_tempoformer import BertWithTemporalAttentionForSequenceClassification, StreamCollator
 from modeling_tempoformer.pipeline_tempoformer import StreamClassificationPipeline
 from modeling_tempoformer.serving.live_classifier import LiveClassifier
+from modeling_tempoformer.serving.redis_store import StoredTimeline
 from modeling_tempoformer.timeline_tempoformer import Timeline
 
 
@@ -136,12 +137,12 @@ class Store:
     def __init__(self):
         self.memories = {}
 
-    def load(self, timeline_ids):
-        return {timeline_id: self.memories.get(timeline_id, (b"", b"")) for timeline_id in timeline_ids}
+    def load(self, model, timeline_ids):
+        return {timeline_id: self.memories.get(timeline_id, StoredTimeline()) for timeline_id in timeline_ids}
 
-    def save(self, memories):
-        self.memories |= {name: (b"some", data) for name, (_, data) in memories.items()}
-        return set(memories)
+    def save(self, model, timelines):
+        self.memories |= {name: StoredTimeline(b"some", data) for name, (_, data, _) in timelines.items()}
+        return set(timelines)
 
 
 def live(reader: Reader) -> list[dict[str, float]]:

@@ -11,6 +11,7 @@ from helpers import tiny_reader
 from transformers import pipeline
 
 from modeling_tempoformer.serving.live_classifier import LiveClassifier
+from modeling_tempoformer.serving.redis_store import StoredTimeline
 
 
 TIMELINES = {
@@ -45,32 +46,45 @@ def make_pipe(**settings):
 
 
 class DictStore:
-    """Stores memories in this process. Calls the next function of `meanwhile` before each write."""
+    """
+    Stores the memories of one model in this process, and the texts of all posts if it is given a place for them. Calls
+    the next function of `meanwhile` before each write.
+    """
 
-    def __init__(self):
+    def __init__(self, texts: dict[str, list[bytes]] | None = None):
         self.memories: dict[str, tuple[bytes, bytes]] = {}
+        self.texts = texts
         self.writes = 0
         self.meanwhile = []
 
-    def load(self, timeline_ids):
-        return {timeline_id: self.memories.get(timeline_id, (b"", b"")) for timeline_id in timeline_ids}
+    def load(self, model, timeline_ids):
+        found = {}
+        for name in timeline_ids:
+            texts = tuple((self.texts or {}).get(name, ()))
+            found[name] = StoredTimeline(*self.memories.get(name, (b"", b"")), texts)
+        return found
 
-    def save(self, memories):
+    def save(self, model, timelines):
         if self.meanwhile:
             self.meanwhile.pop(0)()
         saved = set()
-        for name, (version, memory) in memories.items():
-            now, _ = self.load([name])[name]
-            if now == version:
+        for name, (read, memory, texts) in timelines.items():
+            now = self.load(model, [name])[name]
+            is_gone = not now.version and (read.version or read.texts and not now.texts)
+            if now.version == read.version and not is_gone:
                 self.writes += 1
                 self.memories[name] = (str(self.writes).encode(), memory)
-            # A memory that was forgotten meanwhile is not written, and counts as written.
-            if now in (version, b""):
+                if self.texts is not None:
+                    kept = self.texts.setdefault(name, [])
+                    kept += [text.encode() for text in texts if text.encode() not in kept]
+            # A timeline that was forgotten meanwhile is not written, and counts as written.
+            if is_gone or now.version == read.version:
                 saved.add(name)
         return saved
 
     def forget(self, timeline_id):
-        return self.memories.pop(timeline_id, None) is not None
+        found = [(each or {}).pop(timeline_id, None) for each in (self.memories, self.texts)]
+        return any(one is not None for one in found)
 
 
 def send(classifier: LiveClassifier, timelines: dict, posts: list[tuple[str, int]], num_earlier: int = 0) -> list:

@@ -154,8 +154,8 @@ def test_a_forgotten_timeline_starts_from_its_texts_or_anew_and_says_so(pipe, cl
 class ForgettingStore(DictStore):
     """Forgets ann after another process has written her timeline, before it is read again."""
 
-    def save(self, memories):
-        saved = super().save(memories)
+    def save(self, model, timelines):
+        saved = super().save(model, timelines)
         if "ann" not in saved:
             self.forget("ann")
         return saved
@@ -194,9 +194,9 @@ def unreadable(memory: bytes) -> list[bytes]:
         *others,
         save({**tensors, **wider}),
         memory[:-10],
-        save({name: tensor for name, tensor in tensors.items() if name != "answers"}),
+        save({name: tensor for name, tensor in tensors.items() if name != "readings"}),
         save({name: tensor * float("nan") if "posts." in name else tensor for name, tensor in tensors.items()}),
-        save({**tensors, "answers": torch.tensor(list(b"[1]"), dtype=torch.uint8)}),
+        save({**tensors, "readings": torch.tensor(list(b"[1]"), dtype=torch.uint8)}),
         memory.replace(b'"about"', b'"abort"'),
         store.memories["ann"][1],
     ]
@@ -213,7 +213,7 @@ def test_a_memory_that_cannot_be_read_begins_anew_and_costs_no_other_timeline_it
         # The memory is valid again.
         (ann,) = send(classifier, TIMELINES, [("ann", 2)])
         assert told(ann) == ("memory", 2)
-    assert classifier.num_begun_anew == len(unreadable(before["ann"][1]))
+    assert classifier.dropped["damaged"] == len(unreadable(before["ann"][1]))
 
 
 @pytest.mark.parametrize("kind", MODELS, ids=str)
@@ -232,7 +232,7 @@ def test_one_bit_that_is_another_one_never_changes_an_answer_in_silence(kind):
         (answer,) = send(classifier, TIMELINES, [("ann", 2)])
         assert_same([answer], [right if answer["context"] == "memory" else anew])
     # A flipped space in the header of safetensors may have no effect.
-    assert classifier.num_begun_anew > 0.9 * len(chosen)
+    assert classifier.dropped["damaged"] > 0.9 * len(chosen)
 
 
 def test_answers_are_calibrated_and_probabilities_of_all_classes(pipe):
@@ -272,3 +272,122 @@ def test_a_post_that_cannot_be_read_is_refused(settings, post, problem):
         LiveClassifier(make_pipe(**settings), DictStore()).read("ann", "1", *post)
     # The text is in the wrong field, or the time belongs to another post.
     assert "so sad" not in str(refused.value) and "98765" not in str(refused.value)
+
+
+CALIBRATION = {"temperature": 3.0, "thresholds": [0.05, 0.05, 0.9]}
+
+
+def test_other_thresholds_keep_all_memory_and_decide_from_then_on(store, pipe):
+    """A post that is sent again is read once, and decided on by the thresholds that the model has now."""
+    send(LiveClassifier(pipe, store), TIMELINES, [("ann", number) for number in range(3)])
+    pipe.model.config.calibration, pipe.model.config.watched = CALIBRATION, 2
+    pipe.model.config.id2label = {0: "calm", 1: "odd", 2: "turn"}
+    classifier = LiveClassifier(pipe, store)
+    writes, expected = store.writes, pipe(TIMELINES["ann"])
+    (again,) = send(classifier, TIMELINES, [("ann", 2)])
+    assert_same([again], expected[2:3])
+    assert list(again["thresholds"].values()) == CALIBRATION["thresholds"] and store.writes == writes
+    (answer,) = send(classifier, TIMELINES, [("ann", 3)])
+    assert_same([answer], expected[3:4])
+    assert told(answer) == ("memory", 4)
+
+
+def change_weights(pipe):
+    with torch.no_grad():
+        next(pipe.model.classifier.parameters()).add_(0.1)
+
+
+def change_window(pipe):
+    pipe.model.config.window += 1
+
+
+CHANGED = {
+    "temperature, thresholds, watched class": (False, lambda pipe: setattr(pipe.model.config, "watched", 1)),
+    "a weight of the head": (True, change_weights),
+    "precision": (True, lambda pipe: pipe.model.bfloat16()),
+    "window": (True, change_window),
+}
+
+
+def test_another_pooling_of_posts_is_another_model():
+    pipes = [make_pipe(model_type="post_tempoformer", post_pooling=pooling) for pooling in ("mean", "cls")]
+    one, other = (LiveClassifier(pipe, DictStore()).model_id for pipe in pipes)
+    assert one != other
+
+
+@pytest.mark.parametrize("kind", MODELS, ids=str)
+@pytest.mark.parametrize("change", CHANGED)
+def test_a_model_is_known_by_what_it_computes_and_not_by_what_it_decides(kind, change):
+    pipe, (is_other, apply) = make_pipe(**kind), CHANGED[change]
+    before = LiveClassifier(pipe, DictStore()).model_id
+    pipe.model.config.calibration = CALIBRATION
+    apply(pipe)
+    assert (LiveClassifier(pipe, DictStore()).model_id != before) == is_other
+
+
+@pytest.mark.parametrize("kind", [*MODELS, WITH_STATES, {"timed": False}], ids=str)
+def test_a_new_model_reads_the_kept_texts_of_all_posts_before(kind):
+    """The new model has seen none of them, and its answers are those of the whole timelines."""
+    timelines = {name: {"text": one["text"]} for name, one in SPOKEN.items()} if "timed" in kind else SPOKEN
+    texts: dict = {}
+    old, pipe = LiveClassifier(make_pipe(seed=1, **kind), DictStore(texts)), make_pipe(**kind)
+    new = LiveClassifier(pipe, DictStore(texts))
+    for number in range(4):
+        send(old, timelines, [("ann", number), ("bob", number)])
+    # Both get the next post, one model later than the other, and a post of another timeline in the same batch.
+    send(old, timelines, [("ann", 4), ("ann", 5)])
+    answers = send(new, timelines, [("ann", 4), ("ann", 5), ("bob", 4)])
+    assert [answer["context"] for answer in answers] == ["kept", "memory", "kept"]
+    assert_same(answers[:2], pipe(timelines["ann"])[4:6])
+    assert_same(answers[2:], pipe(timelines["bob"])[4:5])
+
+
+@pytest.mark.parametrize("source", ["texts", "kept"])
+def test_a_memory_that_missed_posts_catches_up(pipe, source):
+    """The model was left alone for two posts, which another one got."""
+    texts: dict = {}
+    classifier = LiveClassifier(pipe, DictStore(texts if source == "kept" else None))
+    other = LiveClassifier(make_pipe(seed=1), DictStore(texts))
+    for number in range(5):
+        send(classifier if number < 3 else other, TIMELINES, [("ann", number)])
+    (answer,) = send(classifier, TIMELINES, [("ann", 5)], 5 if source == "texts" else 0)
+    assert_same([answer], pipe(TIMELINES["ann"])[5:])
+    assert told(answer) == ("memory", 4) and classifier.num_caught_up == 2
+
+
+def test_kept_texts_of_other_models_that_do_not_fit_are_left_out():
+    """The earlier model read no times and no speakers."""
+    texts: dict = {}
+    plain = {"ann": {"text": SPOKEN["ann"]["text"]}}
+    old = LiveClassifier(make_pipe(timed=False), DictStore(texts))
+    send(old, plain, [("ann", number) for number in range(3)])
+    (answer,) = send(LiveClassifier(make_pipe(), DictStore(texts)), TIMELINES, [("ann", 3)])
+    assert told(answer) == ("none", 1)
+    pipe, texts = make_pipe(**WITH_STATES), {}
+    for number in range(3):
+        send(LiveClassifier(make_pipe(), DictStore(texts)), TIMELINES, [("ann", number)])
+    (answer,) = send(LiveClassifier(pipe, DictStore(texts)), SPOKEN, [("ann", 3)])
+    speakers = [None, None, None, SPOKEN["ann"]["speaker"][3]]
+    timeline = {**cut("ann", 0, 1, 2, 3), "speaker": speakers}
+    assert_same([answer], pipe(timeline)[3:])
+
+
+def test_kept_texts_that_are_forgotten_while_they_are_read_stay_forgotten(pipe):
+    texts: dict = {}
+    send(LiveClassifier(make_pipe(seed=1), DictStore(texts)), TIMELINES, [("ann", 0)])
+    store = DictStore(texts)
+    classifier = LiveClassifier(pipe, store)
+    store.meanwhile.append(lambda: store.forget("ann"))
+    assert send(classifier, TIMELINES, [("ann", 1)])[0]["context"] == "kept"
+    assert not store.memories and not texts
+    assert told(send(classifier, TIMELINES, [("ann", 2)])[0]) == ("none", 1)
+
+
+def test_an_answer_is_counted_once_and_after_it_is_stored(pipe, store, classifier):
+    counted, stored = [], []
+    classifier.count = lambda answer: (counted.append(answer), stored.append("ann" in store.memories))
+    # Another process writes first, so that the post is read twice.
+    store.meanwhile.append(lambda: send(LiveClassifier(pipe, store), TIMELINES, [("ann", 0)]))
+    answers = send(classifier, TIMELINES, [("ann", 1), ("bob", 0)])
+    send(classifier, TIMELINES, [("ann", 1), ("ann", 0)])
+    assert sorted(map(str, counted)) == sorted(map(str, answers)) and all(stored)

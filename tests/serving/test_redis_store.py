@@ -1,12 +1,18 @@
-"""Checks timelines in a real Redis server: one key each, one writer at a time, and nothing left after forgetting."""
+"""
+Checks timelines in a real Redis server: one key for each model, one writer at a time, texts only where they are asked
+for, and nothing left after forgetting.
+"""
 
 import pytest
 import redis
+from arrivals import TIMELINES, assert_same, cut, make_pipe, send
 
-from modeling_tempoformer.serving.redis_store import RedisStore
+from modeling_tempoformer.serving.live_classifier import LiveClassifier
+from modeling_tempoformer.serving.redis_store import MEMORY, MODELS, TEXTS, RedisStore, StoredTimeline
 
 
 pytestmark = pytest.mark.slow
+NEW = StoredTimeline()
 
 
 @pytest.fixture
@@ -18,26 +24,63 @@ def client(redis_url):
 def test_only_who_read_the_last_version_writes(client):
     store, other = RedisStore(client), RedisStore(client)
     names = ["ann", "bob \N{SNOWMAN}"]
-    assert store.load(names) == dict.fromkeys(names, (b"", b""))
-    assert store.save({"ann": (b"", b"one"), names[1]: (b"", b"\x00\xff")}) == set(names)
-    (version, memory), (_, unprintable) = other.load(names).values()
-    assert (memory, unprintable) == (b"one", b"\x00\xff")
-    assert other.save({"ann": (version, b"two"), "cy": (b"", b"new")}) == {"ann", "cy"}
+    assert store.load("old", names) == dict.fromkeys(names, NEW)
+    assert store.save("old", {"ann": (NEW, b"one", []), names[1]: (NEW, b"\x00\xff", [])}) == set(names)
+    read, unprintable = other.load("old", names).values()
+    assert (read.memory, unprintable.memory) == (b"one", b"\x00\xff")
+    assert other.save("old", {"ann": (read, b"two", []), "cy": (NEW, b"new", [])}) == {"ann", "cy"}
     # Each timeline is written separately.
-    assert store.save({"ann": (version, b"three"), "dee": (b"", b"new")}) == {"dee"}
+    assert store.save("old", {"ann": (read, b"three", []), "dee": (NEW, b"new", [])}) == {"dee"}
     # A writer that has read nothing must not overwrite anything or restore a forgotten timeline. The latter counts as
     # written.
-    assert store.save({"ann": (b"", b"four")}) == set()
-    version, memory = store.load(["ann"])["ann"]
-    assert memory == b"two" and other.forget("ann") and not other.forget("ann")
-    assert store.save({"ann": (version, b"five")}) == {"ann"} and store.load(["ann"])["ann"] == (b"", b"")
+    assert store.save("old", {"ann": (NEW, b"four", [])}) == set()
+    read = store.load("old", ["ann"])["ann"]
+    assert read.memory == b"two" and other.forget("ann") and not other.forget("ann")
+    assert store.save("old", {"ann": (read, b"five", [])}) == {"ann"} and store.load("old", ["ann"])["ann"] == NEW
 
 
-def test_an_idle_timeline_expires_and_each_write_begins_the_time_anew(client):
-    store = RedisStore(client, max_idle_seconds=1000)
-    store.save({"ann": (b"", b"one")})
-    (key,) = client.keys()
-    assert 990_000 < client.pttl(key) <= 1_000_000
-    client.pexpire(key, 5_000)
-    store.save({"ann": (store.load(["ann"])["ann"][0], b"two")})
-    assert 990_000 < client.pttl(key) <= 1_000_000
+def test_an_idle_timeline_expires_and_each_write_begins_the_time_of_its_model_anew(client):
+    store = RedisStore(client, max_idle_seconds=1000, keep_texts=1)
+    for model in ("old", "new"):
+        store.save(model, {"ann": (NEW, b"one", ["text"])})
+    keys = [f"{MEMORY}old:ann", f"{MEMORY}new:ann", f"{TEXTS}ann"]
+    assert set(client.keys()) == {key.encode() for key in (*keys, MODELS)}
+    assert all(990_000 < client.pttl(key) <= 1_000_000 for key in keys)
+    for key in keys:
+        client.pexpire(key, 5_000)
+    store.save("new", {"ann": (store.load("new", ["ann"])["ann"], b"two", ["text"])})
+    # The model that gets no more posts is on its way out.
+    assert [client.pttl(key) > 990_000 for key in keys] == [False, True, True]
+
+
+def test_texts_are_kept_on_request_once_and_as_many_as_asked_for(client):
+    plain, store = RedisStore(client), RedisStore(client, keep_texts=2)
+    plain.save("old", {"ann": (NEW, b"one", ["first"])})
+    assert not client.exists(f"{TEXTS}ann")
+    for model, texts in (("new", ["first", "second"]), ("other", ["second", "third"])):
+        store.save(model, {"bob": (NEW, b"one", texts)})
+    assert store.load("old", ["bob"])["bob"] == StoredTimeline(texts=(b"second", b"third"))
+    assert plain.load("old", ["bob"])["bob"] == NEW
+    # Nothing of a timeline that was forgotten is written again, also by a model that has read its texts alone.
+    read = store.load("third", ["bob"])["bob"]
+    assert plain.forget("bob") and set(client.keys()) == {f"{MEMORY}old:ann".encode(), MODELS.encode()}
+    assert store.save("third", {"bob": (read, b"all", ["fourth"])}) == {"bob"}
+    assert store.load("third", ["bob"])["bob"] == NEW
+
+
+def test_models_side_by_side_answer_as_if_each_were_alone(client):
+    """The model that comes later reads the texts. A person who is forgotten is forgotten by both."""
+    old, new = make_pipe(model_type="post_tempoformer"), make_pipe(seed=1)
+    store = RedisStore(client, keep_texts=100)
+    first, second = LiveClassifier(old, store), LiveClassifier(new, store)
+    answers = {old: [], new: []}
+    for number in range(6):
+        answers[old] += send(first, TIMELINES, [("ann", number)])
+        if number > 2:
+            answers[new] += send(second, TIMELINES, [("ann", number)])
+    assert_same(answers[old], old(TIMELINES["ann"]))
+    assert_same(answers[new], new(TIMELINES["ann"])[3:])
+    assert [answer["context"] for answer in answers[new]] == ["kept", "memory", "memory"]
+    assert first.forget("ann") and set(client.keys()) == {MODELS.encode()}
+    (answer,) = send(second, TIMELINES, [("ann", 5)])
+    assert_same([answer], new(cut("ann", 5)))

@@ -15,8 +15,10 @@ import redis
 from arrivals import SPOKEN, TIMELINES, DictStore, assert_same, free_port, make_pipe, wait_for
 from fastapi.testclient import TestClient
 from helpers import ROOT, WITH_STATES
+from prometheus_client.parser import text_string_to_metric_families
 
-from modeling_tempoformer.serving.redis_store import KEY
+from modeling_tempoformer.serving.live_classifier import LiveClassifier
+from modeling_tempoformer.serving.redis_store import MEMORY, MODELS
 
 
 SERVER = ROOT / "examples" / "server.py"
@@ -107,7 +109,7 @@ def client(server, pipe, tmp_path, monkeypatch):
     """Yields the service in this process, with a store of its own."""
     pipe.save_pretrained(tmp_path / "model")
     monkeypatch.setattr(server, "RedisStore", lambda *settings: DictStore())
-    with TestClient(server.create_app(str(tmp_path / "model"), "redis://nobody")) as client:
+    with TestClient(server.create_app(str(tmp_path / "model"), "redis://127.0.0.1:1")) as client:
         yield client
 
 
@@ -146,6 +148,15 @@ def post_of(name: str, number: int, **more) -> dict:
     return {"timeline_id": name, "post_id": str(number), **timeline, **more}
 
 
+def counts_of(client) -> dict[tuple, float]:
+    """Returns the numbers of `/metrics` by name and by the values of labels other than the model's, in their order."""
+    return {
+        (sample.name, *(value for label, value in sorted(sample.labels.items()) if label != "model")): sample.value
+        for family in text_string_to_metric_families(client.get("/metrics").text)
+        for sample in family.samples
+    }
+
+
 def test_the_service_scores_explains_and_forgets(pipe, client):
     expected = pipe(TIMELINES["ann"])
     answers = [client.post("/score", json=post_of("ann", number)) for number in range(4)]
@@ -170,19 +181,59 @@ def test_the_service_scores_explains_and_forgets(pipe, client):
 
     assert client.get("/").headers["content-type"].startswith("text/html")
     assert "/score" in client.get("/openapi.json").json()["paths"]
-    assert 'posts_total{outcome="scored"} 6.0' in client.get("/metrics").text.splitlines()
+    assert counts_of(client)["posts_total", "scored"] == 6
 
 
 def test_an_answer_says_what_chose_its_label_and_the_description_for_programs_too(server, pipe, tmp_path, monkeypatch):
     pipe.model.config.calibration = {"thresholds": [0.9, 0.05, 0.05]}
     pipe.save_pretrained(tmp_path / "model")
     monkeypatch.setattr(server, "RedisStore", lambda *settings: DictStore())
-    with TestClient(server.create_app(str(tmp_path / "model"), "redis://nobody")) as client:
+    with TestClient(server.create_app(str(tmp_path / "model"), "redis://127.0.0.1:1")) as client:
         answer = client.post("/score", json=post_of("ann", 0)).json()
         described = client.get("/openapi.json").json()
     assert list(answer["thresholds"].values()) == [0.9, 0.05, 0.05]
     response = described["paths"]["/score"]["post"]["responses"]["200"]["content"]["application/json"]["schema"]
     assert set(described["components"]["schemas"][response["$ref"].split("/")[-1]]["properties"]) == set(answer)
+
+
+def test_what_to_watch_is_counted(server, pipe, tmp_path, monkeypatch):
+    """The numbers are counted from the answers. A post that is sent again does not count again."""
+    pipe.model.config.watched = 1
+    pipe.save_pretrained(tmp_path / "model")
+    monkeypatch.setattr(server, "RedisStore", lambda *settings: DictStore())
+    with TestClient(server.create_app(str(tmp_path / "model"), "redis://127.0.0.1:1")) as client:
+        before = counts_of(client)
+        posts = [post_of(name, number) for name in ("ann", "bob") for number in range(6)]
+        posts.append({**post_of("ann", 5), "timeline_id": "cy", "history": [{"text": "so sad", "timestamp": 1}]})
+        answers = [client.post("/score", json=post).json() for post in posts]
+        assert client.post("/score", json=posts[-1]).json() == answers[-1]
+        client.post("/forget", json={"timeline_id": "ann"})
+        counts = counts_of(client)
+        info = client.get("/metrics").text
+    names = list(pipe.model.config.id2label.values())
+    for name in names:
+        assert before["predictions_total", name] == 0
+        assert counts["predictions_total", name] == sum(answer["label"] == name for answer in answers)
+    assert counts["alarms_total",] == counts["predictions_total", names[1]]
+    contexts = [answer["context"] for answer in answers]
+    for name in ("memory", "texts", "kept", "none"):
+        assert counts["post_contexts_total", name] == contexts.count(name)
+    assert contexts.count("none") == 2 and contexts.count("texts") == 1
+    probabilities = [answer["probabilities"][names[1]] for answer in answers]
+    for bound in (0.1, 0.5, 0.95):
+        assert counts["watched_probability_bucket", str(bound)] == sum(one <= bound for one in probabilities)
+    assert counts["watched_probability_sum",] == pytest.approx(sum(probabilities))
+    assert (counts["memories_dropped_total", "forgotten"], counts["memories_dropped_total", "damaged"]) == (1, 0)
+    # Nobody is there who could say what Redis dropped.
+    assert ("redis_keys_dropped_total", "evicted") not in counts
+    model_id = LiveClassifier(pipe, DictStore()).model_id
+    assert f'folder="{tmp_path}/model",model="{model_id}",watched="{names[1]}"' in info
+
+
+def test_a_model_that_watches_nothing_has_no_alarms(client):
+    client.post("/score", json=post_of("ann", 0))
+    counts = counts_of(client)
+    assert counts["post_contexts_total", "none"] == 1 and ("alarms_total",) not in counts
 
 
 def test_posts_with_speakers_get_states(server, tmp_path, monkeypatch):
@@ -191,7 +242,7 @@ def test_posts_with_speakers_get_states(server, tmp_path, monkeypatch):
     monkeypatch.setattr(server, "RedisStore", lambda *settings: DictStore())
     timeline, expected = SPOKEN["bob"], pipe(SPOKEN["bob"])
     posts = [{name: values[number] for name, values in timeline.items()} for number in range(6)]
-    with TestClient(server.create_app(str(tmp_path / "model"), "redis://nobody")) as client:
+    with TestClient(server.create_app(str(tmp_path / "model"), "redis://127.0.0.1:1")) as client:
         answers = []
         for number in range(3, 6):
             earlier = {"history": posts[:3]} if number == 3 else {}
@@ -218,13 +269,13 @@ def test_a_memory_that_was_damaged_is_counted(server, pipe, tmp_path, monkeypatc
     pipe.save_pretrained(tmp_path / "model")
     store = DictStore()
     monkeypatch.setattr(server, "RedisStore", lambda *settings: store)
-    with TestClient(server.create_app(str(tmp_path / "model"), "redis://nobody")) as client:
+    with TestClient(server.create_app(str(tmp_path / "model"), "redis://127.0.0.1:1")) as client:
         client.post("/score", json=post_of("ann", 0))
         version, memory = store.memories["ann"]
         store.memories["ann"] = version, memory[:-1]
         answer = client.post("/score", json=post_of("ann", 1))
         assert (answer.status_code, answer.json()["context"]) == (200, "none")
-        assert "timelines_begun_anew 1.0" in client.get("/metrics").text.splitlines()
+        assert counts_of(client)["memories_dropped_total", "damaged"] == 1
 
 
 JSON = {"Content-Type": "application/json"}
@@ -262,7 +313,8 @@ def test_where_redis_refuses_or_is_gone(server, pipe, redis_url, tmp_path):
     pipe.save_pretrained(tmp_path / "model")
     database = redis.Redis.from_url(redis_url)
     # A foreign value is an error of its timeline alone, and no answer names another timeline.
-    database.lpush(f"{KEY}bob", "no memory")
+    foreign = f"{MEMORY}{LiveClassifier(pipe, DictStore()).model_id}:bob"
+    database.lpush(foreign, "no memory")
     with TestClient(server.create_app(str(tmp_path / "model"), redis_url)) as client, ThreadPoolExecutor() as pool:
         health = client.get("/health").json()
         assert health["status"] == "ok" and "No score" in health["test"][0]
@@ -271,7 +323,7 @@ def test_where_redis_refuses_or_is_gone(server, pipe, redis_url, tmp_path):
         assert [answer.status_code for answer in answers] == [200, 503] * 10
         assert not any("bob" in answer.text or "EVALSHA" in answer.text for answer in answers)
         assert client.post("/forget", json={"timeline_id": "ann"}).json() == {"forgotten": True}
-        assert database.keys() == [f"{KEY}bob".encode()]
+        assert set(database.keys()) == {foreign.encode(), MODELS.encode()}
         # Without Redis there are no answers, and the service continues.
         database.shutdown(nosave=True)
         assert client.get("/health").status_code == 503

@@ -1,0 +1,99 @@
+"""Counts what a live service answers, for Prometheus."""
+
+import json
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
+
+import redis
+from prometheus_client import CollectorRegistry, Counter, Histogram, Info
+from prometheus_client.core import CounterMetricFamily
+from prometheus_client.registry import Collector
+
+from .live_classifier import CONTEXTS, LiveClassifier
+
+
+# Upper ends of the bins of a probability.
+BINS = [number / 20 for number in range(1, 21)]
+
+
+class LiveMetrics(Collector):
+    """
+    Counts the answers of a model. The label `model` is the `model_id` of its classifier, so that models which run side
+    by side are told apart. A post that is sent again is counted once.
+
+    | metric | what |
+    | --- | --- |
+    | `model_info` | 1, with the model's folder, its calibration and the class that it watches |
+    | `predictions_total` | answers by label |
+    | `watched_probability` | histogram of the watched class's probability |
+    | `alarms_total` | answers whose label is the watched class |
+    | `post_contexts_total` | answers by the source of the earlier posts |
+    | `posts_caught_up_total` | earlier posts that were read because a memory missed them |
+    | `memories_dropped_total` | dropped memories by reason: damaged, forgotten |
+    | `redis_keys_dropped_total` | keys that Redis dropped by reason: evicted (its memory is full), expired (idle) |
+
+    A model without a watched class has neither a histogram nor alarms. The last metric is of the whole Redis server:
+    it has no label `model`, each worker gives the same number, and it is left out while Redis cannot be reached.
+
+    Args:
+        classifier ([`LiveClassifier`]): The classifier, whose `count` this becomes.
+        folder (`str`): Folder or Hub id of its model.
+        client (`redis.Redis`): The client of its store.
+
+    Attributes: `registry`, the `CollectorRegistry` with these metrics.
+    """
+
+    def __init__(self, classifier: LiveClassifier, folder: str, client: redis.Redis):
+        config = classifier.model.config
+        self.classifier, self.client, self.registry = classifier, client, CollectorRegistry()
+        names = [config.id2label[number] for number in range(config.num_labels)]
+        self.watched = None if config.watched is None else names[config.watched]
+        calibration = dict(config.calibration or {})
+        if alarm := calibration.get("alarm"):
+            # The card has what was measured.
+            calibration["alarm"] = {name: value for name, value in alarm.items() if name != "measured"}
+        about = {"folder": folder, "watched": self.watched or "", "calibration": json.dumps(calibration)}
+        self.of_model(Info, "model", "The model, and what it decides by").info(about)
+        # Each series begins at 0, because one that appears later has no rate for its first count.
+        predictions = self.of_model(Counter, "predictions", "Answers by label", "label")
+        self.predictions = {name: predictions.labels(classifier.model_id, name) for name in names}
+        contexts = self.of_model(Counter, "post_contexts", "Answers by the source of the earlier posts", "context")
+        self.contexts = {name: contexts.labels(classifier.model_id, name) for name in CONTEXTS}
+        if self.watched is not None:
+            self.probability = self.of_model(
+                Histogram, "watched_probability", "Probability of the watched class", buckets=BINS
+            )
+            self.alarms = self.of_model(Counter, "alarms", "Answers whose label is the watched class")
+        self.registry.register(self)
+        classifier.count = self.count
+
+    def of_model(self, kind: type, name: str, said: str, *labels: str, **settings: Any) -> Any:
+        """Registers a metric with the label `model`. Returns it, with this label's value if it has no other labels."""
+        metric = kind(name, said, ["model", *labels], registry=self.registry, **settings)
+        return metric if labels else metric.labels(self.classifier.model_id)
+
+    def count(self, answer: dict[str, Any]):
+        """Counts an answer of [`LiveClassifier.score`]."""
+        self.predictions[answer["label"]].inc()
+        self.contexts[answer["context"]].inc()
+        if self.watched is not None:
+            self.probability.observe(answer["probabilities"][self.watched])
+            self.alarms.inc(answer["label"] == self.watched)
+
+    def collect(self) -> Iterator[CounterMetricFamily]:
+        """Yields the counts that the classifier and Redis keep themselves."""
+        model_id = self.classifier.model_id
+        family = CounterMetricFamily("posts_caught_up", "Earlier posts that a memory missed", labels=["model"])
+        family.add_metric([model_id], self.classifier.num_caught_up)
+        yield family
+        family = CounterMetricFamily("memories_dropped", "Dropped memories by reason", labels=["model", "reason"])
+        for reason, number in self.classifier.dropped.items():
+            family.add_metric([model_id, reason], number)
+        yield family
+        with suppress(redis.RedisError):
+            stats = self.client.info("stats")
+            family = CounterMetricFamily("redis_keys_dropped", "Keys that Redis dropped by reason", labels=["reason"])
+            for reason in ("evicted", "expired"):
+                family.add_metric([reason], stats[f"{reason}_keys"])
+            yield family
