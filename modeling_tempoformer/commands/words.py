@@ -137,6 +137,13 @@ class ChangeArguments:
         default=None,
         metadata={"help": "Gold scores: a word, a tab and a number per line, or stats_groupings.csv."},
     )
+    standardise: bool = field(
+        default=False,
+        metadata={
+            "help": "Score words by vectors whose dimensions have the mean 0 and the standard deviation 1 over the "
+            "usages of all words."
+        },
+    )
     num_last_layers: int | None = field(
         default=None,
         metadata={"help": "Last hidden layers to average, h in the paper. Default: 4, or 1 with --target_marks."},
@@ -268,9 +275,18 @@ def score_words(
 ) -> tuple[dict[str, dict[str, float]], dict[str, Vectors]]:
     """Returns the columns of the measures, and the vectors of the usages."""
     vectors, swapped = embed_compared(args, by_word, model, tokenizer)
+    scored = vectors
+    if args.standardise:
+        scale = measures.standardiser(part for by_time in vectors.values() for part in by_time.values())
+
+        def scaled(parts: Vectors) -> Vectors:
+            return {time: scale(part) for time, part in parts.items()}
+
+        scored = {word: scaled(by_time) for word, by_time in vectors.items()}
+        swapped = {word: {pair: scaled(parts) for pair, parts in by_pair.items()} for word, by_pair in swapped.items()}
     columns = {}
     for measure in args.measures:
-        rows = {word: MEASURES[measure](vectors[word], swapped[word], args) for word in by_word}
+        rows = {word: MEASURES[measure](scored[word], swapped[word], args) for word in by_word}
         columns |= pd.DataFrame.from_dict(rows, orient="index").to_dict()
     return columns, vectors
 

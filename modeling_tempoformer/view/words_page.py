@@ -47,8 +47,9 @@ COLUMNS = {
     STEP: ("text", "The two neighbouring times of change_step."),
     "times_chance": (
         "times",
-        "How much more than chance the word changed: prt divided by its mean when the usages are assigned to the first "
-        "and the last time at random. At 1 there is no more change than by chance. It grows with the number of usages.",
+        "How much more than chance the word changed: prt divided by its mean when the usages are assigned to the "
+        "first and the last time at random. At 1 there is no more change than by chance. It grows with the number of "
+        "usages.",
     ),
     "apd": (
         "score",

@@ -5,11 +5,14 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from helpers import SIZES, TIMES, VOCABULARY, dated_bert, dated_config, read_table
 from scipy.spatial.distance import cosine
 from scipy.stats import permutation_test, spearmanr
+from sklearn.metrics.pairwise import cosine_distances
+from sklearn.preprocessing import StandardScaler
 from transformers import BertConfig, BertModel, BertTokenizer
 
 import run_semantic_change
@@ -145,6 +148,21 @@ def test_a_table_of_words_says_how_sure_it_is(folder, tmp_path, capsys, model):
     out = capsys.readouterr().out
     for word, first, last in (("The Trees", 4, 30), ("trees", 0, 0)):
         assert f"{word} ({TIMES[0]}: {first}, {TIMES[1]}: {last})" in out
+
+
+def test_scores_of_standardised_vectors(folder, tmp_path):
+    """Vectors on disk stay those of the encoder."""
+    rows = rank(folder, tmp_path, "--model_name_or_path", folder / "plain", "--standardise")
+    usages = pd.read_parquet(tmp_path / "_usages.parquet")
+    scored = usages["word"].isin([row["word"] for row in rows])
+    vectors = StandardScaler().fit_transform(np.stack(usages["vector"][scored]).astype(np.float64))
+    usages = usages[scored].assign(vector=list(vectors))
+    for row in rows:
+        before, after = (
+            np.stack(usages["vector"][(usages["word"] == row["word"]) & (usages["time"] == time)]) for time in TIMES
+        )
+        assert float(row["apd"]) == pytest.approx(cosine_distances(before, after).mean(), abs=1e-5)
+        assert float(row["prt"]) == pytest.approx(cosine(before.mean(axis=0), after.mean(axis=0)), abs=1e-5)
 
 
 def test_weights_that_an_encoder_lacks_are_named(folder, tmp_path, caplog):
