@@ -160,7 +160,7 @@ def draw_controlled(
 
 def rank_words(vectors: dict, senses: dict[str, np.ndarray], golds: dict[str, dict[str, float]]) -> list[dict]:
     """Returns a row for each measure."""
-    rng = np.random.default_rng(0)
+    rng, rng_controlled = np.random.default_rng(0), np.random.default_rng(1)
     rarity, ambiguity, controlled = [], [], []
     for _ in range(DRAWS):
         drawn, sizes = {}, []
@@ -175,7 +175,7 @@ def rank_words(vectors: dict, senses: dict[str, np.ndarray], golds: dict[str, di
             shuffled[word] = joined[::2], joined[1::2]
             entropies.append(entropy(np.unique(labels[labels >= 0], return_counts=True)[1]))
         ambiguity.append((measure(shuffled), entropies))
-        drawn, changes = draw_controlled(vectors, senses, rng)
+        drawn, changes = draw_controlled(vectors, senses, rng_controlled)
         controlled.append((measure(drawn), changes))
     rarity, ambiguity, controlled = map(correlations, (rarity, ambiguity, controlled))
     rows = []

@@ -40,7 +40,7 @@ Swapped = dict[tuple[str, str], Vectors]
 # The shuffles where only their mean is used.
 FEW_RESAMPLES = 499
 # The usages of each word and time that are read to find the most changed words.
-SIEVE_USAGES = 20
+SIEVE_USAGES = 10
 
 
 def score_change(vectors: Vectors, swapped: Swapped, args: "ChangeArguments") -> dict[str, float | str]:
