@@ -318,8 +318,9 @@ def discover_words(
 
 
 def run(args: ChangeArguments, words: corpora.Targets | None, truth: dict[str, float] | None):
-    tokenizer, model, said = load_tokenizer(args), load_model(args), ""
+    tokenizer, model, said = load_tokenizer(args), None, ""
     if words is None:
+        model = load_model(args)
         words, said = discover_words(args, model, tokenizer)
     frequencies, tokens = {}, Counter()
     sentences = usages.count_words(read_sentences(args, words, usages.ignores_case(tokenizer)), tokens)
@@ -329,6 +330,8 @@ def run(args: ChangeArguments, words: corpora.Targets | None, truth: dict[str, f
     drawn = usages.draw_usages(found, args.num_samples, args.seed)
     drawn = usages.drop_unknown(tokenizer, drawn, args.reads_names)
     by_word, left_out = usages.drop_rare(drawn, args.min_usages)
+    # Loaded once the texts are known to be good.
+    model = model or load_model(args)
     columns, vectors = score_words(args, by_word, model, tokenizer)
 
     folder = Path(args.output_dir)
