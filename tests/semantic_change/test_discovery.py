@@ -170,7 +170,6 @@ def test_usages_in_one_text_have_the_vectors_of_usages_alone(folder):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--discover", "3", "--targets", "words.txt"), "leave out --targets"),
         (("--discover", "0"), "discover"),
         (("--discover", "3", "--min_usages", "100"), "finds no word"),
     ],
