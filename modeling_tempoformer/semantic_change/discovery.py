@@ -48,8 +48,8 @@ class Searched(NamedTuple):
         return (
             f"{self.num_words:,} words were searched, and {len(self.forms):,} of them can be compared. Left out: "
             f"{self.num_words - len(self.table):,} with fewer than {min_usages} usages at every time, "
-            f"{left_out.get(RARE, 0):,} with fewer at some times, {left_out.get(FREQUENT, 0):,} among the most frequent "
-            f"ones, which make up half of the texts{names}."
+            f"{left_out.get(RARE, 0):,} with fewer at some times, {left_out.get(FREQUENT, 0):,} among the most "
+            f"frequent ones, which make up half of the texts{names}."
         )
 
 
