@@ -8,7 +8,7 @@ from research.word_tables import SENSE_USAGES, draw_controlled
 
 
 def test_samples_have_the_change_that_is_told():
-    """A vector has the number of its usage and its sense. `steady` has one sense with enough usages: it is left out."""
+    """A vector has the number of its usage and its sense. Only `bank` has two senses with enough usages."""
     senses = {
         "bank": np.repeat([0, 1, 2, -1], [60, 30, 20, 5]),
         "steady": np.repeat([0, 1], [90, SENSE_USAGES - 1]),
