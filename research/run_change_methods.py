@@ -47,6 +47,9 @@ class MethodArguments(ChangeArguments):
         default_factory=lambda: list(STATIC),
         metadata={"choices": ("clusters", "time_diff", *STATIC), "help": "The first one orders the table."},
     )
+    # The encoder of `--discover` has no place here: these methods take a list of words.
+    discover: int | None = field(init=False, default=None)
+    without_names: bool = field(init=False, default=False)
 
     def __post_init__(self):
         super().__post_init__()

@@ -8,12 +8,17 @@ Computes the tables of docs/results.md on words.
         -- configuration/temporal_texts.yaml --train_files 1810-1860.txt 1960-2010.txt
 
 `order` compares measures, encoders and layers on the annotations of DWUG EN. A good score orders words as people do,
-and does not depend on a word's frequency or number of senses. `--dwug` holds `uses.jsonl.gz`, `sense_clusters.tsv` and
+and does not depend on a word's frequency or number of senses. With `--read_names` the encoder reads names in the place
+of forms. `--dwug` holds `uses.jsonl.gz`, `sense_clusters.tsv` and
 `stats_groupings.tsv`. Columns:
 semeval, dwug: Spearman correlation with the gold scores of SemEval-2020 and of DWUG 3, with 95 % intervals over words.
 rarity: correlation with the number of usages, if 20 to 100 are drawn for each word and time; 0 is best.
 ambiguity: correlation with the entropy of the senses, if the usages of each word are assigned to the times at random,
-so that no word changed; 0 is best. A second table has the adjusted Rand index of the senses.
+so that no word changed; 0 is best.
+controlled: correlation with the true change of samples that are drawn by sense. The shares of the senses change by a
+known amount in half of the words of several senses, and not at all in the other half.
+The row "change, standardised" divides each dimension by its standard deviation over the usages of all words. A second
+table has the adjusted Rand index of the senses.
 
 `methods` computes tables 2 and 3 of Rosin and Radinsky (2022): all methods, and the ways to give a model the time.
 Each training gets the arguments after `--`; without them nothing is trained. The same command resumes a stopped
@@ -30,6 +35,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from scipy.spatial.distance import jensenshannon
 from scipy.stats import entropy, rankdata, spearmanr
 from sklearn.cluster import KMeans
 from sklearn.metrics import adjusted_rand_score
@@ -47,6 +53,8 @@ from .static_embeddings import neighbour_change, procrustes_change, train_sgns
 
 
 DRAWS = 20
+# For a controlled change: the usages of each time, and of a sense at least.
+CONTROLLED_USAGES, SENSE_USAGES = 60, 8
 TIMES = ("1810-1860", "1960-2010")
 # The ways to give a model the time.
 MODES = {
@@ -83,13 +91,19 @@ def usages_of(sentences: list[DatedSentence]) -> dict[str, dict[str, list[Usage]
     return usages
 
 
+def distances(before: np.ndarray, after: np.ndarray) -> tuple[float, float, float]:
+    """Computes apd, prt and prt less chance."""
+    apd, prt = measures.average_pairwise_distance(before, after), measures.prototype_distance(before, after)
+    both = np.concatenate([before, after])
+    return apd, prt, prt - measures.shuffled_prototypes(both, both, len(before), resamples=300)[0]
+
+
 def measure(words: dict[str, tuple[np.ndarray, np.ndarray]]) -> pd.DataFrame:
     """Computes each measure of each word from its vectors before and after."""
-    rows = {}
+    rows, scale = {}, measures.standardiser(part for pair in words.values() for part in pair)
     for word, (before, after) in words.items():
-        apd, prt = measures.average_pairwise_distance(before, after), measures.prototype_distance(before, after)
-        both = np.concatenate([before, after])
-        corrected = prt - measures.shuffled_prototypes(both, both, len(before), resamples=300)[0]
+        apd, prt, corrected = distances(before, after)
+        scaled_apd, _, scaled_corrected = distances(scale(before), scale(after))
         # The mean distance between two different usages of one time.
         within = [
             measures.average_pairwise_distance(part, part) * len(part) / (len(part) - 1) for part in (before, after)
@@ -97,6 +111,8 @@ def measure(words: dict[str, tuple[np.ndarray, np.ndarray]]) -> pd.DataFrame:
         rows[word] = {
             **{"apd": apd, "prt": prt, "prt_corrected": corrected, "apd less within": apd - np.mean(within)},
             "change": measures.change_score(apd, corrected),
+            "cube root of apd, apd and prt_corrected": np.cbrt(apd**2 * max(corrected, 0)),
+            "change, standardised": measures.change_score(scaled_apd, scaled_corrected),
         }
     scores = pd.DataFrame.from_dict(rows, orient="index")
     scores["mean rank of apd and prt"] = rankdata(scores["apd"]) + rankdata(scores["prt"])
@@ -113,10 +129,39 @@ def correlations(samples: list[tuple[pd.DataFrame, list]]) -> pd.Series:
     return pd.concat(each, axis=1).mean(axis=1)
 
 
+def draw_controlled(
+    vectors: dict, senses: dict[str, np.ndarray], rng: np.random.Generator
+) -> tuple[dict[str, tuple[np.ndarray, np.ndarray]], list[float]]:
+    """
+    Draws usages of both times together, by their sense. Returns the vectors before and after of each word with two
+    senses or more, and the change of the senses' shares (Jensen-Shannon distance), which is 0 for half of the words.
+    """
+    drawn, changes = {}, []
+    for word, labels in senses.items():
+        by_sense = [rng.permutation(np.flatnonzero(labels == sense)) for sense in np.unique(labels[labels >= 0])]
+        by_sense = [usages for usages in by_sense if len(usages) >= SENSE_USAGES]
+        shares = rng.dirichlet(np.ones(len(by_sense)), 2) if len(by_sense) > 1 else np.zeros((2, 0))
+        if rng.random() < 0.5:
+            shares[1] = shares[0]
+        wanted, sizes = CONTROLLED_USAGES * shares, np.array([len(usages) for usages in by_sense])
+        # No usage is drawn twice, so there may be fewer of a sense than wanted, at both times alike.
+        counts = (wanted * np.minimum(1, sizes / np.maximum(wanted.sum(axis=0), 1))).astype(int)
+        if not counts.size or counts.sum(axis=1).min() < 10:
+            continue
+        joined = np.concatenate(vectors[word])
+        before, after = (
+            np.concatenate([joined[usages[start:end]] for usages, start, end in zip(by_sense, *ends, strict=True)])
+            for ends in ((0 * counts[0], counts[0]), (counts[0], counts.sum(axis=0)))
+        )
+        drawn[word] = before, after
+        changes.append(float(np.nan_to_num(jensenshannon(*counts))))
+    return drawn, changes
+
+
 def rank_words(vectors: dict, senses: dict[str, np.ndarray], golds: dict[str, dict[str, float]]) -> list[dict]:
     """Returns a row for each measure."""
-    rng = np.random.default_rng(0)
-    rarity, ambiguity = [], []
+    rng, rng_controlled = np.random.default_rng(0), np.random.default_rng(1)
+    rarity, ambiguity, controlled = [], [], []
     for _ in range(DRAWS):
         drawn, sizes = {}, []
         for word in senses:
@@ -130,11 +175,14 @@ def rank_words(vectors: dict, senses: dict[str, np.ndarray], golds: dict[str, di
             shuffled[word] = joined[::2], joined[1::2]
             entropies.append(entropy(np.unique(labels[labels >= 0], return_counts=True)[1]))
         ambiguity.append((measure(shuffled), entropies))
-    rarity, ambiguity = correlations(rarity), correlations(ambiguity)
+        drawn, changes = draw_controlled(vectors, senses, rng_controlled)
+        controlled.append((measure(drawn), changes))
+    rarity, ambiguity, controlled = map(correlations, (rarity, ambiguity, controlled))
     rows = []
     for name, scores in measure(vectors).items():
         row = {"measure": name, **{gold: spearman(measures.agreement(scores, truth)) for gold, truth in golds.items()}}
         rows.append({**row, "rarity": f"{rarity[name]:.2f}", "ambiguity": f"{ambiguity[name]:.2f}"})
+        rows[-1]["controlled"] = f"{controlled[name]:.2f}"
     return rows
 
 
@@ -174,7 +222,7 @@ def order(args: argparse.Namespace) -> list[list[dict]]:
         for layers in [*args.layers, *(["marked"] if args.target_marks else [])]:
             marks = args.target_marks if layers == "marked" else None
             number = 1 if marks else model.config.num_hidden_layers if layers == "all" else int(layers)
-            vectors = embed_usages(model, tokenizer, usages, number, target_marks=marks, read_names=False)
+            vectors = embed_usages(model, tokenizer, usages, number, target_marks=marks, read_names=args.read_names)
             setting = {"encoder": Path(name).name, "last layers": layers}
             parts = {word: tuple(by_time.values()) for word, by_time in vectors.items()}
             ranked += [{**setting, **row} for row in rank_words(parts, senses, golds)]
@@ -242,6 +290,7 @@ def main():
     parser.add_argument("--truth", required=True, help="Gold scores of SemEval-2020.")
     parser.add_argument("--layers", nargs="+", default=["1"], help="Numbers of last layers to average, or all.")
     parser.add_argument("--target_marks", nargs=2, help="Adds a row in which words are marked, with the last layer.")
+    parser.add_argument("--read_names", action="store_true", help="For `order`: read names in the place of forms.")
     parser.add_argument("--output_dir", type=Path, help="Folder of the trainings.")
     end = sys.argv.index("--") if "--" in sys.argv else len(sys.argv)
     args = parser.parse_args(sys.argv[1:end])

@@ -1,8 +1,9 @@
 """
-Ranks words by how much their meaning changed between time points.
+Ranks words by how much their meaning changed between time points: those of a list, or the most changed of a corpus.
 
     tempoformer words --model_name_or_path out --corpora 1810-1860.txt 1960-2010.txt --targets targets.txt \
         --output_dir change
+    tempoformer words --model_name_or_path out --corpora 1810-1860.txt 1960-2010.txt --discover 50 --output_dir found
 """
 
 from collections import Counter
@@ -23,6 +24,7 @@ from ..data.files import lock_folder
 from ..data.passages import Columns
 from ..data.text_layouts import time_of_file
 from ..semantic_change import corpora, measures, usages
+from ..semantic_change.discovery import SEARCHED, Vocabulary, write_searched
 from ..semantic_change.entries import make_entries, write_entries
 from ..semantic_change.report import ranked_table, write_report
 from ..semantic_change.unranked import write_unranked
@@ -37,8 +39,10 @@ logger = logging.get_logger(__name__)
 Vectors = dict[str, np.ndarray]
 # The vectors that the usages of two times have with the times swapped, by the two times.
 Swapped = dict[tuple[str, str], Vectors]
-# The shuffles between neighbouring times, of which only the mean is used.
-STEP_RESAMPLES = 499
+# The shuffles where only their mean is used.
+FEW_RESAMPLES = 499
+# The usages of each word and time that are read to find the most changed words.
+SIEVE_USAGES = 10
 
 
 def score_change(vectors: Vectors, swapped: Swapped, args: "ChangeArguments") -> dict[str, float | str]:
@@ -55,13 +59,19 @@ def largest_step(vectors: Vectors, swapped: Swapped, args: "ChangeArguments") ->
     """Returns the largest change between neighbouring times and these times, if there are more than two."""
     if len(args.times) == 2:
         return {}
-    changes = {}
-    for one, other in pairwise(args.times):
-        apd = measures.average_pairwise_distance(vectors[one], vectors[other])
-        prt, by_chance, _ = compare_with_chance(vectors, swapped, one, other, args.seed, STEP_RESAMPLES)
-        changes[f"{one} to {other}"] = measures.change_score(apd, prt - by_chance)
+    changes = {
+        f"{one} to {other}": change_between(vectors, swapped, one, other, args.seed)
+        for one, other in pairwise(args.times)
+    }
     step = max(changes, key=changes.get)
     return {"change_step": changes[step], "step": step}
+
+
+def change_between(vectors: Vectors, swapped: Swapped, one: str, other: str, seed: int) -> float:
+    """Returns the change between two times, without an interval."""
+    apd = measures.average_pairwise_distance(vectors[one], vectors[other])
+    prt, by_chance, _ = compare_with_chance(vectors, swapped, one, other, seed, FEW_RESAMPLES)
+    return measures.change_score(apd, prt - by_chance)
 
 
 def score_apd(vectors: Vectors, swapped: Swapped, args: "ChangeArguments") -> dict[str, float]:
@@ -127,9 +137,23 @@ class ChangeArguments:
         default=None,
         metadata={"help": "A file of words, which may have forms (a: b, c). Default: the words of --truth."},
     )
+    discover: int | None = field(
+        default=None,
+        metadata={"help": "Instead of --targets: the number of words, the most changed ones of the corpora."},
+    )
+    without_names: bool = field(
+        default=False, metadata={"help": "--discover leaves out words that mostly begin with a capital."}
+    )
     truth: str | None = field(
         default=None,
         metadata={"help": "Gold scores: a word, a tab and a number per line, or stats_groupings.csv."},
+    )
+    standardise: bool = field(
+        default=False,
+        metadata={
+            "help": "Score words by vectors whose dimensions have the mean 0 and the standard deviation 1 over the "
+            "usages of all words."
+        },
     )
     num_last_layers: int | None = field(
         default=None,
@@ -155,13 +179,18 @@ class ChangeArguments:
     seed: int = 42
 
     def __post_init__(self):
-        check_positive(self, "min_usages", "num_samples", "max_seq_length", "per_device_eval_batch_size")
+        check_positive(self, "min_usages", "num_samples", "max_seq_length", "per_device_eval_batch_size", "discover")
         if self.num_samples < self.min_usages:
             raise ValueError(
                 f"--num_samples {self.num_samples} samples fewer usages than --min_usages {self.min_usages} asks for."
             )
-        if (self.corpora is None) == (self.dwug is None) or (self.targets is None and self.truth is None):
-            raise ValueError("Give texts, by either --corpora or --dwug; and words, by --targets or --truth.")
+        has_words = not (self.targets is None and self.truth is None and self.discover is None)
+        if (self.corpora is None) == (self.dwug is None) or not has_words:
+            raise ValueError(
+                "Give texts, by either --corpora or --dwug; and words, by --targets, --discover or --truth."
+            )
+        if self.discover is not None and (self.targets is not None or self.corpora is None):
+            raise ValueError("--discover finds the words of --corpora: leave out --targets and --dwug.")
         if self.target_marks is not None and len(self.target_marks) != 2:
             raise ValueError(f"--target_marks takes two texts, got {len(self.target_marks)}.")
         if self.times is None:
@@ -231,28 +260,79 @@ def embed_words(
     return usages.embed_usages(model, tokenizer, by_word, *settings, args.reads_names)
 
 
-def score_words(
+def compared_times(args: ChangeArguments) -> list[tuple[str, str]]:
+    """Returns the pairs of times that are compared: the first and the last, and neighbours if steps are asked for."""
+    return list(dict.fromkeys([args.ends, *(pairwise(args.times) if "change" in args.measures else ())]))
+
+
+def embed_compared(
     args: ChangeArguments, by_word: Usages, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase
-) -> tuple[dict[str, dict[str, float]], dict[str, Vectors]]:
-    """Returns the columns of the measures, and the vectors of the usages."""
+) -> tuple[dict[str, Vectors], dict[str, Swapped]]:
+    """Returns the vectors of the usages, and those with the times swapped."""
     vectors = embed_words(args, by_word, model, tokenizer)
     swapped: dict[str, Swapped] = {word: {} for word in by_word}
-    for one, other in {args.ends, *(pairwise(args.times) if "change" in args.measures else ())}:
+    for one, other in compared_times(args):
         if hasattr(tokenizer, "time_points"):
             read_swapped = embed_words(args, usages.swap_times(by_word, one, other), model, tokenizer)
         else:
             read_swapped = {word: {one: by_time[other], other: by_time[one]} for word, by_time in vectors.items()}
         for word, by_time in read_swapped.items():
             swapped[word][one, other] = by_time
+    return vectors, swapped
+
+
+def score_words(
+    args: ChangeArguments, by_word: Usages, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase
+) -> tuple[dict[str, dict[str, float]], dict[str, Vectors]]:
+    """Returns the columns of the measures, and the vectors of the usages."""
+    vectors, swapped = embed_compared(args, by_word, model, tokenizer)
+    scored = vectors
+    if args.standardise:
+        scale = measures.standardiser(part for by_time in vectors.values() for part in by_time.values())
+
+        def scaled(parts: Vectors) -> Vectors:
+            return {time: scale(part) for time, part in parts.items()}
+
+        scored = {word: scaled(by_time) for word, by_time in vectors.items()}
+        swapped = {word: {pair: scaled(parts) for pair, parts in by_pair.items()} for word, by_pair in swapped.items()}
     columns = {}
     for measure in args.measures:
-        rows = {word: MEASURES[measure](vectors[word], swapped[word], args) for word in by_word}
+        rows = {word: MEASURES[measure](scored[word], swapped[word], args) for word in by_word}
         columns |= pd.DataFrame.from_dict(rows, orient="index").to_dict()
     return columns, vectors
 
 
-def run(args: ChangeArguments, words: corpora.Targets, truth: dict[str, float] | None):
-    tokenizer = load_tokenizer(args)
+def discover_words(
+    args: ChangeArguments, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase
+) -> tuple[corpora.Targets, str]:
+    """
+    Proposes the words of the corpora whose few usages change most between two compared times. Returns them, and a text
+    that tells what was searched.
+    """
+    num_kept = min(SIEVE_USAGES, args.num_samples)
+    vocabulary = Vocabulary.of(read_sentences(args, {}, usages.ignores_case(tokenizer)), num_kept, args.seed)
+    searched = vocabulary.search(args.times, args.min_usages, args.without_names)
+    said = searched.describe(args.min_usages)
+    if not searched.forms:
+        raise ValueError(f"--discover finds no word. {said}")
+    few = usages.drop_unknown(tokenizer, searched.usages, args.reads_names)
+    few = {word: by_time for word, by_time in few.items() if all(by_time.values())}
+    vectors, swapped = embed_compared(args, few, model, tokenizer)
+    scores = {
+        word: max(change_between(by_time, swapped[word], *pair, args.seed) for pair in compared_times(args))
+        for word, by_time in vectors.items()
+    }
+    write_searched(Path(args.output_dir), searched, scores)
+    best = sorted(scores, key=scores.get, reverse=True)[: args.discover]
+    said += f" These {len(best)} changed most by {num_kept} usages at each time; {SEARCHED} has the others."
+    return {word: searched.forms[word] for word in best}, said
+
+
+def run(args: ChangeArguments, words: corpora.Targets | None, truth: dict[str, float] | None):
+    tokenizer, model, said = load_tokenizer(args), None, ""
+    if words is None:
+        model = load_model(args)
+        words, said = discover_words(args, model, tokenizer)
     frequencies, tokens = {}, Counter()
     sentences = usages.count_words(read_sentences(args, words, usages.ignores_case(tokenizer)), tokens)
     if args.corpora:
@@ -261,12 +341,15 @@ def run(args: ChangeArguments, words: corpora.Targets, truth: dict[str, float] |
     drawn = usages.draw_usages(found, args.num_samples, args.seed)
     drawn = usages.drop_unknown(tokenizer, drawn, args.reads_names)
     by_word, left_out = usages.drop_rare(drawn, args.min_usages)
-    model = load_model(args)
+    # Loaded once the texts are known to be good.
+    model = model or load_model(args)
     columns, vectors = score_words(args, by_word, model, tokenizer)
 
     folder = Path(args.output_dir)
     table = ranked_table(columns, usages.count_usages(by_word), truth, frequencies)
     print(write_report(folder, table, args.times, truth, left_out, args.seed))
+    if said:
+        print(said)
     unranked = write_unranked(folder, left_out, args.times, args.min_usages, frequencies)
     by_word = {word: drawn[word] for word in (*table["word"], *unranked["word"])}
     vectors |= embed_words(args, {word: drawn[word] for word in unranked["word"]}, model, tokenizer)
@@ -281,13 +364,15 @@ def run(args: ChangeArguments, words: corpora.Targets, truth: dict[str, float] |
     # Imported late, because it needs the extra `view`.
     from ..view.words_page import PAGE, words_page
 
-    write_page(folder / PAGE, words_page(table, args.times, entries, frequencies, unranked))
+    write_page(folder / PAGE, words_page(table, args.times, entries, frequencies, unranked, said))
     print(f"Words to look at: {folder / PAGE}")
 
 
-def read_words(args: ChangeArguments) -> tuple[corpora.Targets, dict[str, float] | None]:
-    """Returns the words to look for, and their gold scores if there are any."""
+def read_words(args: ChangeArguments) -> tuple[corpora.Targets | None, dict[str, float] | None]:
+    """Returns the words to look for, None if they are to be discovered, and the gold scores if there are any."""
     truth = None if args.truth is None else corpora.read_truth(args.truth)
+    if args.discover is not None:
+        return None, truth
     return list(truth) if args.targets is None else corpora.read_targets(args.targets), truth
 
 

@@ -2,7 +2,7 @@
 
 import math
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -29,6 +29,21 @@ def prototype_distance(before: np.ndarray, after: np.ndarray) -> float:
     # A sum of many usages overflows in 16 bits.
     prototypes = (np.mean(vectors, axis=0, dtype=np.float64, keepdims=True) for vectors in (before, after))
     return cosine_distances(*prototypes).item()
+
+
+def standardiser(parts: Iterable[np.ndarray]) -> Callable[[np.ndarray], np.ndarray]:
+    """
+    Returns a function that gives each dimension the mean 0 and the standard deviation 1 over the usages of all words.
+    A dimension in which all usages are equal stays 0.
+
+    Args:
+        parts (`Iterable[np.ndarray]` of shape `(usages, width)`): The vectors of all usages.
+    """
+    joined = np.concatenate(list(parts)).astype(np.float64)
+    mean, deviation = joined.mean(axis=0), joined.std(axis=0)
+    # Rounding leaves a tiny deviation where all are equal.
+    deviation[deviation <= 1e-6 * deviation.max()] = np.inf
+    return lambda part: (part - mean) / deviation
 
 
 def shuffled_prototypes(

@@ -131,8 +131,8 @@ def conclude(table: pd.DataFrame, times: Sequence[str]) -> str:
     little_changed = table.loc[table[INTERVAL[1]] < table["change"].max() / 4, "word"]
     if len(changed) and len(little_changed):
         sentences.append(
-            f"Even the upper ends of their intervals are below a quarter of the change of '{table['word'].iloc[0]}': "
-            + ", ".join(little_changed)
+            "These words changed little, because their whole interval is below a quarter of the change of "
+            f"'{table['word'].iloc[0]}': {', '.join(little_changed)}"
         )
     if STEP in table:
         steps = table.nlargest(3, "change_step")

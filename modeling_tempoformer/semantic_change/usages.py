@@ -355,15 +355,20 @@ def embed_usages(
         usage = put_name(usage, word) if read_names else usage
         return encode_usage(tokenizer, mark(usage, target_marks) if target_marks else usage, max_length)
 
-    encoded = [encode(word, usage) for word, usage in each_usage(kept)]
-    vectors = np.zeros((len(encoded), model.config.hidden_size), dtype=np.float32)
-    rows = [row for row, _, _ in encoded]
+    # Usages in one text share a row, which is read once: by its tokens, the row and its usages' places.
+    shared: dict[tuple, tuple[dict[str, list[int]], list[tuple[int, int, int]]]] = {}
+    for index, (word, usage) in enumerate(each_usage(kept)):
+        row, first, last = encode(word, usage)
+        shared.setdefault(tuple(map(tuple, row.values())), (row, []))[1].append((index, first, last))
+    rows, members = zip(*shared.values(), strict=True) if shared else ((), ())
+    num_usages = sum(len(part) for by_time in kept.values() for part in by_time.values())
+    vectors = np.zeros((num_usages, model.config.hidden_size), dtype=np.float32)
     for indices, batch in batches_by_length(rows, tokenizer, batch_size, model.device, "usages"):
         layers = encoder(**batch, output_hidden_states=True).hidden_states[-num_last_layers:]
-        for state, index in zip(torch.stack(layers).mean(0).float(), indices, strict=True):
-            row, first, last = encoded[index]
-            tokens = state[: len(row["input_ids"])] if target_marks else state[first:last]
-            vectors[index] = tokens.mean(0).cpu().numpy()
+        for state, row in zip(torch.stack(layers).mean(0).float(), indices, strict=True):
+            for index, first, last in members[row]:
+                tokens = state[: len(rows[row]["input_ids"])] if target_marks else state[first:last]
+                vectors[index] = tokens.mean(0).cpu().numpy()
     if not np.isfinite(vectors).all():
         raise ValueError(
             f"Vectors are not finite: check the model's weights, and that `max_length` ({max_length}) leaves room for "

@@ -216,9 +216,10 @@ function showSenses() {
 // Tells from which time to which the order of senses is.
 function orderOf(counts) {
   const present = times.filter((_, time) => counts.some((row) => row[time]));
+  if (counts.length === 1) return "";
   return present.length > 1
-    ? `They are in the order of the growth of their share from ${present[0]} to ${present.at(-1)}: the first one grew most, the last one shrank most.`
-    : "They are in the order of their size.";
+    ? `The share of the first sense grew most from ${present[0]} to ${present.at(-1)}, and that of the last one shrank most.`
+    : "The first sense has most usages, and the last one fewest.";
 }
 
 // Returns the five earliest usages that fulfil a condition, one from each text.

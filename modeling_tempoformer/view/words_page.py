@@ -47,20 +47,21 @@ COLUMNS = {
     STEP: ("text", "The two neighbouring times of change_step."),
     "times_chance": (
         "times",
-        "How many times as far apart the usages of the first and the last time are as usages that are assigned to "
-        "these times at random (prt divided by its mean by chance). It grows with the number of usages.",
+        "How much more than chance the word changed: prt divided by its mean when the usages are assigned to the "
+        "first and the last time at random. At 1 there is no more change than by chance. It grows with the number of "
+        "usages.",
     ),
     "apd": (
         "score",
         "Average pairwise distance: the mean cosine distance (0 to 2) of a usage at the first time and one at the "
-        "last. A word that always had several senses has a large one, too.",
+        "last. It is also large for a word that always had several senses.",
     ),
     "prt": (
         "score",
-        "Cosine distance (0 to 2) of the mean vectors of the two times. A rare word has a large one, too.",
+        "Cosine distance (0 to 2) of the mean vectors of the two times. It is also large for a rare word.",
     ),
     "prt_corrected": ("score", "prt less its mean by chance."),
-    "p": ("p", "The share of random assignments to the two times whose prt is as large (permutation test)."),
+    "p": ("p", "The share of random assignments to the two times whose prt is at least as large (permutation test)."),
     "p_fdr": ("p", "p, adjusted for the number of words (Benjamini and Hochberg)."),
     "gold": ("score", "The score that people gave."),
     # Of words without a score.
@@ -75,6 +76,7 @@ def words_page(
     entries: Mapping[str, Entry],
     frequencies: Frequencies | None = None,
     unranked: pd.DataFrame | None = None,
+    searched: str = "",
 ) -> str:
     """
     Renders the page of words as HTML.
@@ -85,6 +87,7 @@ def words_page(
         entries: The entries of all words. The first [`MAX_WORDS`] words show theirs.
         frequencies: The frequencies in the whole corpus.
         unranked: The [`unranked_table`]: words without a score, which have entries too.
+        searched: Tells which words were searched, if there was no list.
     """
     names = [escape_control_characters(time) for time in times]
     columns = table_columns(table, times)
@@ -119,6 +122,7 @@ def words_page(
         times=names,
         columns=columns,
         unranked=data["unranked"],
+        searched=searched,
         shown_charts=charts,
     )
 

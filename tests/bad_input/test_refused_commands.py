@@ -164,6 +164,8 @@ REFUSED = {
     f"{CHANGE} --num_samples 0": "--num_samples",
     f"{CHANGE} --num_samples 9 --min_usages 10": "--num_samples…9…--min_usages…10",
     f"{CHANGE} --targets twice.list": "twice.list…line 2…'sad'",
+    f"{CHANGE} --discover 5": "--discover…--targets",
+    f"{BERT_CHANGE} --dwug a.csv --discover 5": "--discover…--dwug",
     f"{CHANGE} --truth no_number.tsv": "no_number.tsv…line 1…much",
     f"{CHANGE} --corpora 1990.txt 1815.txt": "--corpora…1990…1815",
     f"{CHANGE} --corpora a.csv": "a…--times",

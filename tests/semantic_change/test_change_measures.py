@@ -15,6 +15,7 @@ from modeling_tempoformer.semantic_change.measures import (
     prototype_deviations,
     prototype_distance,
     shuffled_prototypes,
+    standardiser,
 )
 
 
@@ -33,6 +34,14 @@ def test_pairs():
     before, after = generator.normal(size=(7, 4)), generator.normal(size=(5, 4)) + 0.5
     distances = [cosine(old, new) for old in before for new in after]
     assert average_pairwise_distance(before, after) == pytest.approx(np.mean(distances))
+
+
+def test_a_dimension_without_variance_is_no_distance():
+    generator = np.random.default_rng(0)
+    parts = [generator.normal(size=(9, 3)) * [1, 50, 0] + [0, 9, 7] for _ in range(2)]
+    scaled = np.concatenate([standardiser(parts)(part) for part in parts])
+    assert scaled.mean(axis=0) == pytest.approx(0, abs=1e-9)
+    assert scaled.std(axis=0) == pytest.approx([1, 1, 0])
 
 
 def test_change_is_the_geometric_mean_of_both_distances():

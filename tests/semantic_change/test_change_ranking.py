@@ -11,6 +11,8 @@ import torch
 from helpers import SIZES, TIMES, VOCABULARY, dated_bert, dated_config, read_table
 from scipy.spatial.distance import cosine
 from scipy.stats import permutation_test, spearmanr
+from sklearn.metrics.pairwise import cosine_distances
+from sklearn.preprocessing import StandardScaler
 from transformers import BertConfig, BertModel, BertTokenizer
 
 import run_semantic_change
@@ -166,6 +168,21 @@ def test_a_corpus_in_another_layout_gives_the_same_table(folder, tmp_path):
     assert set(usages["date"]) == {"1815-06", "1999"}
     forms = {usage.text[usage.start : usage.end] for usage in usages.itertuples()}
     assert forms == {"flew", "the", "The", "Air", "AIR", "The trees"}
+
+
+def test_scores_of_standardised_vectors(folder, tmp_path):
+    """Vectors on disk stay those of the encoder."""
+    rows = rank(folder, tmp_path, "--model_name_or_path", folder / "plain", "--standardise")
+    usages = pd.read_parquet(tmp_path / "_usages.parquet")
+    scored = usages["word"].isin([row["word"] for row in rows])
+    vectors = StandardScaler().fit_transform(np.stack(usages["vector"][scored]).astype(np.float64))
+    usages = usages[scored].assign(vector=list(vectors))
+    for row in rows:
+        before, after = (
+            np.stack(usages["vector"][(usages["word"] == row["word"]) & (usages["time"] == time)]) for time in TIMES
+        )
+        assert float(row["apd"]) == pytest.approx(cosine_distances(before, after).mean(), abs=1e-5)
+        assert float(row["prt"]) == pytest.approx(cosine(before.mean(axis=0), after.mean(axis=0)), abs=1e-5)
 
 
 def test_weights_that_an_encoder_lacks_are_named(folder, tmp_path, caplog):

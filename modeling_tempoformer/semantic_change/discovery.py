@@ -1,0 +1,155 @@
+"""The words of a corpus without a list: which of them can be compared, and a small sample of their usages."""
+
+import random
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from heapq import heappush, heapreplace
+from pathlib import Path
+from typing import NamedTuple
+
+import pandas as pd
+
+from ..data.dated_texts import TAGS, untagged
+from ..data.files import written_whole
+from .corpora import DatedSentence
+from .usages import Usage, Usages, frequent_words
+
+
+SEARCHED = "searched.csv"
+# A word of three letters or more, in parts with hyphens or not, which may have a tag, between punctuation.
+WORD = re.compile(rf"[^\w\s]*([^\W\d_]{{3,}}(?:-[^\W\d_]+)*(?:{'|'.join(TAGS)})?)[^\w\s]*")
+# The column `left_out` of words that are not compared.
+RARE, FREQUENT, NAME = "rare at a time", "among the most frequent", "a name"
+
+
+class Searched(NamedTuple):
+    """
+    The words of a corpus that are compared, and what is left out.
+
+    Attributes:
+        forms (`dict[str, list[str]]`): The spellings of each word that can be compared. Its name is the commonest.
+        usages (`Usages`): A few usages of each of these words at each time.
+        table (`pandas.DataFrame`): A row for each word that is frequent enough at one time at least: `word`,
+            `left_out` (empty, or why), and its occurrences, `count_TIME`.
+        num_words (`int`): The number of all words, including rarer ones.
+    """
+
+    forms: dict[str, list[str]]
+    usages: Usages
+    table: pd.DataFrame
+    num_words: int
+
+    def describe(self, min_usages: int) -> str:
+        """Tells how many words were searched and can be compared, and how many are left out and why."""
+        left_out = self.table["left_out"].value_counts()
+        names = f", and {left_out[NAME]:,} that mostly begin with a capital" if NAME in left_out else ""
+        return (
+            f"{self.num_words:,} words were searched, and {len(self.forms):,} of them can be compared. Left out: "
+            f"{self.num_words - len(self.table):,} with fewer than {min_usages} usages at every time, "
+            f"{left_out.get(RARE, 0):,} with fewer at some times, {left_out.get(FREQUENT, 0):,} among the most "
+            f"frequent ones, which make up half of the texts{names}."
+        )
+
+
+@dataclass
+class Vocabulary:
+    """
+    The words of a corpus. Spellings that differ in capitals are one word.
+
+    Attributes:
+        num_kept: The number of sentences that are kept for each word and time.
+        counts: The occurrences, by word in lower case and time.
+        spellings: The occurrences of each spelling.
+        kept: For each word and time a heap of random numbers and usages, the largest number first. The sentences of a
+            sample are those with the smallest numbers, so that the samples of words share sentences.
+        tokens: The occurrences of each token in lower case.
+    """
+
+    num_kept: int
+    counts: Counter[tuple[str, str]]
+    spellings: Counter[str]
+    kept: dict[tuple[str, str], list[tuple[float, Usage]]]
+    tokens: Counter[str]
+
+    @classmethod
+    def of(cls, sentences: Iterable[DatedSentence], num_kept: int, seed: int = 42) -> "Vocabulary":
+        """Reads a corpus without targets."""
+        vocabulary = cls(num_kept, Counter(), Counter(), {}, Counter())
+        generator = random.Random(seed)
+        for sentence in sentences:
+            vocabulary.add(sentence, generator.random())
+        return vocabulary
+
+    def add(self, sentence: DatedSentence, number: float):
+        """Counts the words of a sentence, and keeps the sentence for those for which its random number is small."""
+        first: dict[str, tuple[int, int]] = {}
+        self.tokens.update(sentence.text.lower().split())
+        for spelling, start, end in words_of(sentence):
+            self.spellings[spelling] += 1
+            self.counts[spelling.lower(), sentence.time] += 1
+            first.setdefault(spelling.lower(), (start, end))
+        for word, (start, end) in first.items():
+            heap = self.kept.setdefault((word, sentence.time), [])
+            if len(heap) < self.num_kept:
+                heappush(heap, (-number, Usage.of(sentence, start, end)))
+            elif -number > heap[0][0]:
+                heapreplace(heap, (-number, Usage.of(sentence, start, end)))
+
+    def search(self, times: Sequence[str], min_usages: int, without_names: bool = False) -> Searched:
+        """
+        Finds the words that can be compared: those with `min_usages` occurrences at each time that are not among the
+        most frequent words and, with `without_names`, do not begin with a capital in most of their occurrences.
+        """
+        spellings: dict[str, Counter[str]] = {}
+        for spelling, count in self.spellings.items():
+            spellings.setdefault(spelling.lower(), Counter())[spelling] = count
+        frequent, forms, usages, rows = frequent_words(self.tokens), {}, {}, []
+        for word, spelled in spellings.items():
+            counts = [self.counts[word, time] for time in times]
+            if max(counts) < min_usages:
+                continue
+            # Equal counts are decided by the alphabet.
+            name = min(spelled, key=lambda spelling: (-spelled[spelling], spelling))
+            left_out = ""
+            if min(counts) < min_usages:
+                left_out = RARE
+            elif untagged(word) in frequent:
+                left_out = FREQUENT
+            elif without_names and 2 * spelled[word] < spelled.total():
+                left_out = NAME
+            else:
+                forms[name] = sorted(spelled)
+                usages[name] = {time: self.drawn(word, time) for time in times}
+            rows.append({"word": name, "left_out": left_out, **dict(zip(count_columns(times), counts, strict=True))})
+        table = pd.DataFrame(rows, columns=["word", "left_out", *count_columns(times)])
+        return Searched(forms, usages, table, len(spellings))
+
+    def drawn(self, word: str, time: str) -> list[Usage]:
+        """Returns the kept usages of a word, in the order of their random numbers."""
+        return [usage for _, usage in sorted(self.kept[word, time], key=lambda pair: -pair[0])]
+
+
+def count_columns(times: Sequence[str]) -> list[str]:
+    """Returns the names of the columns of occurrences."""
+    return [f"count_{time}" for time in times]
+
+
+def words_of(sentence: DatedSentence) -> Iterator[tuple[str, int, int]]:
+    """Yields the words of a sentence that has no targets, with their tags, and their positions in its text."""
+    start = 0
+    for token, plain in zip(sentence.tokens, sentence.text.split(" "), strict=True):
+        if match := WORD.fullmatch(token):
+            word = match[1]
+            yield word, start + match.start(1), start + match.start(1) + len(untagged(word))
+        start += len(plain) + 1
+
+
+def write_searched(folder: Path, searched: Searched, scores: Mapping[str, float]):
+    """Writes `searched.csv`: the words by their score in the sieve, and then the words that are left out."""
+    table = searched.table.assign(sieve=searched.table["word"].map(scores))
+    table = table.sort_values(["sieve", "word"], ascending=[False, True], kind="stable")
+    names = ["word", "sieve", "left_out", *(name for name in table if name.startswith("count_"))]
+    with written_whole(folder / SEARCHED) as partial:
+        table[names].to_csv(partial, index=False)

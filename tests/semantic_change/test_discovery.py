@@ -1,0 +1,179 @@
+"""Checks the search for the most changed words of a corpus, on texts in which one word was made to change."""
+
+import random
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from helpers import read_table
+from transformers import BertConfig, BertModel, BertTokenizer
+
+import run_semantic_change
+from modeling_tempoformer.semantic_change.corpora import DatedSentence, read_semeval
+from modeling_tempoformer.semantic_change.discovery import Vocabulary, words_of
+from modeling_tempoformer.semantic_change.usages import Usage, count_frequencies, embed_usages
+
+
+OLD, NEW = "1810-1860", "1960-2010"
+STEADY = ["river", "wagon", "letter", "garden", "mountain", "harbour", "kitchen", "soldier", "music", "winter"]
+FUNCTION = ["the", "of", "and"]
+CONTEXTS = {"old": ["cattle", "wheat", "plough"], "new": ["engine", "signal", "screen"]}
+
+
+def sentence(time: str, text: str, tokens: str = "") -> DatedSentence:
+    return DatedSentence(time, text, (), tuple((tokens or text).split()))
+
+
+def search(sentences: list[DatedSentence], min_usages: int, **settings):
+    return Vocabulary.of(sentences, 5).search([OLD, NEW], min_usages, **settings)
+
+
+def test_words_are_what_the_ranking_looks_for():
+    text = 'A "Plane," the plane\'s well-known air 1815 it (AIR).'
+    found = [(word, text[start:end]) for word, start, end in words_of(sentence(OLD, text))]
+    assert found == [("Plane", "Plane"), ("the", "the"), ("well-known", "well-known"), ("air", "air"), ("AIR", "AIR")]
+    tagged = list(words_of(sentence(OLD, "an attack ,", "an attack_nn ,")))
+    assert tagged == [("attack_nn", 3, 9)]
+
+
+def test_what_is_left_out_is_counted():
+    """The old texts have five sentences, the new ones four. `the` is half of all words and more."""
+    texts = {
+        OLD: ["the the the the Paris river"] * 4 + ["the gone River"],
+        NEW: ["the the the the Paris river rare"] * 4,
+    }
+    sentences = [sentence(time, text) for time, lines in texts.items() for text in lines]
+    searched = search(sentences, 3)
+    assert searched.forms == {"Paris": ["Paris"], "river": ["River", "river"]} and searched.num_words == 5
+    table = searched.table.set_index("word")
+    assert table["left_out"].to_dict() == {
+        "the": "among the most frequent",
+        "Paris": "",
+        "river": "",
+        "rare": "rare at a time",
+    }
+    assert table.loc["river"].tolist() == ["", 5, 4] and table.loc["rare", f"count_{OLD}"] == 0
+    without = search(sentences, 3, without_names=True)
+    assert list(without.forms) == ["river"] and "a name" in set(without.table["left_out"])
+
+
+def test_samples_are_of_different_sentences_and_share_them():
+    sentences = [sentence(time, f"river river wagon number {n}{8 * ' the'}") for time in (OLD, NEW) for n in range(50)]
+    sentences += [sentence(time, "wagon alone") for time in (OLD, NEW)]
+    usages = search(sentences, 10).usages
+    for time in (OLD, NEW):
+        rivers = usages["river"][time]
+        assert len({usage.text for usage in rivers}) == 5
+        assert all(usage.text[usage.start : usage.end] == "river" for usage in rivers)
+        assert len({usage.text for usage in rivers} & {usage.text for usage in usages["wagon"][time]}) >= 4
+    others = Vocabulary.of(sentences, 5, seed=1).search([OLD, NEW], 10).usages
+    assert others["river"] != usages["river"]
+
+
+def test_a_sample_is_drawn_from_all_sentences_alike():
+    drawn = Counter()
+    for seed in range(400):
+        sentences = [sentence(time, f"river {n} the the") for time in (OLD, NEW) for n in range(20)]
+        usages = Vocabulary.of(sentences, 5, seed).search([OLD, NEW], 5).usages
+        drawn.update(usage.text for usage in usages["river"][OLD])
+    # 400 draws of 5 of 20 sentences: 100 for each, with a standard deviation of 8.7.
+    assert len(drawn) == 20 and all(60 < count < 140 for count in drawn.values())
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    """
+    Returns an encoder and texts of two times. Each steady word has contexts of its own at both times, `cloud` those of
+    a farm and later those of a machine.
+    """
+    path = tmp_path_factory.mktemp("discovery")
+    generator = random.Random(0)
+    around = {word: [f"{word[:3]}{letter}" for letter in ("aa", "bb", "cc")] for word in STEADY}
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *FUNCTION, *STEADY, "cloud", "Cloud"]
+    words += [word for group in (*around.values(), *CONTEXTS.values()) for word in group]
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 48}
+    config = BertConfig(vocab_size=len(words), max_position_embeddings=16, initializer_range=0.5, **sizes)
+    BertModel(config).save_pretrained(path / "bert")
+    vocabulary = {word: index for index, word in enumerate(words)}
+    BertTokenizer(vocab=vocabulary, model_max_length=16).save_pretrained(path / "bert")
+    for time in (OLD, NEW):
+        lines = []
+        for _ in range(30):
+            for word in (*STEADY, "cloud"):
+                near = around.get(word) or CONTEXTS["old" if time == OLD else "new"]
+                line = [*generator.choices(near, k=2), "the", word, "of", "and", "the", generator.choice(near)]
+                lines.append(" ".join(line) + ".")
+        lines += ["Cloud, the of and"] * 2 + ["the of and rare"] * (4 if time == OLD else 40)
+        (path / f"{time}.txt").write_text("\n".join(lines), encoding="utf-8")
+    return path
+
+
+def run(folder: Path, output: Path, *more: str | Path) -> list[dict[str, str]]:
+    texts = [folder / f"{time}.txt" for time in (OLD, NEW)]
+    given = ["--model_name_or_path", folder / "bert", "--output_dir", output, "--corpora", *texts, *more]
+    run_semantic_change.main(list(map(str, given)))
+    return read_table(output / "changes.csv")
+
+
+def test_the_word_that_changed_is_found(folder, tmp_path, capsys):
+    rows = run(folder, tmp_path / "found", "--discover", "3")
+    assert [row["word"] for row in rows][0] == "cloud" and len(rows) == 3
+    searched = read_table(tmp_path / "found" / "searched.csv")
+    scores = [float(row["sieve"]) for row in searched if row["sieve"]]
+    assert searched[0]["word"] == "cloud" and scores[0] > scores[1] and scores == sorted(scores, reverse=True)
+    left_out = {row["word"]: row["left_out"] for row in searched}
+    assert left_out["rare"] == "rare at a time" and left_out["the"] == "among the most frequent"
+    compared = [row for row in searched if not row["left_out"]]
+    assert {row["word"] for row in compared} == {*STEADY, "cloud"} | {
+        row["word"] for row in compared if row["word"][3:] in ("aa", "bb", "cc")
+    }
+    # `of` has two letters only. The console and the page tell what was searched.
+    page = (tmp_path / "found" / "_changes.html").read_text(encoding="utf-8")
+    for said in (capsys.readouterr().out, page):
+        assert f"50 words were searched, and {len(compared)} of them" in said
+    # The sieve only proposes words: a list of them has the same table.
+    (tmp_path / "words.txt").write_text(
+        "".join(f"{row['word']}: {row['word']}, {row['word'].title()}\n" for row in rows), encoding="utf-8"
+    )
+    assert run(folder, tmp_path / "listed", "--targets", tmp_path / "words.txt") == rows
+
+
+def test_counts_are_those_of_the_ranking(folder):
+    """`Cloud` with a comma is a usage of `cloud`."""
+    corpora, frequencies = {time: folder / f"{time}.txt" for time in (OLD, NEW)}, {}
+    searched = Vocabulary.of(read_semeval(corpora, {}), 5).search([OLD, NEW], 20)
+    for _ in count_frequencies(read_semeval(corpora, searched.forms), searched.forms, [OLD, NEW], frequencies):
+        pass
+    for row in searched.table[searched.table["left_out"] == ""].to_dict("records"):
+        for time in (OLD, NEW):
+            assert row[f"count_{time}"] == frequencies[row["word"]][time].count
+    assert frequencies["cloud"][OLD].count == 32
+
+
+def test_usages_in_one_text_have_the_vectors_of_usages_alone(folder):
+    model, tokenizer = BertModel.from_pretrained(folder / "bert"), BertTokenizer.from_pretrained(folder / "bert")
+    text = "the cloud of river and wagon"
+    usages = {
+        word: {OLD: [Usage(OLD, text, text.index(word), text.index(word) + len(word))]}
+        for word in ("cloud", "river", "wagon")
+    }
+    together = embed_usages(model, tokenizer, usages)
+    for word, by_time in usages.items():
+        alone = embed_usages(model, tokenizer, {word: by_time})
+        np.testing.assert_allclose(together[word][OLD], alone[word][OLD], atol=1e-5)
+    assert not np.allclose(together["cloud"][OLD], together["river"][OLD], atol=0.1)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--discover", "0"), "discover"),
+        (("--discover", "3", "--min_usages", "100"), "finds no word"),
+    ],
+)
+def test_a_search_that_finds_nothing_is_refused(folder, tmp_path, arguments, message):
+    with pytest.raises(ValueError, match=message):
+        run(folder, tmp_path, *arguments, "--num_samples", "200")
