@@ -4,7 +4,7 @@ import math
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -37,6 +37,7 @@ class DatedSentence:
         tokens (`tuple[str, ...]`): Tokens or lemmas, for static embeddings. An occurrence of a target is one token,
             the target's name.
         date, source (`str`): Its date and its source; empty if the corpus does not tell them.
+        places (`tuple[tuple[int, int], ...]`): Where the word of each token begins and ends in `text`.
     """
 
     time: str
@@ -45,6 +46,7 @@ class DatedSentence:
     tokens: tuple[str, ...]
     date: str = ""
     source: str = ""
+    places: tuple[tuple[int, int], ...] = field(default=(), compare=False)
 
 
 def read_targets(path: str | Path) -> dict[str, list[str]]:
@@ -312,7 +314,7 @@ def target_finder(
 
     def find_targets(time: str, passage: Passage) -> DatedSentence:
         keys, glued, is_running = passage.keys, passage.glued, passage.keys is passage.words
-        pieces, occurrences, tokens, offset, index = [], [], [], 0, 0
+        pieces, occurrences, tokens, places, offset, index = [], [], [], [], 0, 0
         while index < len(keys):
             size, found = 1, look_up(keys[index])
             if found.may_begin_phrase and (longer := find_phrase(keys[index : index + sizes[0]])):
@@ -332,10 +334,12 @@ def target_finder(
                 capitals.add_other(other_case, plain[start:end])
             pieces.append(plain)
             tokens.append(target or keys[index])
+            places.append((offset + start, offset + end))
             offset += len(plain)
             index += size
         text = "".join(pieces)
-        return DatedSentence(time, text, tuple(occurrences), tuple(tokens), passage.date, passage.source)
+        found_words = (tuple(occurrences), tuple(tokens))
+        return DatedSentence(time, text, *found_words, passage.date, passage.source, tuple(places))
 
     return find_targets
 

@@ -11,15 +11,15 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from ..data.dated_texts import TAGS, untagged
 from ..data.files import written_whole
+from ..data.passages import split_tag, untagged
 from .corpora import DatedSentence
 from .usages import Usage, Usages, frequent_words
 
 
 SEARCHED = "searched.csv"
-# A word of three letters or more, in parts with hyphens or not, which may have a tag, between punctuation.
-WORD = re.compile(rf"[^\w\s]*([^\W\d_]{{3,}}(?:-[^\W\d_]+)*(?:{'|'.join(TAGS)})?)[^\w\s]*")
+# A word of three letters or more, in parts with hyphens or not, between punctuation.
+WORD = re.compile(r"[^\w\s]*([^\W\d_]{3,}(?:-[^\W\d_]+)*)[^\w\s]*")
 # The column `left_out` of words that are not compared.
 RARE, FREQUENT, NAME = "rare at a time", "among the most frequent", "a name"
 
@@ -85,7 +85,7 @@ class Vocabulary:
     def add(self, sentence: DatedSentence, number: float):
         """Counts the words of a sentence, and keeps the sentence for those for which its random number is small."""
         first: dict[str, tuple[int, int]] = {}
-        self.tokens.update(sentence.text.lower().split())
+        self.tokens.update(untagged(token).lower() for token in sentence.tokens)
         for spelling, start, end in words_of(sentence):
             self.spellings[spelling] += 1
             self.counts[spelling.lower(), sentence.time] += 1
@@ -137,13 +137,11 @@ def count_columns(times: Sequence[str]) -> list[str]:
 
 
 def words_of(sentence: DatedSentence) -> Iterator[tuple[str, int, int]]:
-    """Yields the words of a sentence that has no targets, with their tags, and their positions in its text."""
-    start = 0
-    for token, plain in zip(sentence.tokens, sentence.text.split(" "), strict=True):
-        if match := WORD.fullmatch(token):
-            word = match[1]
-            yield word, start + match.start(1), start + match.start(1) + len(untagged(word))
-        start += len(plain) + 1
+    """Yields the words of a sentence that has no targets, with their tags, and their places in its text."""
+    for token, (start, end) in zip(sentence.tokens, sentence.places, strict=True):
+        word, tag = split_tag(token)
+        if match := WORD.fullmatch(word):
+            yield match[1] + tag, start, end
 
 
 def write_searched(folder: Path, searched: Searched, scores: Mapping[str, float]):

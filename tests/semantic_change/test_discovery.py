@@ -11,7 +11,8 @@ from helpers import read_table
 from transformers import BertConfig, BertModel, BertTokenizer
 
 import run_semantic_change
-from modeling_tempoformer.semantic_change.corpora import DatedSentence, read_semeval
+from modeling_tempoformer.data.passages import Columns, Passage
+from modeling_tempoformer.semantic_change.corpora import Capitals, DatedSentence, read_semeval, target_finder
 from modeling_tempoformer.semantic_change.discovery import Vocabulary, words_of
 from modeling_tempoformer.semantic_change.usages import Usage, count_frequencies, embed_usages
 
@@ -22,8 +23,8 @@ FUNCTION = ["the", "of", "and"]
 CONTEXTS = {"old": ["cattle", "wheat", "plough"], "new": ["engine", "signal", "screen"]}
 
 
-def sentence(time: str, text: str, tokens: str = "") -> DatedSentence:
-    return DatedSentence(time, text, (), tuple((tokens or text).split()))
+def sentence(time: str, text: str) -> DatedSentence:
+    return target_finder("none", {}, False, Columns(), Capitals())(time, Passage.of_text("", "", text))
 
 
 def search(sentences: list[DatedSentence], min_usages: int, **settings):
@@ -34,8 +35,11 @@ def test_words_are_what_the_ranking_looks_for():
     text = 'A "Plane," the plane\'s well-known air 1815 it (AIR).'
     found = [(word, text[start:end]) for word, start, end in words_of(sentence(OLD, text))]
     assert found == [("Plane", "Plane"), ("the", "the"), ("well-known", "well-known"), ("air", "air"), ("AIR", "AIR")]
-    tagged = list(words_of(sentence(OLD, "an attack ,", "an attack_nn ,")))
-    assert tagged == [("attack_nn", 3, 9)]
+    assert list(words_of(sentence(OLD, "an attack_nn ,"))) == [("attack_nn", 3, 9)]
+    # The text is as it was written; the words are the lemmas, which are looked up.
+    passage = Passage("", "", ["Trees", "'", "leaves"], ["tree", "'", "leaf"], {1})
+    of_lemmas = target_finder("none", {}, False, Columns(), Capitals())(OLD, passage)
+    assert of_lemmas.text == "Trees' leaves" and list(words_of(of_lemmas)) == [("tree", 0, 5), ("leaf", 7, 13)]
 
 
 def test_what_is_left_out_is_counted():
