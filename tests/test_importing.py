@@ -23,10 +23,12 @@ def imported_after(code: str) -> set[str]:
     )
 
 
+@pytest.mark.slow
 def test_importing_brings_no_heavy_library():
     assert imported_after("import modeling_tempoformer, modeling_tempoformer.serving.live_classifier") == set()
 
 
+@pytest.mark.slow
 def test_a_name_brings_its_library_when_it_is_used():
     assert {"datasets", "pyarrow"} <= imported_after("from modeling_tempoformer import load_table")
 

@@ -142,6 +142,7 @@ def test_the_trainer_and_the_reports_have_the_scores_of_the_metric(alone):
     assert expected["window_recall_a"] == group_by_class(part, "predict", names)["classes"]["a"]["window_recall"]
 
 
+@pytest.mark.slow
 def test_nothing_is_written_or_imported_before_it_is_needed():
     """Without a home, imports do without Evaluate, and the Trainer's function scores without a cache."""
     code = """

@@ -190,6 +190,7 @@ def mlm(tmp_path: Path, *arguments: str):
     main(["--model_name_or_path", str(tmp_path / "bert"), *tasks, *short, *arguments])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("script", [glue, mlm])
 def test_a_dry_run_writes_and_lists_what_a_push_sends(hub, tmp_path, monkeypatch, capsys, script):
     monkeypatch.chdir(ROOT)

@@ -87,6 +87,7 @@ def test_an_old_revision_of_a_private_model_into_a_cache_of_its_own(tmp_path, mo
         assert torch.equal(trained[: len(weights[name])], weights[name])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("trusted", [False, True])
 def test_code_of_a_model_runs_only_where_it_is_trusted(tmp_path, monkeypatch, trusted):
     monkeypatch.setenv("REMOTE_CODE_RAN", "no")

@@ -88,6 +88,7 @@ def test_a_model_is_not_scored_on_what_it_learned_from(tmp_path, trained, case):
     assert not (tmp_path / "new" / "_predictions.csv").exists()
 
 
+@pytest.mark.slow
 def test_other_timelines_and_posts_without_labels_are_predicted_whole(tmp_path, trained):
     """New posts of the people in the training are predicted as well."""
     held_back = people(read_table(trained / "_predictions.csv"))
@@ -98,6 +99,7 @@ def test_other_timelines_and_posts_without_labels_are_predicted_whole(tmp_path, 
         assert [row["post_id"] for row in rows] == [str(row) for row in range(len(posts))]
 
 
+@pytest.mark.slow
 def test_a_training_records_its_split_without_ids(tmp_path, encoder):
     files = {"train": POSTS[:35], "validation": POSTS[35:45], "test": POSTS[45:]}
     paths = [f"--{name}_file={write_posts(tmp_path / f'{name}.csv', posts)}" for name, posts in files.items()]

@@ -79,6 +79,7 @@ def test_own_csv_to_predictions(tmp_path):
 STREAM = ["--streaming", "--max_steps", "4", "--eval_strategy", "steps", "--eval_steps", "2", "--save_steps", "2"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model_type", ["tempoformer", "post_tempoformer"])
 def test_a_streamed_training_ends_as_one_of_a_whole_file(tmp_path, model_type):
     """
@@ -106,6 +107,7 @@ def test_a_streamed_training_ends_as_one_of_a_whole_file(tmp_path, model_type):
     assert [row["prediction"] for row in again] == [row["prediction"] for row in rows]
 
 
+@pytest.mark.slow
 def test_a_dataset_by_its_name_and_some_samples_of_it(tmp_path, encoder):
     """`datasets` reads a folder of split files as a dataset, like a Hub id. Samples are evenly spaced timelines."""
     (tmp_path / "posts").mkdir()
@@ -135,6 +137,7 @@ def test_the_results_are_those_of_the_predictions(trained):
     assert low <= test["macro_f1"] <= high
 
 
+@pytest.mark.slow
 def test_experts_alone_and_states_are_in_the_results(tmp_path, encoder):
     """The scores of each expert are those of the pipeline, if only that expert has a weight."""
     posts = [{**post, "state": ("calm", "low", "")[len(post["text"]) % 3]} for post in POSTS]
@@ -156,6 +159,7 @@ def test_experts_alone_and_states_are_in_the_results(tmp_path, encoder):
     assert f"{np.mean(right):.3f}" in (tmp_path / "out" / "README.md").read_text()
 
 
+@pytest.mark.slow
 def test_calibration_is_fitted_on_labelled_dev_posts_saved_and_applied(tmp_path, encoder, caplog):
     dev = list(synthetic_posts(8, seed=1, posts_per_timeline=9))
     dev = [post | {"label": "" if number % 3 == 1 else post["label"]} for number, post in enumerate(dev)]
@@ -202,6 +206,7 @@ def test_calibration_is_fitted_on_labelled_dev_posts_saved_and_applied(tmp_path,
     assert "calibration is left out" in caplog.text and "trees and states are left out" in caplog.text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [[], ["--model_type", "tempoformer"]], ids=["default", "tempoformer"])
 def test_a_wanted_precision_or_recall_of_the_class_to_watch(tmp_path, encoder, kind, capsys):
     """The test posts are those of the validation by other names, so that the table of predictions has all counts."""
@@ -263,6 +268,7 @@ def assert_same_predictions(rows: list[dict[str, str]], others: list[dict[str, s
         assert_same(*(one | {name: float(one[name]) for name in PROBABILITIES} for one in (row, other)))
 
 
+@pytest.mark.slow
 def test_predictions_without_texts(tmp_path, trained):
     """With a frozen encoder, rows have vectors, so the texts come from the timelines."""
     posts = with_other_ids(POSTS, "new")
@@ -286,6 +292,7 @@ def test_posts_with_and_without_times_are_not_mixed_up(tmp_path, trained, caplog
         run(tmp_path / "other", "--model_name_or_path", str(tmp_path / "further"), *timed)
 
 
+@pytest.mark.slow
 def test_new_parameters_have_a_learning_rate_of_their_own(tmp_path, encoder):
     still = ["--model_type", "tempoformer", "--freeze_encoder", "false", "--max_steps", "1"]
     still += ["--learning_rate", "0", "--warmup_steps", "0"]
@@ -299,6 +306,7 @@ def test_new_parameters_have_a_learning_rate_of_their_own(tmp_path, encoder):
         assert torch.equal(weights, before[name]) == (name in encoder_names), name
 
 
+@pytest.mark.slow
 def test_over_a_frozen_encoder_all_else_learns_and_the_saved_model_reads_tokens(tmp_path, encoder):
     post_model = ["--model_type", "post_tempoformer", "--freeze_encoder", "--max_steps"]
     at_once = ["--warmup_steps", "0", "--load_best_model_at_end", "false"]
@@ -347,6 +355,7 @@ def test_a_run_that_would_learn_more_says_how_and_its_advice_runs(tmp_path, enco
     assert all(torch.isfinite(values).all() for values in after.values())
 
 
+@pytest.mark.slow
 def test_the_same_command_again_loads_the_model_and_another_is_refused(tmp_path, encoder):
     first = fine_tune(tmp_path / "out", encoder, "--calibrate")
     results = read_json(tmp_path / "out" / "all_results.json")
@@ -362,6 +371,7 @@ def test_the_same_command_again_loads_the_model_and_another_is_refused(tmp_path,
             fine_tune(tmp_path / "out", encoder, "--calibrate", *other)
 
 
+@pytest.mark.slow
 def test_a_model_keeps_the_class_to_watch(tmp_path, encoder):
     """By default it is the rarest of the training posts. A run of the ended training changes it without training."""
     folder = tmp_path / "out"

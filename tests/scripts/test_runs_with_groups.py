@@ -58,6 +58,7 @@ def check_groups(folder: Path, posts: list[dict]):
         assert scores["difference_interval"][0] <= own - others <= scores["difference_interval"][1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["paper's", "default"])
 def test_groups_after_a_training_with_a_saved_model_and_on_the_card(tmp_path, encoder, posts, kind, capsys):
     model = DEMO if kind == "paper's" else ["--model_name_or_path", encoder, *DEMO[1:], "--do_train", "--do_predict"]

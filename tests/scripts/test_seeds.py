@@ -22,6 +22,7 @@ def run(folder: Path, encoder: str, posts: Path, *more: str):
     main([*given, "--output_dir", str(folder), *more])
 
 
+@pytest.mark.slow
 def test_several_seeds_are_whole_runs_on_the_same_test_posts(tmp_path, encoder, trained, capsys):
     out, posts = tmp_path / "out", trained.parent / "posts.csv"
     run(out, encoder, posts, "--seed", "7", "--seeds", "2")

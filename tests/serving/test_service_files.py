@@ -67,6 +67,7 @@ def succeed(command: list[str]):
         raise OSError(f"{command} failed.")
 
 
+@pytest.mark.slow
 def test_the_image_holds_what_its_command_reads(tmp_path):
     folder = build_context(tmp_path)
     helped = [*command_of("here", "redis://none", 1), "--help"]

@@ -24,6 +24,7 @@ run_script(main)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("level", [None, "info"])
 def test_other_libraries_are_heard_on_demand(tmp_path, level):
     AutoModelForMaskedLM.from_config(AutoConfig.for_model(**tiny_encoder())).save_pretrained(tmp_path)
