@@ -51,13 +51,25 @@ PROGRAMS += (
 PASSED_ON = {"run_cross_validation": "run_glue_style.py", "word_tables": "run_temporal_mlm.py"}
 # These need the extra `slow`: torchao, ONNX, Ray or a browser.
 SLOW = {"docs/pictures/make.py", "docs/production.md", "docs/speed.md", "docs/scoring.md", "run_scoring.py"}
-SLOW |= {"modeling_tempoformer/commands/score.py"}
+SLOW |= {"modeling_tempoformer/commands/score.py", "docs/update_a_model.md", "docs/watch.md"}
 BERT = "google-bert/bert-base-uncased"
 ENCODERS = (
     *(BERT, "pierluigic/xl-lexeme"),
     *("sentence-transformers/all-MiniLM-L6-v2", "sentence-transformers/all-mpnet-base-v2"),
 )
-KINDS = ("accelerate", "hf", "make", "pip", "python", "redis-cli", "redis-server", "source", "tempoformer")
+KINDS = (
+    "accelerate",
+    "curl",
+    "docker",
+    "hf",
+    "make",
+    "pip",
+    "python",
+    "redis-cli",
+    "redis-server",
+    "source",
+    "tempoformer",
+)
 FENCE = re.compile(r'^```(\w*)(?: title="(.+?)")?\n(.*?)^```$', flags=re.DOTALL | re.MULTILINE)
 COMMAND = re.compile(r"(?:[A-Z_]+=\S+ )*(?:accelerate launch|make|pip|python|tempoformer) ")
 
