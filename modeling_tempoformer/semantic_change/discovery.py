@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pandas as pd
+from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 
 from ..data.files import written_whole
 from ..data.passages import split_tag, untagged
@@ -21,7 +22,13 @@ SEARCHED = "searched.csv"
 # A word of three letters or more, in parts with hyphens or not, between punctuation.
 WORD = re.compile(r"[^\w\s]*([^\W\d_]{3,}(?:-[^\W\d_]+)*)[^\w\s]*")
 # The column `left_out` of words that are not compared.
-RARE, FREQUENT, NAME = "rare at a time", "among the most frequent", "a name"
+RARE, FREQUENT, FUNCTION, NAME = "rare at a time", "among the most frequent", "a function word", "a name"
+# Some words of scikit-learn's list of English stop words have a meaning of their own (Nothman, Qin and Yurchak, 2018).
+CONTENT = """
+    amount bill bottom call cry describe detail fill find fire found front full interest mill mine move name part show
+    side sincere system thick thin top
+"""
+FUNCTION_WORDS = ENGLISH_STOP_WORDS - set(CONTENT.split())
 
 
 class Searched(NamedTuple):
@@ -49,7 +56,8 @@ class Searched(NamedTuple):
             f"{self.num_words:,} words were searched, and {len(self.forms):,} of them can be compared. Left out: "
             f"{self.num_words - len(self.table):,} with fewer than {min_usages} usages at every time, "
             f"{left_out.get(RARE, 0):,} with fewer at some times, {left_out.get(FREQUENT, 0):,} among the most "
-            f"frequent ones, which make up half of the texts{names}."
+            f"frequent ones, which make up half of the texts, {left_out.get(FUNCTION, 0):,} function words of "
+            f"English{names}."
         )
 
 
@@ -100,7 +108,8 @@ class Vocabulary:
     def search(self, times: Sequence[str], min_usages: int, without_names: bool = False) -> Searched:
         """
         Finds the words that can be compared: those with `min_usages` occurrences at each time that are not among the
-        most frequent words and, with `without_names`, do not begin with a capital in most of their occurrences.
+        most frequent words nor function words of English. With `without_names` they do not begin with a capital in
+        most of their occurrences.
         """
         spellings: dict[str, Counter[str]] = {}
         for spelling, count in self.spellings.items():
@@ -117,6 +126,8 @@ class Vocabulary:
                 left_out = RARE
             elif untagged(word) in frequent:
                 left_out = FREQUENT
+            elif untagged(word) in FUNCTION_WORDS:
+                left_out = FUNCTION
             elif without_names and 2 * spelled[word] < spelled.total():
                 left_out = NAME
             else:

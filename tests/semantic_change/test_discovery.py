@@ -45,15 +45,16 @@ def test_words_are_what_the_ranking_looks_for():
 def test_what_is_left_out_is_counted():
     """The old texts have five sentences, the new ones four. `the` is half of all words and more."""
     texts = {
-        OLD: ["the the the the Paris river"] * 4 + ["the gone River"],
-        NEW: ["the the the the Paris river rare"] * 4,
+        OLD: ["the the the the Paris river whose"] * 4 + ["the gone River"],
+        NEW: ["the the the the Paris river whose rare"] * 4,
     }
     sentences = [sentence(time, text) for time, lines in texts.items() for text in lines]
     searched = search(sentences, 3)
-    assert searched.forms == {"Paris": ["Paris"], "river": ["River", "river"]} and searched.num_words == 5
+    assert searched.forms == {"Paris": ["Paris"], "river": ["River", "river"]} and searched.num_words == 6
     table = searched.table.set_index("word")
     assert table["left_out"].to_dict() == {
         "the": "among the most frequent",
+        "whose": "a function word",
         "Paris": "",
         "river": "",
         "rare": "rare at a time",
