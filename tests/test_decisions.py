@@ -9,7 +9,7 @@ from modeling_tempoformer.decisions_tempoformer import decide, read_answers
 
 
 NAMES = ["calm", "low", "high"]
-# Of the classes of NAMES, which are the logits of these probabilities.
+# The logits of these probabilities of the classes in NAMES
 SHARES = torch.tensor([[0.5, 0.2, 0.3], [0.1, 0.3, 0.6], [0.2, 0.45, 0.35], [0.15, 0.7, 0.15]])
 
 
@@ -26,7 +26,7 @@ def config_of(names: list[str] = NAMES, **fields):
         # The second post gets it although another class is twice as probable.
         ({"alarm": {"label": 1, "threshold": 0.25}}, ["calm", "low", "low", "low"]),
         ({"alarm": {"label": 1, "threshold": 0.46}}, ["calm", "high", "high", "low"]),
-        # Of the others, the thresholds decide: 0.5 / 0.9 < 0.3 / 0.05.
+        # The thresholds decide among the other two: 0.5 / 0.9 < 0.3 / 0.05.
         ({"thresholds": [0.9, 0.05, 0.05], "alarm": {"label": 1, "threshold": 0.46}}, ["high", "high", "high", "low"]),
         ({"alarm": {"label": 0, "threshold": 0.0}}, ["calm"] * 4),
         ({"alarm": {"label": 0, "threshold": 1.0}}, ["high", "high", "low", "low"]),
