@@ -53,17 +53,21 @@ def log_odds(logits: torch.Tensor, calibration: dict[str, Any] | None = None) ->
 
 
 def watched_threshold(config: PreTrainedConfig, calibration: dict[str, Any] | None) -> float | None:
+    """Returns the [`class_threshold`] of the class that the model watches."""
+    return class_threshold(config.watched, config.num_labels, calibration or {})
+
+
+def class_threshold(label: int, num_labels: int, calibration: dict[str, Any]) -> float | None:
     """
-    Returns the probability from which on [`decide`] chooses the class that the model watches. None where no such
-    number is known: of three classes or more, without an alarm for this one.
+    Returns the probability from which on [`decide`] chooses a class. None where no such number is known: of three
+    classes or more, without an alarm for this one.
     """
-    calibration = calibration or {}
-    alarm, thresholds = calibration.get("alarm"), calibration.get("thresholds") or [1.0] * config.num_labels
-    if alarm and alarm["label"] == config.watched:
+    alarm, thresholds = calibration.get("alarm"), calibration.get("thresholds") or [1.0] * num_labels
+    if alarm and alarm["label"] == label:
         return alarm["threshold"]
-    if config.num_labels != 2:
+    if num_labels != 2:
         return None
-    return 1 - alarm["threshold"] if alarm else thresholds[config.watched] / sum(thresholds)
+    return 1 - alarm["threshold"] if alarm else thresholds[label] / sum(thresholds)
 
 
 def read_answers(

@@ -13,6 +13,7 @@ import altair as alt
 import numpy as np
 
 from ..data.states import compared_posts, to_numbers
+from ..decisions_tempoformer import class_threshold
 from ..timeline_tempoformer import Timeline
 from .page import COLOURS, render_page
 
@@ -218,22 +219,11 @@ def rarest_class(timelines: Sequence[dict], num_classes: int, no_change: int | N
 
 
 def first_thresholds(calibration: dict[str, Any], num_classes: int) -> list[float | None]:
-    """
-    Returns for each class the threshold from which on the model predicts it, in units: that of an alarm, and of two
-    classes both, rounded to the thousandths of the slider. Other classes have None: they are predicted because the
-    others are less probable.
-    """
-    alarm, thresholds = calibration.get("alarm"), calibration.get("thresholds") or [1.0] * num_classes
+    """Returns the [`class_threshold`] of each class in units, of two classes in the thousandths of the slider."""
+    found = [class_threshold(label, num_classes, calibration) for label in range(num_classes)]
     if num_classes == 2:
-        # p / t is largest for a class if its p exceeds its share of the sum of both thresholds.
-        shares = [threshold / sum(thresholds) for threshold in thresholds]
-        if alarm:
-            shares = [abs(alarm["threshold"] - (label != alarm["label"])) for label in range(2)]
-        return [round(share * 1000) * UNIT // 1000 for share in shares]
-    first: list[float | None] = [None] * num_classes
-    if alarm:
-        first[alarm["label"]] = round(alarm["threshold"] * UNIT, 3)
-    return first
+        return [round(threshold * 1000) * UNIT // 1000 for threshold in found]
+    return [None if threshold is None else round(threshold * UNIT, 3) for threshold in found]
 
 
 def rows(name: str) -> alt.Chart:
