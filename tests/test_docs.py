@@ -212,6 +212,15 @@ def folder(clone) -> Path:
     for time, verb in (("1810-1860", "stand"), ("1960-2010", "fly")):
         lines = [f"the {word} {verb} {number}" for word in words for number in range(20)]
         Path(f"texts/{time}.txt").write_text("\n".join(lines), encoding="utf-8")
+    # Rated sentences of editorials
+    words = ("It was fair", "It was not", "Nobody knows", "We do")
+    rated = [
+        (f"{number}_{place}", number % 3 + place // 2 * 2, text)
+        for number in range(20)
+        for place, text in enumerate(words)
+    ]
+    lines = "".join(f"{name}\t{tone}\t{text}\n" for name, tone, text in rated)
+    Path("nytEditorialSnippets_GroundTruth.txt").write_text(lines, encoding="utf-8")
     # LRS in its original form
     threads = []
     for thread in range(12):
