@@ -344,7 +344,8 @@ class PostTempoFormerModel(StreamReaderMixin, PostTempoFormerPreTrainedModel):
         for chosen, length in batches_of(mask, has_equal_calls(self)):
             tokens = mask[chosen, :length]
             states = self.encoder(
-                **{name: values[chosen, :length] for name, values in inputs.items()}, attention_mask=tokens.long()
+                **{name: values[chosen, :length] for name, values in inputs.items()},
+                attention_mask=tokens.to(first.device).long(),
             ).last_hidden_state
             if self.config.post_pooling == "cls":
                 parts.append(states[:, 0])

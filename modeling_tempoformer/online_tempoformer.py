@@ -409,8 +409,9 @@ class StreamStepMixin:
 
     def read_posts(self, inputs: dict[str, torch.Tensor]) -> list[dict[str, torch.Tensor]]:
         """Returns the inputs of `forward` for each post on the host: its vector in the post model, else its tokens."""
-        device = self.input_device
-        row = {name: values.unsqueeze(0).to(device) for name, values in inputs.items()}
+        # The mask stays on the host, which reads it.
+        device = {name: "cpu" if name == "attention_mask" else self.input_device for name in inputs}
+        row = {name: values.unsqueeze(0).to(device[name]) for name, values in inputs.items()}
         row = {name: values[0].cpu() for name, values in self.tempoformer.post_inputs(**row).items()}
         tokens = torch.arange(1, row["attention_mask"].shape[1] + 1)
         lengths = (row["attention_mask"] * tokens).amax(-1).tolist()
