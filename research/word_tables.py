@@ -44,7 +44,8 @@ from transformers import AutoModel, AutoModelForMaskedLM, AutoTokenizer
 
 from benchmarks.workload import ROOT, show, table
 from modeling_tempoformer.semantic_change import measures
-from modeling_tempoformer.semantic_change.corpora import DatedSentence, read_semeval, read_truth
+from modeling_tempoformer.semantic_change.corpora import read_semeval, read_truth
+from modeling_tempoformer.semantic_change.dated_sentences import DatedSentence
 from modeling_tempoformer.semantic_change.senses import choose_senses, find_senses
 from modeling_tempoformer.semantic_change.usages import Usage, drop_rare, embed_usages, ignores_case, sample_usages
 

@@ -24,6 +24,7 @@ from ..data.files import lock_folder
 from ..data.passages import Columns
 from ..data.text_layouts import time_of_file
 from ..semantic_change import corpora, measures, usages
+from ..semantic_change.dated_sentences import DatedSentence
 from ..semantic_change.discovery import SEARCHED, Vocabulary, write_searched
 from ..semantic_change.entries import make_entries, write_entries
 from ..semantic_change.report import ranked_table, write_report
@@ -222,9 +223,7 @@ class ChangeArguments:
         return self.times[0], self.times[-1]
 
 
-def read_sentences(
-    args: ChangeArguments, words: corpora.Targets, ignore_case: bool
-) -> Iterator[corpora.DatedSentence]:
+def read_sentences(args: ChangeArguments, words: corpora.Targets, ignore_case: bool) -> Iterator[DatedSentence]:
     """Reads the sentences of the corpora or of the DWUG data set."""
     if args.dwug is not None:
         return corpora.read_dwug(args.dwug, args.times)

@@ -1,52 +1,23 @@
 """Reads dated sentences with target words, and gold scores of the words' change."""
 
 import math
-import unicodedata
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cache, lru_cache
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from transformers.utils import logging
 
 from ..data.dated_texts import count_by_reason, time_order
 from ..data.files import read_lines
-from ..data.passages import Columns, Passage, compose_accents, split_tag, untagged
+from ..data.passages import Columns, compose_accents
 from ..data.text_layouts import is_table, read_passages
 from ..time_points_temporal_bert import TimePoints
+from .dated_sentences import Capitals, DatedSentence, TargetFinder, Targets
 
 
 logger = logging.get_logger(__name__)
-
-# Names, or the forms of each name.
-Targets = Iterable[str] | Mapping[str, Sequence[str]]
-
-
-@dataclass(frozen=True, slots=True)
-class DatedSentence:
-    """
-    A sentence of a time point, and the positions of target words in it.
-
-    Attributes:
-        time (`str`): The name of the time point.
-        text (`str`): Plain text, for encoders.
-        targets (`tuple[tuple[str, int, int], ...]`): Each occurrence of a target: its name in the list of targets,
-            its first character in `text`, and the character after its last.
-        tokens (`tuple[str, ...]`): Tokens or lemmas, for static embeddings. An occurrence of a target is one token,
-            the target's name.
-        date, source (`str`): Its date and its source; empty if the corpus does not tell them.
-        places (`tuple[tuple[int, int], ...]`): Where the word of each token begins and ends in `text`.
-    """
-
-    time: str
-    text: str
-    targets: tuple[tuple[str, int, int], ...]
-    tokens: tuple[str, ...]
-    date: str = ""
-    source: str = ""
-    places: tuple[tuple[int, int], ...] = field(default=(), compare=False)
 
 
 def read_targets(path: str | Path) -> dict[str, list[str]]:
@@ -161,10 +132,10 @@ def read_semeval(
     """
     capitals = Capitals()
     for time, path in paths_by_time.items():
-        find_targets = target_finder(path, targets, ignore_case, columns, capitals)
+        finder = TargetFinder(path, targets, ignore_case, columns, capitals)
         sentence = None
         for passage in read_passages(path, columns):
-            sentence = find_targets(time, passage)
+            sentence = finder.find(time, passage)
             yield sentence
         if sentence is None:
             raise ValueError(f"The corpus of '{time}', {path}, is empty.")
@@ -194,7 +165,7 @@ def read_dated_corpus(
     # Many texts share a few dates.
     find_time = cache(points.get)
     capitals = Capitals()
-    find_targets = target_finder(path, targets, ignore_case, columns, capitals)
+    finder = TargetFinder(path, targets, ignore_case, columns, capitals)
     counts: Counter[str] = Counter()
     unknown: Counter[str] = Counter()
     for passage in read_passages(path, columns):
@@ -202,7 +173,7 @@ def read_dated_corpus(
             unknown[passage.date] += 1
         else:
             counts[time] += 1
-            yield find_targets(time, passage)
+            yield finder.find(time, passage)
     total, why = counts.total() + unknown.total(), count_by_reason(unknown, points)
     left_out = f"{unknown.total():,} of {total:,} texts are left out: {why}." if unknown else ""
     if empty := [time for time in times if not counts[time]]:
@@ -211,137 +182,6 @@ def read_dated_corpus(
     if unknown:
         logger.warning_once(f"{path}: {left_out}")
     capitals.say()
-
-
-class Capitals:
-    """Counts occurrences of targets, and words that differ from a target by their capitals only."""
-
-    def __init__(self):
-        self.found: Counter[str] = Counter()
-        self.written: dict[str, Counter[str]] = {}
-
-    def add_other(self, target: str, word: str):
-        self.written.setdefault(target, Counter())[word] += 1
-
-    def say(self):
-        """Warns of the targets that are mostly written with other capitals."""
-        others = {target: words for target, words in self.written.items() if words.total() > self.found[target]}
-        if others:
-            parts = []
-            for target, words in others.items():
-                word, count = words.most_common(1)[0]
-                parts.append(f"{target} ({self.found[target]:,} times, but {count:,} times {word})")
-            logger.warning(
-                f"The encoder tells capitals apart, and the texts have others than the list: {', '.join(parts)}. "
-                "Write the words as the texts do, give forms (america: america, America), or take an uncased encoder."
-            )
-
-
-def target_forms(path: str | Path, targets: Targets, key: Callable[[str], str], columns: Columns) -> dict[str, str]:
-    """Returns the target of each form in a corpus, by the form's key."""
-    forms_by_target = targets if isinstance(targets, Mapping) else {target: [target] for target in targets}
-    pairs = [(target, form) for target, forms in forms_by_target.items() for form in forms]
-    tags = {split_tag(form)[1]: form for _, form in pairs}
-    tags.pop("", None)
-    # Looks at all words, because a corpus with tags may have none of the targets.
-    has_tags = bool(tags) and any(
-        split_tag(word)[1] in tags for passage in read_passages(path, columns) for word in passage.keys
-    )
-    if tags and not has_tags:
-        tagged = next(iter(tags.values()))
-        logger.warning(f"{path} has no tags: looking for {untagged(tagged)} instead of {tagged}, and so on.")
-    target_by_form: dict[str, str] = {}
-    for target, form in pairs:
-        form = key(compose_accents(form if has_tags else untagged(form)))
-        if (other := target_by_form.setdefault(form, target)) != target:
-            raise ValueError(f"'{other}' and '{target}' cannot be told apart in {path}: both are '{form}' there.")
-    return target_by_form
-
-
-class Found(NamedTuple):
-    """A token that was looked up."""
-
-    target: str | None
-    plain: str  # the token without a tag
-    start: int  # of the word in `plain`
-    end: int
-    may_begin_phrase: bool
-    other_case: str | None  # the target that differs by capitals only
-
-
-def target_finder(
-    path: str | Path, targets: Targets, ignore_case: bool, columns: Columns, capitals: Capitals
-) -> Callable[[str, Passage], DatedSentence]:
-    """Returns a function that makes a [`DatedSentence`] of a time and a passage of a corpus."""
-    key = str.lower if ignore_case else str
-    forms = target_forms(path, targets, key, columns)
-    lower = {form.lower(): target for form, target in forms.items()}
-    sizes = sorted({len(form.split()) for form in forms}, reverse=True)
-    first_words = {form.split()[0] for form in forms if " " in form}
-
-    # A few words are most of a corpus.
-    @lru_cache(2**16)
-    def look_up(token: str) -> Found:
-        # Punctuation, symbols and invisible characters of any script. A target may contain them, too.
-        marks = "".join(char for char in token if unicodedata.category(char)[0] in "PSC")
-        before, tag = split_tag(token)
-        if tag:
-            # In tagged text a token of punctuation has a tag, too.
-            plain, word = before, before if key(token) in forms else before.strip(marks)
-            start = before.index(word)
-        else:
-            bare = token if key(token) in forms else token.strip(marks)
-            (word, tag), start = split_tag(bare), token.index(bare)
-            plain = token[:start] + word + token[start + len(bare) :]
-        written = (word + tag, word) if tag else (word,)
-        target = next((forms[key(form)] for form in written if key(form) in forms), None)
-        other = None if target else next((lower[form.lower()] for form in written if form.lower() in lower), None)
-        may_begin = not first_words.isdisjoint((key(token), key(token.lstrip(marks)), key(plain.lstrip(marks))))
-        return Found(target, plain, start, start + len(word), may_begin, other)
-
-    def find_phrase(keys: list[str]) -> tuple[int, Found] | None:
-        """Finds the longest phrase at the start of some words, with its number of words."""
-        for size in sizes:
-            for words in (keys[:size], [untagged(word) for word in keys[:size]]):
-                if (found := look_up(" ".join(words))).target is not None:
-                    return size, found
-        return None
-
-    def find_in_parts(token: str, found: Found) -> Found:
-        """Finds a target among the words of a token, such as the lemmas of a multiword token."""
-        parts = map(look_up, token.split()) if found.target is None else ()
-        return next((part for part in parts if part.target is not None), found)
-
-    def find_targets(time: str, passage: Passage) -> DatedSentence:
-        keys, glued, is_running = passage.keys, passage.glued, passage.keys is passage.words
-        pieces, occurrences, tokens, places, offset, index = [], [], [], [], 0, 0
-        while index < len(keys):
-            size, found = 1, look_up(keys[index])
-            if found.may_begin_phrase and (longer := find_phrase(keys[index : index + sizes[0]])):
-                size, found = longer
-            elif not is_running and " " in keys[index]:
-                found = find_in_parts(keys[index], found)
-            target, plain, start, end, _, other_case = found
-            if not is_running:
-                plain = passage.join(index, index + size)
-                start, end = 0, len(plain)
-            if pieces and index not in glued:
-                plain, start, end = f" {plain}", start + 1, end + 1
-            if target is not None:
-                occurrences.append((target, offset + start, offset + end))
-                capitals.found[target] += 1
-            elif other_case is not None:
-                capitals.add_other(other_case, plain[start:end])
-            pieces.append(plain)
-            tokens.append(target or keys[index])
-            places.append((offset + start, offset + end))
-            offset += len(plain)
-            index += size
-        text = "".join(pieces)
-        found_words = (tuple(occurrences), tuple(tokens))
-        return DatedSentence(time, text, *found_words, passage.date, passage.source, tuple(places))
-
-    return find_targets
 
 
 def dwug_groupings(path: str | Path) -> list[str]:

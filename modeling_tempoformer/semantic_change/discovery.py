@@ -14,7 +14,7 @@ from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 
 from ..data.files import written_whole
 from ..data.passages import split_tag, untagged
-from .corpora import DatedSentence
+from .dated_sentences import DatedSentence
 from .usages import Usage, Usages, frequent_words
 
 

@@ -17,7 +17,7 @@ from transformers.utils import logging
 from ..data.dated_texts import check_same_times, make_row, special_tokens, token_limit
 from ..data.passages import untagged
 from ..time_points_temporal_bert import read_date
-from .corpora import DatedSentence
+from .dated_sentences import DatedSentence
 
 
 logger = logging.get_logger(__name__)

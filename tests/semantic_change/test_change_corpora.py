@@ -11,13 +11,13 @@ from helpers import TIMES
 
 from modeling_tempoformer.data.passages import Columns
 from modeling_tempoformer.semantic_change.corpora import (
-    DatedSentence,
     read_dated_corpus,
     read_dwug,
     read_semeval,
     read_targets,
     read_truth,
 )
+from modeling_tempoformer.semantic_change.dated_sentences import DatedSentence
 
 
 def marked(sentence: DatedSentence) -> list[tuple[str, str]]:

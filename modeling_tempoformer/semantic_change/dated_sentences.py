@@ -1,0 +1,187 @@
+"""Finds target words and phrases in the passages of a corpus, and makes dated sentences of these."""
+
+import unicodedata
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import NamedTuple
+
+from transformers.utils import logging
+
+from ..data.passages import Columns, Passage, compose_accents, split_tag, untagged
+from ..data.text_layouts import read_passages
+
+
+logger = logging.get_logger(__name__)
+
+# Names, or the forms of each name.
+Targets = Iterable[str] | Mapping[str, Sequence[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class DatedSentence:
+    """
+    A sentence of a time point, and the positions of target words in it.
+
+    Attributes:
+        time (`str`): The name of the time point.
+        text (`str`): Plain text, for encoders.
+        targets (`tuple[tuple[str, int, int], ...]`): Each occurrence of a target: its name in the list of targets,
+            its first character in `text`, and the character after its last.
+        tokens (`tuple[str, ...]`): Tokens or lemmas, for static embeddings. An occurrence of a target is one token,
+            the target's name.
+        date, source (`str`): Its date and its source; empty if the corpus does not tell them.
+        places (`tuple[tuple[int, int], ...]`): Where the word of each token begins and ends in `text`.
+    """
+
+    time: str
+    text: str
+    targets: tuple[tuple[str, int, int], ...]
+    tokens: tuple[str, ...]
+    date: str = ""
+    source: str = ""
+    places: tuple[tuple[int, int], ...] = field(default=(), compare=False)
+
+
+class Capitals:
+    """Counts occurrences of targets, and words that differ from a target by their capitals only."""
+
+    def __init__(self):
+        self.found: Counter[str] = Counter()
+        self.written: dict[str, Counter[str]] = {}
+
+    def add_other(self, target: str, word: str):
+        self.written.setdefault(target, Counter())[word] += 1
+
+    def say(self):
+        """Warns of the targets that are mostly written with other capitals."""
+        others = {target: words for target, words in self.written.items() if words.total() > self.found[target]}
+        if others:
+            parts = []
+            for target, words in others.items():
+                word, count = words.most_common(1)[0]
+                parts.append(f"{target} ({self.found[target]:,} times, but {count:,} times {word})")
+            logger.warning(
+                f"The encoder tells capitals apart, and the texts have others than the list: {', '.join(parts)}. "
+                "Write the words as the texts do, give forms (america: america, America), or take an uncased encoder."
+            )
+
+
+def target_forms(path: str | Path, targets: Targets, key: Callable[[str], str], columns: Columns) -> dict[str, str]:
+    """Returns the target of each form in a corpus, by the form's key."""
+    forms_by_target = targets if isinstance(targets, Mapping) else {target: [target] for target in targets}
+    pairs = [(target, form) for target, forms in forms_by_target.items() for form in forms]
+    tags = {split_tag(form)[1]: form for _, form in pairs}
+    tags.pop("", None)
+    # Looks at all words, because a corpus with tags may have none of the targets.
+    has_tags = bool(tags) and any(
+        split_tag(word)[1] in tags for passage in read_passages(path, columns) for word in passage.keys
+    )
+    if tags and not has_tags:
+        tagged = next(iter(tags.values()))
+        logger.warning(f"{path} has no tags: looking for {untagged(tagged)} instead of {tagged}, and so on.")
+    target_by_form: dict[str, str] = {}
+    for target, form in pairs:
+        form = key(compose_accents(form if has_tags else untagged(form)))
+        if (other := target_by_form.setdefault(form, target)) != target:
+            raise ValueError(f"'{other}' and '{target}' cannot be told apart in {path}: both are '{form}' there.")
+    return target_by_form
+
+
+class Found(NamedTuple):
+    """A token that was looked up."""
+
+    target: str | None
+    plain: str  # the token without a tag
+    start: int  # of the word in `plain`
+    end: int
+    may_begin_phrase: bool
+    other_case: str | None  # the target that differs by capitals only
+
+
+class TargetFinder:
+    """
+    Finds targets in the passages of a corpus.
+
+    Args:
+        path (`str` or `Path`): The corpus, which tells whether words have tags.
+        targets, ignore_case, columns: Arguments of [`read_semeval`].
+        capitals ([`Capitals`]): Counts what was found.
+    """
+
+    def __init__(self, path: str | Path, targets: Targets, ignore_case: bool, columns: Columns, capitals: Capitals):
+        self.key = str.lower if ignore_case else str
+        self.capitals = capitals
+        self.forms = target_forms(path, targets, self.key, columns)
+        self.lower = {form.lower(): target for form, target in self.forms.items()}
+        self.sizes = sorted({len(form.split()) for form in self.forms}, reverse=True)
+        self.first_words = {form.split()[0] for form in self.forms if " " in form}
+        # A few words are most of a corpus.
+        self.look_up = lru_cache(2**16)(self.look_up_anew)
+
+    def look_up_anew(self, token: str) -> Found:
+        """Looks up a token as it stands, without its tag, and without the punctuation around it."""
+        key, forms = self.key, self.forms
+        # Punctuation, symbols and invisible characters of any script. A target may contain them, too.
+        marks = "".join(char for char in token if unicodedata.category(char)[0] in "PSC")
+        before, tag = split_tag(token)
+        if tag:
+            # In tagged text a token of punctuation has a tag, too.
+            plain, word = before, before if key(token) in forms else before.strip(marks)
+            start = before.index(word)
+        else:
+            bare = token if key(token) in forms else token.strip(marks)
+            (word, tag), start = split_tag(bare), token.index(bare)
+            plain = token[:start] + word + token[start + len(bare) :]
+        written = (word + tag, word) if tag else (word,)
+        target = next((forms[key(form)] for form in written if key(form) in forms), None)
+        lower = (self.lower.get(form.lower()) for form in written)
+        other = None if target else next(filter(None, lower), None)
+        keys = (key(token), key(token.lstrip(marks)), key(plain.lstrip(marks)))
+        return Found(target, plain, start, start + len(word), not self.first_words.isdisjoint(keys), other)
+
+    def find_phrase(self, keys: list[str]) -> tuple[int, Found] | None:
+        """Finds the longest phrase at the start of some words, with its number of words."""
+        for size in self.sizes:
+            for words in (keys[:size], [untagged(word) for word in keys[:size]]):
+                if (found := self.look_up(" ".join(words))).target is not None:
+                    return size, found
+        return None
+
+    def find_in_parts(self, token: str, found: Found) -> Found:
+        """Finds a target among the words of a token, such as the lemmas of a multiword token."""
+        parts = map(self.look_up, token.split()) if found.target is None else ()
+        return next((part for part in parts if part.target is not None), found)
+
+    def find(self, time: str, passage: Passage) -> DatedSentence:
+        """Returns the sentence of a passage from `time`, with its targets."""
+        keys, is_running = passage.keys, passage.keys is passage.words
+        pieces, occurrences, tokens, places, offset, index = [], [], [], [], 0, 0
+        while index < len(keys):
+            size, found = 1, self.look_up(keys[index])
+            if found.may_begin_phrase and (longer := self.find_phrase(keys[index : index + self.sizes[0]])):
+                size, found = longer
+            elif not is_running and " " in keys[index]:
+                found = self.find_in_parts(keys[index], found)
+            plain, start, end = found.plain, found.start, found.end
+            if not is_running:
+                # The keys, such as lemmas, are not what stands in the text.
+                plain = passage.join(index, index + size)
+                start, end = 0, len(plain)
+            if pieces and index not in passage.glued:
+                plain, start, end = f" {plain}", start + 1, end + 1
+            if found.target is not None:
+                occurrences.append((found.target, offset + start, offset + end))
+                self.capitals.found[found.target] += 1
+            elif found.other_case is not None:
+                self.capitals.add_other(found.other_case, plain[start:end])
+            pieces.append(plain)
+            tokens.append(found.target or keys[index])
+            places.append((offset + start, offset + end))
+            offset += len(plain)
+            index += size
+        text = "".join(pieces)
+        found_words = (tuple(occurrences), tuple(tokens))
+        return DatedSentence(time, text, *found_words, passage.date, passage.source, tuple(places))
