@@ -5,10 +5,9 @@ r"""Measures what the README's commands learn on real posts.
     python benchmarks/quality.py --model_name_or_path google-bert/bert-base-uncased \
         --ubuntu_irc train --output_dir outputs/time --methods TempoFormer "no times"
 
-Each of four seeds holds out another fifth of the timelines (thirty days of IRC; of TIAGE and MELD always the published
-dev part) and draws the table's number of timelines from the others, which the commands split into training and
-validation posts. Each run is a process, timed
-from its start to its predictions.
+Each of four seeds holds out another fifth of the timelines (thirty days of IRC; of TIAGE and MELD the published dev
+part, where it is given) and draws the table's number of timelines from the others, which the commands split into
+training and validation posts. Each run is a process, timed from its start to its predictions.
 
 A difference is what another row (the first method, or the one that reads more of the time) is above this one by, in
 macro F1 on the posts of all seeds together, with a 95 % interval over their timelines. Finished runs are not repeated.
@@ -47,7 +46,7 @@ SIZES = {
     "tiage": (0,),
     "meld": (0,),
 }
-# Corpora with a part of their own to score on, by the beginning of its timelines' ids
+# Corpora that may have a part of their own to score on, by the beginning of its timelines' ids
 DEV_PARTS = {"tiage": "anno_dev", "meld": "dev_sent_emo"}
 IRC_DAYS = 30
 ASKED = "--do_train --do_eval --do_predict"
@@ -102,7 +101,8 @@ def split(corpus: str, timelines: list[Timeline], seed: int, size: int) -> tuple
         rest, test = np.flatnonzero(~is_test), np.flatnonzero(is_test)
     if corpus in DEV_PARTS:
         is_test = np.array([timeline.timeline_id.startswith(DEV_PARTS[corpus]) for timeline in timelines])
-        rest, test = np.flatnonzero(~is_test), np.flatnonzero(is_test)
+        if is_test.any():
+            rest, test = np.flatnonzero(~is_test), np.flatnonzero(is_test)
     return np.random.default_rng(seed).permutation(rest)[: size or None], test
 
 
@@ -184,8 +184,8 @@ def main():
     parser.add_argument("--annomi", nargs=1, help="AnnoMI's table.")
     parser.add_argument("--mood_diaries", nargs=1, help="The diaries' table.")
     parser.add_argument("--ubuntu_irc", nargs=1, help="The folder of IRC's logs.")
-    parser.add_argument("--tiage", nargs=2, help="TIAGE's files of training and dev.")
-    parser.add_argument("--meld", nargs=2, help="MELD's files of training and dev.")
+    parser.add_argument("--tiage", nargs="+", help="TIAGE's file of training, and that of dev.")
+    parser.add_argument("--meld", nargs="+", help="MELD's file of training, and that of dev.")
     parser.add_argument("--sizes", nargs="+", type=int, help="Training timelines of each corpus, 0 for all.")
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2, 3])
     parser.add_argument("--methods", nargs="+", choices=METHODS, default=USUAL)

@@ -131,7 +131,7 @@ def predict(
     write_json(Path(training.output_dir) / RESULTS, {"test": results})
     table = prediction_rows(test, predictions, probabilities, names, with_texts=not data.no_text)
     write_predictions(training.output_dir, table)
-    write_mistakes(training.output_dir, table)
+    write_mistakes(training.output_dir, table, test)
     write_test_figures(training.output_dir, test, predictions, probabilities, names)
     write_test_table(training.output_dir, results, baseline.method, checkpoint_name(baseline.source))
     print_figures(training.output_dir)

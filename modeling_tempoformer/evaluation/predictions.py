@@ -195,17 +195,23 @@ def write_predictions(output_dir: str, rows: pd.DataFrame | Iterable[dict[str, A
     logger.info("Predictions: %s", path)
 
 
-def write_mistakes(output_dir: str, table: pd.DataFrame):
+def write_mistakes(output_dir: str, table: pd.DataFrame, timelines: Sequence[Timeline]):
     """
     Writes the 20 surest mistakes of a table of [`prediction_rows`] as `_mistakes.csv`, the surest first: the posts
-    whose prediction is not their label, with the most probability of the prediction. Writes nothing if there is none.
+    whose prediction is not their label, with the most probability of the prediction, and where the table has texts,
+    the text before, too. Writes nothing if there is none.
     """
+    if "text" in table:
+        before = chain.from_iterable(["", *timeline.texts[:-1]] for timeline in timelines)
+        rows = chain.from_iterable(timeline.input_rows for timeline in timelines)
+        table = table.assign(previous_text=pd.Series(list(before), index=list(rows)).sort_index().to_numpy())
     wrong = table[(table["label"] != table["prediction"]).fillna(False)]
     if wrong.empty:
         return
     sure = [row[f"probability_{row['prediction']}"] for _, row in wrong.iterrows()]
     wrong = wrong.assign(probability=sure).sort_values("probability", ascending=False, kind="stable")
-    columns = ["timeline_id", "post_id", "time", "speaker", "label", "prediction", "probability", "text"]
+    columns = ["timeline_id", "post_id", "time", "speaker", "label", "prediction", "probability"]
+    columns += ["previous_text", "text"]
     path = Path(output_dir) / MISTAKES
     with written_whole(path) as partial:
         to_csv(wrong.reindex(columns=[name for name in columns if name in wrong]).head(MOST_MISTAKES), partial)

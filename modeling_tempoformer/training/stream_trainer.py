@@ -288,7 +288,7 @@ class StreamTrainer(HubTrainer):
             uncalibrated = None if calibration is None else decide_posts(asked, None)[1]
             table = prediction_rows(asked, predictions, probabilities, names, with_texts, self.model.config)
             write_predictions(self.args.output_dir, table)
-            write_mistakes(self.args.output_dir, table)
+            write_mistakes(self.args.output_dir, table, asked)
             write_test_figures(self.args.output_dir, asked, predictions, probabilities, names, uncalibrated)
         vectors = None
         if split == "test" and "train" in timelines and "post_index" in (items["train"].column_names or ()):

@@ -179,21 +179,31 @@ def test_the_surest_mistakes_are_written_the_surest_first(tmp_path):
     labels[:6] = -100
     half = {"timestamps": list(range(30)), "speakers": ["ann"] * 30}
     timelines = [
-        make_timeline(labels[rows].tolist(), name, input_rows=rows, post_ids=[f"p{row}" for row in rows], **half)
+        make_timeline(
+            labels[rows].tolist(),
+            name,
+            texts=[f"text {row}" for row in rows],
+            input_rows=rows,
+            post_ids=[f"p{row}" for row in rows],
+            **half,
+        )
         for name, rows in (("a", list(range(0, 60, 2))), ("b", list(range(1, 60, 2))))
     ]
     # In the order of the timelines
     order = [*range(0, 60, 2), *range(1, 60, 2)]
     for with_texts in (True, False):
         table = prediction_rows(timelines, predicted[order], probabilities[order], NAMES, with_texts)
-        write_mistakes(str(tmp_path), table)
+        write_mistakes(str(tmp_path), table, timelines)
         mistakes = pd.read_csv(tmp_path / "_mistakes.csv", dtype=str)
         expected = sorted(range(6, 60, 2), key=lambda post: -sure[post])[:20]
         assert mistakes["post_id"].tolist() == [f"p{post}" for post in expected]
         assert mistakes["probability"].astype(float).tolist() == pytest.approx(sure[expected])
         columns = ["timeline_id", "post_id", "time", "speaker", "label", "prediction", "probability"]
-        assert list(mistakes) == columns + ["text"] * with_texts
+        assert list(mistakes) == columns + ["previous_text", "text"] * with_texts
         assert (mistakes["label"] != mistakes["prediction"]).all()
+        if with_texts:
+            # Every other post is of the other timeline.
+            assert mistakes["previous_text"].tolist() == [f"text {post - 2}" for post in expected]
     # No file is written if all predictions are right.
-    write_mistakes(str(tmp_path / "none"), table[table["label"] == table["prediction"]])
+    write_mistakes(str(tmp_path / "none"), table[table["label"] == table["prediction"]], timelines)
     assert not (tmp_path / "none").exists()
