@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from forked import run_forked
 from helpers import (
     CLASSES,
     MODELS,
@@ -35,18 +36,20 @@ ENCODER = {**tiny_encoder(), "vocab_size": 128, "hidden_dropout_prob": 0.0, "att
 
 def run(arguments: list, processes: int = 1, script: str = "run_glue_style.py", ends_well: bool = True) -> str:
     """Returns the output of a script that runs in its own process, or in several."""
-    command = [sys.executable]
-    if processes > 1:
-        # Several processes without a GPU, at any free port. The scripts get `--use_cpu`.
-        command += ["-m", "accelerate.commands.launch", "--multi_gpu", "--num_processes", str(processes)]
-        command += ["--num_machines", "1", "--mixed_precision", "no", "--dynamo_backend", "no"]
-        command += ["--main_process_port", "0"]
-    command += [script, *map(str, arguments)]
+    status, output = run_forked(script, [*map(str, arguments)], processes)
+    assert (status == 0) is ends_well, output
+    return output
+
+
+def launch(arguments: list):
+    """Runs the script in two processes by `accelerate launch`, without a GPU, at any free port."""
+    command = [sys.executable, "-m", "accelerate.commands.launch", "--multi_gpu", "--num_processes", "2"]
+    command += ["--num_machines", "1", "--mixed_precision", "no", "--dynamo_backend", "no"]
+    command += ["--main_process_port", "0", "run_glue_style.py", *map(str, arguments)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
     streams = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
     done = subprocess.run(command, cwd=ROOT, env=environment, text=True, timeout=300, **streams)
-    assert (done.returncode == 0) is ends_well, done.stdout
-    return done.stdout
+    assert done.returncode == 0, done.stdout
 
 
 @pytest.fixture(scope="module")
@@ -212,7 +215,7 @@ def test_two_processes_predict_as_one(tmp_path, files, one):
     """Each post is predicted once and in order, for any size of the last batch in each process."""
     parts = ["--test_file", files["test_file"], "--validation_file", files["validation_file"], "--do_eval"]
     sizes = ["--targets_per_row", 3, "--per_device_eval_batch_size", 5]
-    run(["--model_name_or_path", one, *parts, *sizes, "--do_predict", "--use_cpu", "--output_dir", tmp_path], 2)
+    launch(["--model_name_or_path", one, *parts, *sizes, "--do_predict", "--use_cpu", "--output_dir", tmp_path])
     assert_same_predictions(tmp_path, one)
 
 
