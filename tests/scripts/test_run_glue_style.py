@@ -332,7 +332,8 @@ def test_over_a_frozen_encoder_all_else_learns_and_the_saved_model_reads_tokens(
     assert results["train"]["parameters"] == sum(weights.numel() for weights in new)
 
 
-@pytest.mark.parametrize("gain", [pytest.param(0.0, marks=pytest.mark.slow), 9.0])
+@pytest.mark.slow
+@pytest.mark.parametrize("gain", [0.0, 9.0])
 def test_a_run_that_would_learn_more_says_how_and_its_advice_runs(tmp_path, encoder, monkeypatch, capsys, gain):
     """The advice is followed word by word, for a processor on which bfloat16 is faster, and for another."""
     few = ["--model_name_or_path", encoder, "--max_steps", "5", "--warmup_steps", "0", "--do_train", "--do_eval"]
