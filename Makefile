@@ -1,22 +1,27 @@
 PYTHON ?= python3.11
 BIN := .venv/bin
 
-.PHONY: bench bench-gpu demo docs install lint pictures style test test-lowest test-plain-kernels test-slow
+# Libraries are compiled when they are first imported. Pip would compile all of them, for a minute.
+PIP := $(BIN)/pip install --quiet --no-compile
+unexport PYTHONDONTWRITEBYTECODE
+
+.PHONY: bench bench-gpu demo docs install lint pictures style test test-lowest test-plain-kernels test-slow wheel
 
 install: .venv/installed
 
 .venv/installed: setup.cfg pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet -c constraints.txt -e ".[view]"
+	$(PIP) --upgrade pip
+	$(PIP) -c constraints.txt -e ".[view]"
 	touch $@
 
 # The package with its pages; the fast tests need a little more, the slow ones much.
 .venv/installed_test: .venv/installed
-	$(BIN)/pip install --quiet -c constraints.txt -e ".[test]"
+	$(PIP) -c constraints.txt -e ".[test]"
 	touch $@
 
 .venv/installed_slow: .venv/installed_test
-	$(BIN)/pip install --quiet -c constraints.txt -e ".[slow]"
+	$(PIP) -c constraints.txt -e ".[slow]"
 	touch $@
 
 lint: .venv/installed_test
@@ -31,7 +36,7 @@ docs: .venv/installed_docs
 	$(BIN)/mkdocs build --strict
 
 .venv/installed_docs: .venv/installed
-	$(BIN)/pip install --quiet -c constraints.txt -e ".[docs]"
+	$(PIP) -c constraints.txt -e ".[docs]"
 	touch $@
 
 # The pictures of the docs, from made-up posts.
@@ -42,6 +47,13 @@ pictures: .venv/installed_slow .venv/browser
 
 demo: install
 	HF_HUB_OFFLINE=1 $(BIN)/python examples/demo.py
+
+# The wheel is unpacked beside the libraries that are there already: a venv of its own would hold the same for two minutes.
+wheel: install
+	elsewhere=$$(mktemp -d) && trap 'rm -rf "$$elsewhere"' EXIT && \
+	$(BIN)/pip wheel --quiet --no-deps --wheel-dir "$$elsewhere" . && \
+	$(PIP) --no-deps --target "$$elsewhere/site" "$$elsewhere"/*.whl && \
+	cd "$$elsewhere" && PYTHONPATH=site $(abspath $(BIN))/python $(abspath .ci/check_wheel.py)
 
 bench: .venv/installed_slow .venv/redis
 	$(BIN)/python benchmarks/speed.py

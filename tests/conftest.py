@@ -1,5 +1,6 @@
 """Provides tiny models and batches for all tests, which reach no other machine."""
 
+import gc
 import os
 import runpy
 from pathlib import Path
@@ -16,6 +17,12 @@ from modeling_tempoformer import modeling_post_tempoformer, packing_tempoformer
 torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
 
 NO_NETWORK = Path(__file__).parent / "no_network"
+
+
+def pytest_collection_finish():
+    """Spares the garbage collector the imported libraries: it looked through them for an eighth of the tests' time."""
+    gc.freeze()
+    gc.set_threshold(200_000, 50, 100)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -3,6 +3,7 @@ Runs scripts in processes that are forked from one that has imported the librari
 short trainings. Several processes of a script are set up as `torchrun` sets them up.
 """
 
+import gc
 import multiprocessing
 import os
 import runpy
@@ -30,6 +31,8 @@ def run_script(script: str, arguments: Sequence[str], environment: dict[str, str
     os.environ.update(environment)
     os.chdir(ROOT)
     torch.set_num_threads(1)
+    # What was imported before the fork stays, and is shared.
+    gc.freeze()
     sys.argv, sys.path[0] = [script, *arguments], str(Path(script).resolve().parent)
     runpy.run_path(script, run_name="__main__")
 
