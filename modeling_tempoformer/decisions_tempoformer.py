@@ -9,9 +9,9 @@ from transformers import PreTrainedConfig
 
 def check_finite(logits: torch.Tensor, name_post: Callable[[int], str]):
     """Raises a `ValueError` that names the first post (of posts, num_labels) with a logit that is NaN or infinite."""
-    wrong = (~logits.isfinite().all(-1)).nonzero()
-    if len(wrong):
-        post = int(wrong[0])
+    finite = logits.isfinite()
+    if not finite.all():
+        post = int((~finite.all(-1)).nonzero()[0])
         raise ValueError(
             f"{name_post(post)} has the logits {logits[post].tolist()}, which decide nothing: the model's weights are "
             "broken, or too large for 16 bits."

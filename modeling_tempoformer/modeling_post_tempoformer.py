@@ -190,10 +190,11 @@ class PostTempoFormerStreamLayers(nn.Module):
 
     def forward(
         self, vectors: torch.Tensor, streams: Streams, output_attentions: bool = False, all_posts: bool = False
-    ) -> tuple[torch.Tensor, list[torch.Tensor], list[torch.Tensor]]:
+    ) -> tuple[torch.Tensor, torch.Tensor, list[torch.Tensor], list[torch.Tensor]]:
         """
         Returns, from `vectors` (posts, hidden): the heads' input for each stream (members, streams,
-        `config.head_width`); the input of the first layer and the output of each layer (members, streams, window,
+        `config.head_width`); the vectors of the posts that the newest is compared with, and of the newest (streams,
+        compared + 1, hidden); the input of the first layer and the output of each layer (members, streams, window,
         width); and the attention of each layer.
         """
         slot_post, slot_mask, compared_post, compared_mask = (
@@ -213,21 +214,24 @@ class PostTempoFormerStreamLayers(nn.Module):
         posts = projected[:, compared_post]
         steps = ((posts[:, :, -1:] - posts[:, :, :-1]) * compared_mask[:, :-1].unsqueeze(-1)).flatten(2)
         compared = vectors[compared_post] * compared_mask.unsqueeze(-1)
-        cosines = cosines_with_history(compared, vectors[slot_post], slot_mask).to(steps).expand(len(states), -1, -1)
+        cosines = cosines_with_history(compared, vectors, slot_post, slot_mask).to(steps).expand(len(states), -1, -1)
         read = torch.cat((self.final_norm(states[:, :, -1]), steps, steps.abs(), cosines), dim=-1)
-        return read, all_states, attentions
+        return read, compared, all_states, attentions
 
 
-def cosines_with_history(compared: torch.Tensor, vectors: torch.Tensor, slot_mask: torch.BoolTensor) -> torch.Tensor:
+def cosines_with_history(
+    compared: torch.Tensor, vectors: torch.Tensor, slot_post: torch.LongTensor, slot_mask: torch.BoolTensor
+) -> torch.Tensor:
     """
     Returns the cosines (streams, compared + 1) of each stream's newest vector with those that it is `compared` with,
     (streams, compared + 1, hidden), the newest last, and with the mean direction of all before it, from `vectors`
-    (streams, window, hidden).
+    (posts, hidden).
     """
     # Computed in float32, because in float16 the bound that prevents a division of 0 by 0 is 0 itself.
-    units = nn.functional.normalize(vectors.float(), dim=-1) * slot_mask.unsqueeze(-1)
-    references = torch.cat((compared[:, :-1].float(), units[:, :-1].sum(1, keepdim=True)), dim=1)
-    return (units[:, -1:] * nn.functional.normalize(references, dim=-1)).sum(-1)
+    compared, units = compared.float(), nn.functional.normalize(vectors.float(), dim=-1)
+    history = (units[slot_post[:, :-1]] * slot_mask[:, :-1].unsqueeze(-1)).sum(1, keepdim=True)
+    directions = nn.functional.normalize(torch.cat((compared[:, :-1], history, compared[:, -1:]), dim=1), dim=-1)
+    return (directions[:, :-1] * directions[:, -1:]).sum(-1)
 
 
 def side_by_side(states: torch.Tensor) -> torch.Tensor:
@@ -244,6 +248,9 @@ class PostTempoFormerModel(StreamReaderMixin, PostTempoFormerPreTrainedModel):
         config ([`PostTempoFormerConfig`]): Its `encoder_config` names the encoder.
         encoder (`PreTrainedModel`, *optional*): The encoder, without a pooler; a new one is built if omitted.
     """
+
+    # Streams are made of the vectors of posts, so that an earlier post is not encoded again.
+    reads_vectors = True
 
     def __init__(self, config: PostTempoFormerConfig, encoder: PreTrainedModel | None = None):
         super().__init__(config)
@@ -304,16 +311,15 @@ class PostTempoFormerModel(StreamReaderMixin, PostTempoFormerPreTrainedModel):
         vectors = inputs.pop("post_embeds", None)
         if vectors is None:
             vectors = self.embed_posts(attention_mask=streams.token_mask, **inputs)
-        newest, states, attentions = self.stream_layers(vectors, streams, output_attentions, output_hidden_states)
+        newest, compared, states, attentions = self.stream_layers(
+            vectors, streams, output_attentions, output_hidden_states
+        )
         mask, by_row = streams.slot_mask.to(newest.device), partial(torch.unflatten, dim=0, sizes=streams.shape)
         queries = mask[:, None, :, None]
-        compared_post, compared_mask = (
-            tensor.to(vectors.device) for tensor in (streams.compared_post, streams.compared_mask)
-        )
         return PostTempoFormerModelOutput(
             last_hidden_state=by_row(side_by_side(newest).masked_fill(~mask[:, -1:], 0.0)),
             stream_mask=by_row(mask),
-            compared=by_row(vectors[compared_post] * compared_mask.unsqueeze(-1)),
+            compared=by_row(compared),
             stream_attentions=tuple(by_row(layer * queries) for layer in attentions) if output_attentions else None,
             hidden_states=tuple(by_row(side_by_side(layer)) for layer in states) if output_hidden_states else None,
         )
@@ -340,26 +346,28 @@ class PostTempoFormerModel(StreamReaderMixin, PostTempoFormerPreTrainedModel):
             inputs.pop("token_type_ids", None)
         first = next(iter(inputs.values()))
         mask = torch.ones(first.shape[:2], device=first.device) if attention_mask is None else attention_mask
-        mask, parts, order = mask.bool(), [], []
-        for chosen, length in batches_of(mask, has_equal_calls(self)):
-            tokens = mask[chosen, :length]
-            states = self.encoder(
-                **{name: values[chosen, :length] for name, values in inputs.items()},
-                attention_mask=tokens.to(first.device).long(),
-            ).last_hidden_state
-            if self.config.post_pooling == "cls":
-                parts.append(states[:, 0])
-            else:
-                tokens = tokens.unsqueeze(-1).to(states)
-                parts.append((states * tokens).sum(1) / tokens.sum(1).clamp_min(1))
-            order.append(chosen)
-        if not parts:
+        mask, vectors = mask.bool(), []
+        batches = batches_of(mask, has_equal_calls(self))
+        if not batches:
             width = self.config.encoder_config.hidden_size
             return torch.zeros(len(mask), width, dtype=self.dtype, device=mask.device)
-        vectors = torch.cat(parts)
+        # Sent before the encoder begins, since the host would wait for it.
+        order, is_absent = torch.cat([chosen for chosen, _ in batches]), ~mask.any(-1, keepdim=True)
+        order, is_absent = order.to(first.device), is_absent.to(first.device)
+        for chosen, length in batches:
+            tokens = mask[chosen, :length].to(first.device)
+            states = self.encoder(
+                **{name: values[chosen, :length] for name, values in inputs.items()}, attention_mask=tokens.long()
+            ).last_hidden_state
+            if self.config.post_pooling == "cls":
+                vectors.append(states[:, 0])
+            else:
+                tokens = tokens.unsqueeze(-1).to(states)
+                vectors.append((states * tokens).sum(1) / tokens.sum(1).clamp_min(1))
+        vectors = torch.cat(vectors)
         empty = vectors.new_zeros(mask.shape[0], vectors.shape[-1])
-        vectors = empty.index_copy(0, torch.cat(order).to(vectors.device), vectors)
-        return vectors.masked_fill(~mask.any(-1, keepdim=True).to(vectors.device), 0.0)
+        vectors = empty.index_copy(0, order.to(vectors.device), vectors)
+        return vectors.masked_fill(is_absent.to(vectors.device), 0.0)
 
     def post_inputs(self, attention_mask: torch.LongTensor, **tokens: torch.LongTensor) -> dict[str, torch.Tensor]:
         """Returns inputs of `forward` for posts (batch_size, num_posts, num_tokens), which are encoded here."""

@@ -68,8 +68,8 @@ class Streams:
 
     @property
     def visible(self) -> torch.BoolTensor:
-        """Returns where posts attend to (streams, window). An empty stream sees its newest slot, for the softmax."""
-        return torch.cat((self.slot_mask[:, :-1], torch.ones_like(self.slot_mask[:, -1:])), dim=1)
+        """Returns where posts attend to (streams, window). An empty stream sees all of its slots, for the softmax."""
+        return self.slot_mask | ~self.slot_mask[:, -1:]
 
 
 def focal_loss(
@@ -168,18 +168,17 @@ class StreamAttention(nn.Module):
         )
         if streams.tau is not None:
             exponents = torch.arange(0, self.head_dim, 2, device=posts.device, dtype=torch.float32) / self.head_dim
-            tau = streams.tau.to(posts.device)
-            angles = (tau[:, None, :, None] * self.rope_theta**-exponents).repeat_interleave(2, dim=-1)
+            frequencies = (self.rope_theta**-exponents).repeat_interleave(2)
+            angles = streams.tau.to(posts.device)[:, None, :, None] * frequencies
             cos, sin = angles.cos().to(query.dtype), angles.sin().to(query.dtype)
             query, key = rotate_pairs(query, cos[:, :, asking], sin[:, :, asking]), rotate_pairs(key, cos, sin)
-        bias = ((~streams.visible).to(query) * MASKED)[:, None, None]
-        weights = None
+        visible, weights = streams.visible.to(posts.device)[:, None, None], None
         if output_attentions:
-            scores = query @ key.mT * self.head_dim**-0.5 + bias
+            scores = (query @ key.mT * self.head_dim**-0.5).masked_fill(~visible, MASKED)
             weights = scores.softmax(-1, dtype=torch.float32).to(query.dtype)
             context = weights @ value
         else:
-            context = nn.functional.scaled_dot_product_attention(query, key, value, bias)
+            context = nn.functional.scaled_dot_product_attention(query, key, value, visible)
         context = context.unflatten(1, (-1, self.num_heads)).permute(1, 0, 3, 2, 4).flatten(-2)
         return self.dropout(self.o_proj(context)), weights
 
@@ -285,6 +284,8 @@ class StreamPreTrainedModel(PreTrainedModel):
 
 class StreamReaderMixin:
     """Checks the inputs and flattens rows into posts and streams."""
+
+    reads_vectors = False
 
     @property
     def max_tokens(self) -> int:
@@ -397,7 +398,8 @@ class StreamClassificationMixin(StreamStepMixin):
     @property
     def input_device(self) -> torch.device:
         """The device of the first weights; the CPU where they are offloaded, and are brought to what they read."""
-        return torch.device("cpu") if self.device.type == "meta" else self.device
+        device = self.device
+        return torch.device("cpu") if device.type == "meta" else device
 
     def post_inputs(self, **posts: torch.Tensor) -> dict[str, torch.Tensor]:
         """Returns inputs of `forward` for posts (batch_size, num_posts, num_tokens), so that none is read twice."""

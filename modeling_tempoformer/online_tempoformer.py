@@ -42,9 +42,6 @@ class RememberedTimeline:
         """Adds a post, of a speaker if that is known. Raises a `ValueError` if it cannot follow the others."""
         if self.num_seen and (self.times is None) != (seconds is None):
             raise ValueError(f"the timeline had {'no ' * (seconds is not None)}times.")
-        if self.posts and self.posts[0].keys() != post.keys():
-            differing = ", ".join(f"`{name}`" for name in self.posts[0].keys() ^ post.keys())
-            raise ValueError(f"only some posts of the timeline have {differing}.")
         if self.times and seconds < self.times[-1]:
             raise LatePostError(
                 f"it is from {seconds}, but one from {self.times[-1]} was already seen. Pass `drop_late=True` to "
@@ -274,33 +271,36 @@ class StreamStepMixin:
         memory = StreamMemory() if memory is None else memory
         memory.check_model(fingerprint)
 
-        timelines: dict[str, RememberedTimeline] = {}  # with their new posts
-        positions: dict[str, list[int]] = {}  # the positions of their posts in `row`
-        own_positions: dict[str, dict[str, int]] = {}  # that of the last post of each of their speakers
-        row: list[dict[str, torch.Tensor]] = []
+        # The row that the model reads: the remembered posts of all timelines, then the new ones.
+        remembered: list[dict[str, torch.Tensor]] = []
+        timelines: dict[str, RememberedTimeline] = {}
+        positions: dict[str, list[int]] = {}  # those of the posts of a timeline
+        own_positions: dict[str, dict[str, int]] = {}  # that of the last post of each of its speakers
+        for timeline_id in dict.fromkeys(timeline_ids):
+            timelines[timeline_id] = timeline = memory.timelines.get(timeline_id, RememberedTimeline()).copy()
+            self.check_columns(timeline_id, timeline, inputs)
+            positions[timeline_id] = [len(remembered) + post for post in range(len(timeline.posts))]
+            remembered += timeline.posts
+            own = timeline.by_speaker
+            own_positions[timeline_id] = {speaker: len(remembered) + post for post, speaker in enumerate(own)}
+            remembered += own.values()
+        new: list[dict[str, torch.Tensor]] = [{} for _ in timeline_ids]  # filled in when they have been read
         targets, streams = [], {"stream_index": [], "elapsed": [], "timeline_position": [], "speaker_posts": []}
         stream_lengths, times = torch.zeros(len(input_ids), dtype=torch.long), TimeColumn()
-        for post, (timeline_id, new) in enumerate(zip(timeline_ids, self.read_posts(inputs), strict=True)):
-            if timeline_id not in timelines:
-                timelines[timeline_id] = memory.timelines.get(timeline_id, RememberedTimeline()).copy()
-                positions[timeline_id] = list(range(len(row), len(row) + len(timelines[timeline_id].posts)))
-                row += timelines[timeline_id].posts
-                own = timelines[timeline_id].by_speaker
-                own_positions[timeline_id] = dict(zip(own, range(len(row), len(row) + len(own)), strict=True))
-                row += own.values()
+        for post, timeline_id in enumerate(timeline_ids):
             timeline, speaker = timelines[timeline_id], speakers[post] if speakers else ""
             seconds = None if timestamps is None else read_seconds(times, timestamps[post], names[post])
             try:
-                timeline.add(new, seconds, speaker)
+                timeline.add(new[post], seconds, speaker)
             except ValueError as problem:
                 if drop_late and isinstance(problem, LatePostError):
                     continue
                 raise type(problem)(f"{names[post]}: {problem}") from None
-            stream = [*positions[timeline_id], len(row)]
+            position = len(remembered) + post
+            stream = [*positions[timeline_id], position]
             # Where the speaker is not known, the post before stands for their own.
             before = own_positions[timeline_id].get(speaker, -1) if speaker else [-1, *stream][-2]
-            positions[timeline_id], own_positions[timeline_id][speaker] = stream, len(row)
-            row.append(new)
+            positions[timeline_id], own_positions[timeline_id][speaker] = stream, position
             stream = stream[-window:]
             stream_lengths[post] = len(stream)
             if is_context[post]:
@@ -315,16 +315,18 @@ class StreamStepMixin:
             if speakers is not None:
                 streams["speaker_posts"].append([before])
 
-        logits, state_logits = torch.zeros(len(input_ids), self.config.num_labels, dtype=self.dtype), None
+        read, answers, answered_states = self.read_posts(inputs, remembered, streams)
+        for post, values in zip(new, read, strict=True):
+            post.update(values)
         if targets:
-            answers, answered_states = self.classify(row, streams)
             asked = torch.tensor(targets)
-            # Under autocast they need not have the model's dtype.
-            logits = logits.to(answers.dtype).index_copy(0, asked, answers)
+            logits, state_logits = (
+                None if some is None else some.new_zeros(len(input_ids), some.shape[-1]).index_copy(0, asked, some)
+                for some in (answers, answered_states)
+            )
             check_finite(logits, names.__getitem__)
-            if answered_states is not None:
-                state_logits = answered_states.new_zeros(len(input_ids), answered_states.shape[-1])
-                state_logits = state_logits.index_copy(0, asked, answered_states)
+        else:
+            logits, state_logits = torch.zeros(len(input_ids), self.config.num_labels, dtype=self.dtype), None
         memory.model = fingerprint
         for timeline_id, timeline in timelines.items():
             timeline.cut(window)
@@ -407,37 +409,52 @@ class StreamStepMixin:
             value = values[post, token].item()
             raise ValueError(f"{names[post]}: `input_ids` must lie between 0 and {count - 1}, got {value}.")
 
-    def read_posts(self, inputs: dict[str, torch.Tensor]) -> list[dict[str, torch.Tensor]]:
-        """Returns the inputs of `forward` for each post on the host: its vector in the post model, else its tokens."""
-        # The mask stays on the host, which reads it.
-        device = {name: "cpu" if name == "attention_mask" else self.input_device for name in inputs}
-        row = {name: values.unsqueeze(0).to(device[name]) for name, values in inputs.items()}
-        row = {name: values[0].cpu() for name, values in self.tempoformer.post_inputs(**row).items()}
-        tokens = torch.arange(1, row["attention_mask"].shape[1] + 1)
-        lengths = (row["attention_mask"] * tokens).amax(-1).tolist()
-        vectors = row.pop("post_embeds", None)
-        posts = []
-        # Copies, so that the memory of the batch that they come with is freed.
-        for post, length in enumerate(lengths):
-            posts.append({name: values[post, :length].clone() for name, values in row.items()})
-            if vectors is not None:
-                posts[-1]["post_embeds"] = vectors[post].to(self.dtype, copy=True)
-        return posts
+    def check_columns(self, timeline_id: str, timeline: RememberedTimeline, inputs: dict[str, torch.Tensor]):
+        """Raises a `ValueError` if a model that reads the tokens of earlier posts again has other columns of them."""
+        if timeline.posts and not self.tempoformer.reads_vectors:
+            if differing := timeline.posts[0].keys() ^ inputs.keys():
+                differing = ", ".join(f"`{name}`" for name in differing)
+                raise ValueError(f"Only some posts of timeline {timeline_id!r} have {differing}.")
 
-    def classify(
-        self, posts: list[dict[str, torch.Tensor]], streams: dict[str, list]
-    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+    def read_posts(
+        self, inputs: dict[str, torch.Tensor], remembered: list[dict[str, torch.Tensor]], streams: dict[str, list]
+    ) -> tuple[list[dict[str, torch.Tensor]], torch.Tensor | None, torch.Tensor | None]:
         """
-        Returns the logits of streams (streams, classes) and of their states, on the host. Posts of all timelines are
-        one row.
+        Reads the new posts `inputs` and streams of the remembered posts and these. The host sends all before the
+        encoder begins, and waits for a device once, when it takes all back.
+
+        Returns what is remembered of each new post, the logits of streams (streams, classes) and those of their
+        states, on the host; the last two are None where there is nothing to classify.
         """
-        fill = {"input_ids": getattr(self.config.encoder_config, "pad_token_id", None) or 0}
-        row = {name: torch.tensor(values) for name, values in streams.items() if values}
-        for name in posts[0]:
-            row[name] = nn.utils.rnn.pad_sequence([post[name] for post in posts], True, fill.get(name, 0))
-        device = self.input_device
-        output = self(**{name: values.unsqueeze(0).to(device) for name, values in row.items()})
-        return output.logits[0].cpu(), None if output.state_logits is None else output.state_logits[0].cpu()
+        device, mask, reads_vectors = self.input_device, inputs["attention_mask"], self.tempoformer.reads_vectors
+        if not reads_vectors:
+            lengths = (mask * torch.arange(1, mask.shape[1] + 1)).amax(-1).tolist()
+            posts = [
+                {name: values[post, :length].clone() for name, values in inputs.items()}
+                for post, length in enumerate(lengths)
+            ]
+        # Faster than without gradients alone. Copies that are made outside are ordinary tensors.
+        with torch.inference_mode():
+            row = {name: torch.tensor([values], device=device) for name, values in streams.items() if values}
+            if reads_vectors:
+                earlier = [torch.stack([post["post_embeds"] for post in remembered]).to(device)] if remembered else []
+                # The mask stays on the host, which reads it.
+                tokens = {name: values.to(device) for name, values in inputs.items() if name != "attention_mask"}
+                vectors = self.tempoformer.embed_posts(attention_mask=mask, **tokens).to(self.dtype)
+                row["post_embeds"] = torch.cat([*earlier, vectors]).unsqueeze(0)
+            else:
+                fill = {"input_ids": getattr(self.config.encoder_config, "pad_token_id", None) or 0}
+                for name in inputs:
+                    column = [post[name] for post in [*remembered, *posts]]
+                    column = nn.utils.rnn.pad_sequence(column, True, fill.get(name, 0))
+                    row[name] = column.unsqueeze(0).to(device)
+            output = self(**row) if streams["stream_index"] else {}
+            answers = [output.get(name) for name in ("logits", "state_logits")]
+            answers = [None if answer is None else answer[0].cpu() for answer in answers]
+        if reads_vectors:
+            is_post = torch.ones(1, dtype=torch.long)
+            posts = [{"attention_mask": is_post, "post_embeds": vector.clone()} for vector in vectors.cpu()]
+        return posts, *answers
 
 
 def read_seconds(times: TimeColumn, value: Any, name: str) -> float:

@@ -30,9 +30,9 @@ class States(Grown):
         Returns the probabilities of the states (batch_size, ..., states) of posts, from their vectors (batch_size,
         ..., hidden): the mean of the members, or those of the member that has not learned from a row (`held_out`).
         """
-        vectors = vectors.to(self.center) - self.center
-        logits = torch.einsum("b...h,mhs->mb...s", vectors, self.weight)
-        members = (logits + self.bias.view(len(self.bias), *[1] * (vectors.dim() - 1), -1)).softmax(-1)
+        rows = (vectors.to(self.center) - self.center).flatten(0, -2).expand(len(self.weight), -1, -1)
+        logits = torch.baddbmm(self.bias.unsqueeze(1), rows, self.weight)
+        members = logits.softmax(-1).unflatten(1, vectors.shape[:-1])
         if held_out is None:
             return members.mean(0)
         return members[held_out.to(members.device), torch.arange(len(held_out), device=members.device)]
@@ -46,5 +46,6 @@ class States(Grown):
         previous, newest = states.unbind(-2)
         known = has_previous.to(states).unsqueeze(-1)
         previous = torch.cat((previous * known, 1 - known), dim=-1)
-        probabilities = torch.einsum("...p,...n,pnc->...c", previous, newest, self.change)
+        both = (previous.unsqueeze(-1) * newest.unsqueeze(-2)).flatten(-2)
+        probabilities = both @ self.change.flatten(0, 1)
         return probabilities.clamp_min(LEAST_PROBABILITY).log() + self.class_weights.log()

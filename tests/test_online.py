@@ -158,6 +158,21 @@ def test_memory_holds_the_last_posts_only():
             assert sizes == {"attention_mask": 8, "post_embeds": 16 * dtype.itemsize}
 
 
+@pytest.mark.parametrize("settings", [*MODELS, WITH_STATES], ids=str)
+def test_what_a_step_returns_can_be_changed_and_learned_from(settings):
+    """A step computes without gradients, but what it returns are ordinary tensors."""
+    model, ids = tiny_model(**settings), torch.full((2, 3), 7)
+    speakers = {"speakers": ["ann", "bob"]} if model.config.reads_speakers else {}
+    output = model.step(ids, timeline_ids=["a", "a"], timestamps=[0.0, 1.0], **speakers)
+    tensors = [output.logits, *([] if output.state_logits is None else [output.state_logits])]
+    tensors += [values for post in output.memory.timelines["a"].posts for values in post.values()]
+    for values in tensors:
+        weight = torch.ones(1, requires_grad=True)
+        (weight * values.float()).sum().backward()
+        torch.testing.assert_close(weight.grad, values.float().sum().view(1), atol=1e-5, rtol=1e-5)
+        assert not values.fill_(3).ne(3).any()
+
+
 @pytest.mark.parametrize("variant", VARIANTS, ids=str)
 def test_saved_and_restored_in_the_middle(tmp_path, variant):
     model, people = tiny_model(**variant), timelines()
