@@ -13,13 +13,16 @@ from helpers import tiny_batch
 from modeling_tempoformer import modeling_post_tempoformer, packing_tempoformer
 
 
-# The garbage collector looked through all imported libraries so often that it took an eighth of the tests' time.
-gc.set_threshold(200_000, 50, 100)
-
 # Tensors are tiny, so more threads would only cost time.
 torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
 
 NO_NETWORK = Path(__file__).parent / "no_network"
+
+
+def pytest_collection_finish():
+    """Spares the garbage collector the imported libraries: it looked through them for a tenth of the tests' time."""
+    gc.freeze()
+    gc.set_threshold(200_000, 50, 100)
 
 
 @pytest.fixture(scope="session", autouse=True)
