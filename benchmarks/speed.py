@@ -4,6 +4,7 @@ Measures the speed of the models, of plain BERT, and of the dense form, which co
     python benchmarks/speed.py
     python benchmarks/speed.py --device cuda --rows 3 --targets 16 64 --timelines 1 64 1024
     python benchmarks/speed.py --cases small --size small --threads 1
+    python benchmarks/speed.py --cases step --encoder sentence-transformers/all-MiniLM-L6-v2 --threads 1 --turns 100
 
 Weights, tokens and times are random; the lengths of posts are real. The compared forms take turns in one process;
 figures and ratios are medians over the turns. A CPU computes in float32. A GPU has weights in bfloat16 in forward
@@ -24,7 +25,7 @@ from statistics import median
 import torch
 import transformers
 from torch import nn
-from transformers import BertConfig, BertForMaskedLM, BertForSequenceClassification
+from transformers import AutoConfig, BertConfig, BertForMaskedLM, BertForSequenceClassification
 from workload import (
     MODEL_TYPES,
     WINDOW,
@@ -71,7 +72,8 @@ class Bench:
         self.args, self.device = args, torch.device(args.device)
         self.on_gpu = self.device.type == "cuda"
         self.dtype = torch.bfloat16 if self.on_gpu else torch.float32
-        self.encoder: BertConfig = read_config(f"bert_{args.size}")
+        name = args.encoder
+        self.encoder: BertConfig = AutoConfig.from_pretrained(name) if name else read_config(f"bert_{args.size}")
         self.results: list[dict] = []
 
     def measure(self, case: str, forms: dict[str, tuple[int, Callable[[], object]]], **fields) -> list[dict]:
@@ -321,6 +323,7 @@ def main():
     default = [case for case in CASES if case != "small"]
     parser.add_argument("--cases", nargs="+", choices=list(CASES), default=default)
     parser.add_argument("--size", choices=("base", "small", "tiny"), default="base", help="configuration/bert_*.json")
+    parser.add_argument("--encoder", help="A BERT's folder or Hub id, whose shape is taken instead of --size.")
     parser.add_argument("--windows", type=int, nargs="+", default=[5, 20])
     parser.add_argument("--rows", type=int, default=1, help="Rows of a batch.")
     parser.add_argument("--targets", type=int, nargs="+", default=[16], help="Target posts of a row.")

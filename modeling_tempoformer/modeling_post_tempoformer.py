@@ -452,7 +452,8 @@ class PostTempoFormerForStreamClassification(StreamClassificationMixin, PostTemp
         """
         if self.states is None:
             return None, None
-        posts = outputs.compared[..., [0, -1], :]
+        # The first of the compared posts, and the newest
+        posts = outputs.compared[..., :: self.config.num_compared, :]
         probabilities = self.states(posts, held_out)
         changes = self.states.changes(probabilities, (posts[..., 0, :] != 0).any(-1))
         return changes, probabilities[..., -1, :].clamp_min(torch.finfo(probabilities.dtype).tiny).log()

@@ -471,7 +471,7 @@ class StreamClassificationMixin(StreamStepMixin):
             if self.config.first_posts == "speaker":
                 is_first = speaker_posts[..., -1] < 0
             certain = scores.new_full((self.num_labels,), -CERTAIN)
-            certain[self.config.no_change] = CERTAIN
+            certain[self.config.no_change].fill_(CERTAIN)
             scores = certain.where(is_first.unsqueeze(-1).to(scores.device), scores)
         scores = scores.masked_fill(~outputs.stream_mask[..., -1:].to(scores.device), 0.0)
         logits = scores.mean(0)

@@ -4,6 +4,7 @@ from collections import Counter
 
 import pytest
 import torch
+from helpers import WITH_STATES, tiny_model
 from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import AutoConfig
 
@@ -51,22 +52,26 @@ WAITING = {"_local_scalar_dense", "nonzero", "masked_select", "bincount", "_uniq
 
 class GpuWork(TorchDispatchMode):
     """
-    Counts operators that reach a device, and operators for which the host waits. Every operator that is neither a view
-    nor in `NO_KERNEL` is a kernel on any device.
+    Counts operators that reach a device, operators for which the host waits, and tensors that are made of numbers of
+    Python, which the host sends behind all that a device has still to do. Every operator that is neither a view nor in
+    `NO_KERNEL` is a kernel on any device.
     """
 
     def __init__(self):
         super().__init__()
-        self.kernels, self.waits = Counter(), Counter()
+        self.kernels, self.waits, self.sent = Counter(), Counter(), 0
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         name, kwargs = func.overloadpacket.__name__, kwargs or {}
         if not func.is_view and name not in NO_KERNEL:
             self.kernels[name] += 1
+        self.sent += name == "lift_fresh"
         by_flags = name in ("index", "index_put", "index_put_") and any(
             index is not None and index.dtype == torch.bool for index in args[1]
         )
-        if name in WAITING or by_flags or (name == "repeat_interleave" and kwargs.get("output_size") is None):
+        # A count for each element, so that the size of the result depends on values
+        by_counts = func is torch.ops.aten.repeat_interleave.Tensor and kwargs.get("output_size") is None
+        if name in WAITING or by_flags or by_counts:
             self.waits[name] += 1
         return func(*args, **kwargs)
 
@@ -120,3 +125,16 @@ def test_the_post_model_runs_its_encoder_a_few_times(family):
         model(**batch).loss.backward()
     assert 2500 < work.kernels.total() <= 5000, work.kernels
     assert work.waits.total() <= 10, work.waits
+
+
+@pytest.mark.parametrize("pooling", ["mean", "cls"])
+def test_a_step_sends_and_reads_nothing_between_the_encoder_and_its_answer(pooling):
+    model = tiny_model(**{**WITH_STATES, "post_pooling": pooling, "first_posts": "speaker", "no_change": 1})
+    memory, work = None, GpuWork()
+    model.base_model.encoder.register_forward_hook(lambda *_: work.__enter__() and None)
+    model.register_forward_hook(lambda *_: work.__exit__(None, None, None))
+    for time in range(6):
+        given = {"timeline_ids": ["a"], "timestamps": [float(time)], "speakers": ["ann" if time % 2 else "bob"]}
+        memory = model.step(torch.full((1, 3), 7), **given, memory=memory).memory
+    assert work.kernels.total() > 6 * 50
+    assert not work.waits and not work.sent
