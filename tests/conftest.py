@@ -20,9 +20,8 @@ NO_NETWORK = Path(__file__).parent / "no_network"
 
 
 def pytest_collection_finish():
-    """Spares the garbage collector the imported libraries: it looked through them for a tenth of the tests' time."""
+    """Spares the garbage collector the imported libraries."""
     gc.freeze()
-    gc.set_threshold(200_000, 50, 100)
 
 
 @pytest.fixture(scope="session", autouse=True)
