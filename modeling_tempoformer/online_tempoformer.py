@@ -411,10 +411,10 @@ class StreamStepMixin:
 
     def check_columns(self, timeline_id: str, timeline: RememberedTimeline, inputs: dict[str, torch.Tensor]):
         """Raises a `ValueError` if a model that reads the tokens of earlier posts again has other columns of them."""
-        if timeline.posts and not self.tempoformer.reads_vectors:
-            if differing := timeline.posts[0].keys() ^ inputs.keys():
-                differing = ", ".join(f"`{name}`" for name in differing)
-                raise ValueError(f"Only some posts of timeline {timeline_id!r} have {differing}.")
+        if self.tempoformer.reads_vectors or not timeline.posts:
+            return
+        if differing := ", ".join(f"`{name}`" for name in timeline.posts[0].keys() ^ inputs.keys()):
+            raise ValueError(f"Only some posts of timeline {timeline_id!r} have {differing}.")
 
     def read_posts(
         self, inputs: dict[str, torch.Tensor], remembered: list[dict[str, torch.Tensor]], streams: dict[str, list]

@@ -47,7 +47,20 @@ EVERY_FAMILY = pytest.mark.parametrize("family", list(FAMILIES))
 NO_KERNEL = {"empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "_unsafe_view", "detach"}
 NO_KERNEL |= {"lift_fresh", "_local_scalar_dense"}
 # Operators whose result is a number or has a shape that depends on values.
-WAITING = {"_local_scalar_dense", "nonzero", "masked_select", "bincount", "_unique2", "unique_dim", "equal"}
+# In inference mode some operators arrive before they are taken apart.
+WAITING = {
+    "_local_scalar_dense",
+    "item",
+    "is_nonzero",
+    "nonzero",
+    "masked_select",
+    "bincount",
+    "_unique2",
+    "unique_dim",
+    "equal",
+}
+
+BY_COUNTS = {torch.ops.aten.repeat_interleave.Tensor, torch.ops.aten.repeat_interleave.self_Tensor}
 
 
 class GpuWork(TorchDispatchMode):
@@ -70,7 +83,7 @@ class GpuWork(TorchDispatchMode):
             index is not None and index.dtype == torch.bool for index in args[1]
         )
         # A count for each element, so that the size of the result depends on values
-        by_counts = func is torch.ops.aten.repeat_interleave.Tensor and kwargs.get("output_size") is None
+        by_counts = func in BY_COUNTS and kwargs.get("output_size") is None
         if name in WAITING or by_flags or by_counts:
             self.waits[name] += 1
         return func(*args, **kwargs)
