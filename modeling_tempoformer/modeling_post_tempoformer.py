@@ -115,6 +115,8 @@ class PostTempoFormerPreTrainedModel(StreamPreTrainedModel):
     config: PostTempoFormerConfig
     # Modules that must not be split across devices.
     _no_split_modules = ["PostTempoFormerStreamLayers"]
+    # Models of 0.2.0 have none.
+    _keys_to_ignore_on_load_missing = [r"states\.held_out_change"]
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module):
@@ -452,11 +454,19 @@ class PostTempoFormerForStreamClassification(StreamClassificationMixin, PostTemp
         """
         if self.states is None:
             return None, None
-        # The first of the compared posts, and the newest
-        posts = outputs.compared[..., :: self.config.num_compared, :]
-        probabilities = self.states(posts, held_out)
-        changes = self.states.changes(probabilities, (posts[..., 0, :] != 0).any(-1))
+        probabilities, has_previous = self.compared_states(outputs, held_out)
+        changes = self.states.changes(probabilities, has_previous, self.states.tables(held_out))
         return changes, probabilities[..., -1, :].clamp_min(torch.finfo(probabilities.dtype).tiny).log()
+
+    def compared_states(
+        self, outputs: PostTempoFormerModelOutput, held_out: torch.LongTensor | None
+    ) -> tuple[torch.Tensor, torch.BoolTensor]:
+        """
+        Returns the probabilities of the states (batch_size, num_streams, 2, states) of the first of the posts that the
+        newest one is compared with, and of the newest, and whether there is such a first one.
+        """
+        posts = outputs.compared[..., :: self.config.num_compared, :]
+        return self.states(posts, held_out), (posts[..., 0, :] != 0).any(-1)
 
     def tree_inputs(
         self,

@@ -12,8 +12,10 @@ class States(Grown):
     ([`fit_states`]).
 
     Buffers: `center` (hidden,) of the posts' vectors; `weight` (members, hidden, states) and `bias` (members, states);
-    `change` (states + 1, states, classes), the probability of each class after a state, the last one standing for no
-    earlier post, and before another; `class_weights` (classes,), those of the loss.
+    `held_out_change` (members, states + 1, states, classes), the probability of each class after a state, the last one
+    standing for no earlier post, and before another, in the posts from which a member learns; `change`, the mean of
+    the members; `class_weights` (classes,), those of the loss. A model of 0.2.0 has no `held_out_change`: it tells
+    nothing about the change of held-out posts.
     """
 
     def __init__(self, config: PostTempoFormerConfig):
@@ -22,6 +24,7 @@ class States(Grown):
         self.add_zeros("center", config.encoder_config.hidden_size)
         self.add_zeros("weight", config.num_members, config.encoder_config.hidden_size, states)
         self.add_zeros("bias", config.num_members, states)
+        self.add_zeros("held_out_change", config.num_members, states + 1, states, config.num_labels)
         self.add_zeros("change", states + 1, states, config.num_labels)
         self.add_zeros("class_weights", config.num_labels)
 
@@ -37,15 +40,23 @@ class States(Grown):
             return members.mean(0)
         return members[held_out.to(members.device), torch.arange(len(held_out), device=members.device)]
 
-    def changes(self, states: torch.Tensor, has_previous: torch.BoolTensor) -> torch.Tensor:
+    def tables(self, held_out: torch.LongTensor | None = None) -> torch.Tensor:
         """
-        Returns the log-probability of each class (..., classes), plus the logarithm of its weight in the loss. The
-        states of the newest post and of the one it is compared with, `states` (..., 2, states), count as independent,
-        and the pairs of both are summed. `has_previous` (...) is where there is such a post.
+        Returns the probabilities of the classes (states + 1, states, classes), or those of the member that has not
+        learned from a row (batch_size, states + 1, states, classes).
+        """
+        return self.change if held_out is None else self.held_out_change[held_out.to(self.change.device)]
+
+    def changes(self, states: torch.Tensor, has_previous: torch.BoolTensor, tables: torch.Tensor) -> torch.Tensor:
+        """
+        Returns the log-probability of each class (batch_size, num_streams, classes), plus the logarithm of its weight
+        in the loss. The states of the newest post and of the one it is compared with, `states` (batch_size,
+        num_streams, 2, states), count as independent, and the pairs of both are summed. `has_previous` (batch_size,
+        num_streams) is where there is such a post, and `tables` are those of [`States.tables`].
         """
         previous, newest = states.unbind(-2)
         known = has_previous.to(states).unsqueeze(-1)
         previous = torch.cat((previous * known, 1 - known), dim=-1)
         both = (previous.unsqueeze(-1) * newest.unsqueeze(-2)).flatten(-2)
-        probabilities = both @ self.change.flatten(0, 1)
+        probabilities = both @ tables.flatten(-3, -2)
         return probabilities.clamp_min(LEAST_PROBABILITY).log() + self.class_weights.log()

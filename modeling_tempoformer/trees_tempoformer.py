@@ -75,8 +75,8 @@ class Trees(Grown):
         components of the newest post, of each post that it is compared with (0 if there is none) and of their
         differences, from `posts` (..., compared + 1, hidden), the newest last; `cosines` (..., compared + 1) of the
         newest post with its history; the logarithms of `position_and_gap` (..., 3): how many posts came before, and
-        the seconds since the first and the last of them; and, if the model has states, the `changes` (..., classes)
-        of [`States.changes`].
+        the seconds since the first and the last of them. If the model has states, the `changes` (..., classes) of
+        [`States.changes`] follow as they are.
         """
         posts, cosines, position_and_gap = (values.to(self.mean) for values in (posts, cosines, position_and_gap))
         is_post = (posts[..., :-1, :] != 0).any(-1, keepdim=True)

@@ -184,8 +184,10 @@ def plant(part: Trees | States):
         torch.nn.init.normal_(values)
         if name in ("scale", "class_weights"):
             torch.nn.init.uniform_(values, 0.5, 2)
-        elif name in ("leaves", "change"):
+        elif name in ("leaves", "held_out_change"):
             values.copy_(values.softmax(-1))
+        elif name == "change":
+            values.copy_(part.held_out_change.mean(0))
 
 
 # A post model that reads who speaks and has learned three grades of a state.

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 from helpers import MODELS, make_timeline, tiny_model, tiny_reader
+from sklearn.metrics import f1_score
 
 from modeling_tempoformer import StreamClassificationPipeline, StreamCollator
 from modeling_tempoformer.configuration_post_tempoformer import PostTempoFormerConfig
@@ -154,18 +155,21 @@ def test_states_and_their_changes_are_those_of_plain_loops():
     expected = torch.stack([members[member, row] for row, member in enumerate(held_out.tolist())])
     torch.testing.assert_close(states(vectors, held_out), expected, atol=1e-6, rtol=0)
     probabilities, has_previous = states(vectors), torch.tensor([True, True, False, True, False])
-    found = states.changes(probabilities, has_previous)
-    for row, label in product(range(5), range(3)):
-        total = 0.0
-        for before, after in product(range(4), range(4)):
-            if has_previous[row]:
-                total += float(
-                    probabilities[row, 0, before] * probabilities[row, 1, after] * states.change[before, after, label]
-                )
-        if not has_previous[row]:
-            total = sum(float(probabilities[row, 1, after] * states.change[-1, after, label]) for after in range(4))
-        expected = math.log(max(total, 1e-3)) + math.log(states.class_weights[label])
-        assert found[row, label].item() == pytest.approx(expected, abs=1e-4)
+    for asked in (None, held_out):
+        found = states.changes(probabilities.unsqueeze(1), has_previous.unsqueeze(1), states.tables(asked))
+        for row, label in product(range(5), range(3)):
+            tables = states.held_out_change
+            table = tables.mean(0) if asked is None else tables[held_out[row]]
+            total = 0.0
+            for before, after in product(range(4), range(4)):
+                if has_previous[row]:
+                    total += float(
+                        probabilities[row, 0, before] * probabilities[row, 1, after] * table[before, after, label]
+                    )
+            if not has_previous[row]:
+                total = sum(float(probabilities[row, 1, after] * table[-1, after, label]) for after in range(4))
+            expected = math.log(max(total, 1e-3)) + math.log(states.class_weights[label])
+            assert found[row, 0, label].item() == pytest.approx(expected, abs=1e-4)
 
 
 def test_an_answer_about_a_state_is_the_likeliest_with_its_mean():
@@ -230,6 +234,52 @@ def test_a_member_s_states_have_not_seen_what_it_holds_out():
     # The directions are compared, as all members together choose how long they are.
     likeness = torch.nn.functional.cosine_similarity(*weights, dim=-1)
     assert likeness[0] > 0.9 and likeness[0] > likeness[1] + 0.1
+
+
+def grown_of_chance(seed: int, num_states: int, relabelled: int | None = None):
+    """
+    Grows a model of three members whose labels are drawn at random, although their posts tell their states. Returns
+    it with its posts. Labels of the timelines that the member `relabelled` holds out are drawn anew.
+    """
+    generator = np.random.default_rng(seed)
+    names, meanings = [f"s{state}" for state in range(num_states)], generator.normal(size=(num_states, 16))
+    settings = {"num_labels": 2, "num_trees": 20, "num_members": 3, "states": names}
+    model, tokenizer = tiny_reader(model_type="post_tempoformer", **settings)
+    timelines, rows, vectors = [], [], []
+    for number in range(48):
+        states, labels = generator.integers(num_states, size=10), generator.integers(2, size=10)
+        if number % 3 == relabelled:
+            labels = np.random.default_rng(number).integers(2, size=10)
+        posts = meanings[states] + 0.1 * generator.normal(size=(10, 16))
+        given = [names[state] for state in states]
+        timelines.append(make_timeline(labels.tolist(), str(number), states=given, held_out=number % 3))
+        vectors.append(posts.astype(np.float32))
+        for row in cut_rows({"input_ids": [[1]] * 10, "post_embeds": posts.tolist()}, window=4, targets_per_row=10):
+            rows.append({**row, "labels": labels.tolist(), "held_out": number % 3})
+            del rows[-1]["input_ids"]
+    batch = StreamCollator(tokenizer, 4, timed=False)(rows)
+    grow_experts(model, [dict(batch)], 0, timelines, np.concatenate(vectors))
+    return model, batch
+
+
+def test_labels_of_chance_are_not_foretold_by_states_that_posts_tell():
+    """With a table of changes for all members, the first of these was 0.9."""
+    for num_states in (30, 3):
+        right = []
+        for seed in range(3):
+            model, batch = grown_of_chance(seed, num_states)
+            labels = batch.pop("labels")
+            right.append(f1_score(labels.flatten(), model(**batch).logits.argmax(-1).flatten(), average="macro"))
+        # Three standard errors of the share of 1,440 posts.
+        assert np.mean(right) < 0.5 + 3 * 0.5 / 1440**0.5
+
+
+def test_a_member_s_states_and_trees_have_not_seen_the_labels_that_it_holds_out():
+    model, other = grown_of_chance(0, 3)[0], grown_of_chance(0, 3, relabelled=1)[0]
+    for name in ("states.held_out_change", "trees.feature", "trees.threshold", "trees.leaves"):
+        before, after = (part.get_buffer(name) for part in (model, other))
+        torch.testing.assert_close(before[1], after[1], atol=1e-6, rtol=0)
+        assert not torch.allclose(before[0].float(), after[0].float(), atol=1e-6)
 
 
 def test_states_of_one_kind_only_for_a_member_are_refused():

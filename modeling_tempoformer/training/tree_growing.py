@@ -1,6 +1,7 @@
 """Grows the experts of a post model over a frozen encoder, after its members are trained: trees and states."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import combinations_with_replacement
 from typing import Any
 
 import numpy as np
@@ -62,23 +63,31 @@ def grow_experts(
     config.expert_weights = None
     model.eval()
     if model.states is not None:
-        fit_states(model.states, config, timelines, vectors)
+        tables = fit_states(model.states, config, timelines, vectors)
         model.states.to(model.device)
     read = [read_batch(model, {name: values.to(model.device) for name, values in batch.items()}) for batch in batches]
-    logits, labels, held_out, *tree_inputs = (torch.cat(parts).cpu() for parts in zip(*read, strict=True))
-    labels, held_out, changes = labels.numpy(), held_out.numpy(), tree_inputs[3:]
+    logits, labels, held_out, *rest = (torch.cat(parts).cpu() for parts in zip(*read, strict=True))
+    tree_inputs, states = rest[:3], rest[3:]
+    labels, members = labels.numpy(), held_out.numpy()
+    changes = changes_for_members(model.states, tables, members, *states) if states else None
     experts = [logits.numpy()]
     if model.trees is not None:
-        experts.append(grow_trees(model, labels, held_out, seed, *tree_inputs))
-    experts += [change.numpy() for change in changes]
+        experts.append(grow_trees(model, labels, members, seed, changes, *tree_inputs))
+    if changes is not None:
+        experts.append(changes[members, np.arange(len(labels))].numpy())
     config.expert_weights = weigh(experts, labels, config.class_weights)
     model.to(model.device)
 
 
-def fit_states(states: States, config: PostTempoFormerConfig, timelines: Sequence[Timeline], vectors: np.ndarray):
+def fit_states(
+    states: States, config: PostTempoFormerConfig, timelines: Sequence[Timeline], vectors: np.ndarray
+) -> torch.Tensor:
     """
     Fits the states of each member to the posts from which it learns, with the penalty that is best on the posts from
     which it does not, and counts which classes follow which states. The arguments are those of [`grow_experts`].
+
+    Returns the counted probabilities (members, members, states + 1, states, classes) of the posts that neither of two
+    members holds out.
     """
     ids = state_ids(all_states(timelines), config.states, config.state_values)
     # A post in no stream has no vector.
@@ -107,8 +116,15 @@ def fit_states(states: States, config: PostTempoFormerConfig, timelines: Sequenc
             states.weight.copy_(torch.from_numpy(slopes / scale))
             states.bias.copy_(torch.from_numpy(intercepts))
     states.center.copy_(torch.from_numpy(center))
-    states.change.copy_(torch.from_numpy(count_changes(ids, timelines, len(config.states), config.num_labels)))
+    counted = np.empty((config.num_members, *states.held_out_change.shape))
+    for one, other in combinations_with_replacement(range(config.num_members), 2):
+        learned = (held_out != one) & (held_out != other)
+        counted[one, other] = counted[other, one] = count_changes(ids, timelines, learned, *counted.shape[-2:])
+    tables = torch.from_numpy(counted).to(states.change)
+    states.held_out_change.copy_(tables.diagonal().movedim(-1, 0))
+    states.change.copy_(states.held_out_change.mean(0))
     states.class_weights.copy_(torch.tensor(config.class_weights or [1.0] * config.num_labels))
+    return tables
 
 
 def by_state(fit: LogisticRegression, num_states: int) -> tuple[np.ndarray, np.ndarray]:
@@ -121,10 +137,13 @@ def by_state(fit: LogisticRegression, num_states: int) -> tuple[np.ndarray, np.n
     return every_slope, every_intercept
 
 
-def count_changes(ids: np.ndarray, timelines: Sequence[Timeline], num_states: int, num_labels: int) -> np.ndarray:
+def count_changes(
+    ids: np.ndarray, timelines: Sequence[Timeline], learned: np.ndarray, num_states: int, num_labels: int
+) -> np.ndarray:
     """
     The probability of each class (states + 1, states, classes) after a state, or as the last one after no post, and
-    before another: its share of the labelled posts, and of one post more that has the classes' shares of all.
+    before another: its share of the labelled posts that are `learned` (posts,), and of one post more that has the
+    classes' shares of all these.
     """
     first_posts = np.cumsum([0, *map(len, timelines)])
     compared = np.concatenate(
@@ -134,11 +153,38 @@ def count_changes(ids: np.ndarray, timelines: Sequence[Timeline], num_states: in
         ]
     )
     labels, previous = all_labels(timelines), np.where(compared < 0, num_states, ids[compared])
-    counted = (labels >= 0) & (ids >= 0) & (previous >= 0)
+    labelled = learned & (labels >= 0)
+    counted = labelled & (ids >= 0) & (previous >= 0)
     counts = np.zeros((num_states + 1, num_states, num_labels))
     np.add.at(counts, (previous[counted], ids[counted], labels[counted]), 1)
-    counts += np.bincount(labels[labels >= 0], minlength=num_labels) / (labels >= 0).sum()
+    # Two members of two hold out all posts.
+    shares = np.bincount(labels[labelled], minlength=num_labels) / max(1, labelled.sum())
+    counts += shares if labelled.any() else 1 / num_labels
     return counts / counts.sum(-1, keepdims=True)
+
+
+def changes_for_members(
+    states: States, tables: torch.Tensor, held_out: np.ndarray, probabilities: torch.Tensor, has_previous: torch.Tensor
+) -> torch.Tensor:
+    """
+    Returns the logits of the change of states (members, posts, classes) from which each member may learn: those of a
+    post are counted without the posts that the member holds out, and without those that are held out with the post.
+
+    Args:
+        states ([`States`]): The states that were fitted.
+        tables (`torch.Tensor` of shape `(members, members, states + 1, states, classes)`): As [`fit_states`] returns.
+        held_out (`np.ndarray` of shape `(posts,)`): The member that has not learned from each post.
+        probabilities, has_previous (`torch.Tensor` of shapes `(posts, 2, states)` and `(posts,)`): As
+            [`States.changes`] takes them.
+    """
+    states = states.cpu()
+    changes = torch.empty(len(tables), len(held_out), tables.shape[-1])
+    for fold in np.unique(held_out):
+        posts = torch.from_numpy(held_out == fold)
+        # The posts as the streams of one row for each member
+        rows = (values[posts].expand(len(tables), *values[posts].shape) for values in (probabilities, has_previous))
+        changes[:, posts] = states.changes(*rows, tables[:, fold])
+    return changes
 
 
 def grow_trees(
@@ -146,14 +192,16 @@ def grow_trees(
     labels: np.ndarray,
     held_out: np.ndarray,
     seed: int,
+    changes: torch.Tensor | None,
     compared: torch.Tensor,
-    *inputs: torch.Tensor,
+    *others: torch.Tensor,
 ) -> np.ndarray:
     """
     Grows the trees of each member. Returns the logits (posts, classes) that each labelled post gets from the member
-    that has not learned from it. `compared` and `inputs` are arguments of [`Trees.read`].
+    that has not learned from it. `changes` are those of [`changes_for_members`], if the model has states; `compared`
+    and `others` are the other arguments of [`Trees.read`].
     """
-    trees = model.trees.cpu()
+    trees, posts = model.trees.cpu(), np.arange(len(labels))
     newest = compared[:, -1].numpy()
     components = PCA(min(len(trees.components), *newest.shape), random_state=seed).fit(newest)
     trees.mean.copy_(torch.from_numpy(components.mean_))
@@ -161,14 +209,22 @@ def grow_trees(
     trees.components[: components.n_components_] = torch.from_numpy(components.components_)
     trees.center.zero_()
     trees.scale.fill_(1)
-    features = trees.read(compared, *inputs)
+
+    # Center and scale are the same for all members, so that they are not those of changes, which tell of labels.
+    features = trees.read(compared, *others, None if changes is None else torch.zeros_like(changes[0]))
     trees.center.copy_(features.mean(0))
     spread = features.std(0)
     counts = spread > least_spread(trees, spread, compared.shape[1] - 1)
     trees.scale.copy_(torch.where(counts, spread, 1.0))
-    features = ((features - trees.center) / trees.scale).masked_fill(~counts, 0.0).round(decimals=DECIMALS)
+    if changes is not None:
+        counts[-changes.shape[-1] :] = True
+
+    def read(*changes: torch.Tensor) -> torch.Tensor:
+        return trees.read(compared, *others, *changes).masked_fill(~counts, 0.0).round(decimals=DECIMALS)
+
     for member in range(model.config.num_members):
         learned = held_out != member
+        features = read() if changes is None else read(changes[member])
         forest = ExtraTreesClassifier(
             model.config.num_trees,
             max_depth=DEPTH,
@@ -182,8 +238,9 @@ def grow_trees(
         for number, tree in enumerate(forest.estimators_):
             buffers = (values[member, number] for values in (trees.feature, trees.threshold, trees.leaves))
             copy_tree(tree.tree_, forest.classes_, *buffers)
+    features = read() if changes is None else read(changes[held_out, posts])
     by_member = torch.cat([trees(part) for part in features.split(POSTS_AT_ONCE)], dim=1)
-    return by_member[held_out, np.arange(len(labels))].numpy()
+    return by_member[held_out, posts].numpy()
 
 
 def least_spread(trees: Trees, spread: torch.Tensor, num_compared: int) -> torch.Tensor:
@@ -197,7 +254,8 @@ def least_spread(trees: Trees, spread: torch.Tensor, num_compared: int) -> torch
 def read_batch(model: PostTempoFormerForStreamClassification, batch: dict[str, torch.Tensor]) -> list[torch.Tensor]:
     """
     Returns, for each labelled post, its logits by the member that has not learned from it, its label and that member,
-    and the arguments of [`Trees.read`], without changes if the model has no states.
+    the arguments of [`Trees.read`] but the changes, and if the model has states
+    [`~PostTempoFormerForStreamClassification.compared_states`].
     """
     labels, held_out, timeline_position = (batch.pop(name) for name in ("labels", "held_out", "timeline_position"))
     if not model.config.reads_speakers:
@@ -206,10 +264,10 @@ def read_batch(model: PostTempoFormerForStreamClassification, batch: dict[str, t
     rows = torch.arange(len(held_out), device=held_out.device)
     elapsed = batch.get("elapsed")
     logits, _ = model.classify_streams(outputs, timeline_position, elapsed, held_out)
-    changes, _ = model.read_states(outputs, held_out)
-    inputs = model.tree_inputs(outputs, timeline_position, elapsed, changes)
-    values = (logits[held_out, rows], labels, held_out.unsqueeze(-1).expand_as(labels), *inputs)
-    return [tensor[labels >= 0] for tensor in values if tensor is not None]
+    inputs = model.tree_inputs(outputs, timeline_position, elapsed)[:3]
+    states = () if model.states is None else model.compared_states(outputs, held_out)
+    values = (logits[held_out, rows], labels, held_out.unsqueeze(-1).expand_as(labels), *inputs, *states)
+    return [tensor[labels >= 0] for tensor in values]
 
 
 def copy_tree(grown: Any, classes: np.ndarray, feature: torch.Tensor, threshold: torch.Tensor, leaves: torch.Tensor):
