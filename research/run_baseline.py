@@ -107,11 +107,12 @@ def run(baseline: Baseline, data: DataTrainingArguments, training: StreamTrainin
         base_model=baseline.model_name_or_path,
         dataset=data.dataset_name,
         dataset_config=data.dataset_config_name,
+        split=splits.record,
     )
-    train_or_resume(trainer, splits.surveys["train"].fingerprint, baseline, data, split=splits.record)
+    train_or_resume(trainer, splits.surveys["train"].fingerprint, baseline, data)
 
     # Report
-    report_results(trainer, prepared.items, splits.timelines, splits.record, baseline, data)
+    report_results(trainer, prepared.items, splits.timelines, baseline, data)
 
 
 def predict(

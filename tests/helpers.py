@@ -321,6 +321,7 @@ def make_trainer(
     callbacks=(),
     dropout: float = 0.1,
     kind: dict[str, str] = MODELS[0],
+    classes: tuple[type[Trainer], type[TrainingArguments]] = (Trainer, TrainingArguments),
     **arguments,
 ) -> Trainer:
     tokenizer = AutoTokenizer.from_pretrained(tokenization)
@@ -338,9 +339,10 @@ def make_trainer(
         "use_cpu": True,
         "seed": 0,
     }
-    return Trainer(
+    trainer_class, arguments_class = classes
+    return trainer_class(
         model=model,
-        args=TrainingArguments(output_dir=str(folder), **{**settings, **arguments}),
+        args=arguments_class(output_dir=str(folder), **{**settings, **arguments}),
         train_dataset=rows,
         eval_dataset=rows,
         processing_class=tokenizer,

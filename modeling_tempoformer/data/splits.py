@@ -16,7 +16,7 @@ from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
 from ..timeline_tempoformer import Timeline
 from .facts import unit_of
-from .files import decode_json
+from .files import decode_json, write_json
 from .timelines import without_zeros
 
 
@@ -28,6 +28,8 @@ SPLITS = ("train", "validation", "test")
 SPLIT = "_split.json"
 # Timelines of the trainings before the one that wrote the record
 EARLIER = "earlier"
+# The weights that the record is of
+WEIGHTS = "weights"
 
 
 def split_timelines(
@@ -165,11 +167,35 @@ def hash_id(timeline_id: str) -> str:
     return hashlib.sha256(without_zeros(timeline_id).encode()).hexdigest()[:16]
 
 
-def read_split(model: str | None) -> dict[str, set[str]]:
-    """The record of a model in a local folder or in one of its checkpoints; empty without a record."""
+def fingerprint_weights(folder: Path) -> str | None:
+    """Returns a hash of the weights in a folder; None without weights."""
+    files = sorted(folder.glob("*.safetensors"))
+    hashed = hashlib.sha256()
+    for path in files:
+        with path.open("rb") as file:
+            hashed.update(hashlib.file_digest(file, "sha256").digest())
+    return hashed.hexdigest()[:16] if files else None
+
+
+def write_split(folder: str | Path, split: Mapping[str, Sequence[str]]):
+    """Writes the record of the weights that a folder has now. Without weights it is that of its checkpoints."""
+    write_json(Path(folder) / SPLIT, {**split, WEIGHTS: fingerprint_weights(Path(folder))})
+
+
+def read_split(model: str | Path | None) -> dict[str, set[str]]:
+    """
+    Returns the record of a model in a local folder or in one of its checkpoints; empty without a record. Raises a
+    `ValueError` for a record of other weights than those beside it. Records of 0.2.0 do not say of which they are.
+    """
     folder = Path(model or "")
-    path = (folder.parent if folder.name.startswith(PREFIX_CHECKPOINT_DIR) else folder) / SPLIT
+    is_checkpoint = folder.name.startswith(PREFIX_CHECKPOINT_DIR)
+    path = (folder.parent if is_checkpoint else folder) / SPLIT
     record = json.loads(path.read_text(encoding="utf-8")) if model and path.exists() else {}
+    if not is_checkpoint and WEIGHTS in record and record[WEIGHTS] != fingerprint_weights(folder):
+        raise ValueError(
+            f"{path} says from which timelines a model has learned, but not the one beside it, whose weights were "
+            "written by something else: give the folder as the training left it, or end the training by its command."
+        )
     return {name: set(record.get(name, ())) for name in (*SPLITS, EARLIER)}
 
 

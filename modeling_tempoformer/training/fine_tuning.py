@@ -180,12 +180,13 @@ def run(
             base_model=model_args.model_name_or_path,
             dataset=data.dataset_name,
             dataset_config=data.dataset_config_name,
+            split=splits.record,
         )
         if training.do_train:
-            train_or_resume(trainer, splits.surveys["train"].fingerprint, model_args, data, split=splits.record)
+            train_or_resume(trainer, splits.surveys["train"].fingerprint, model_args, data)
 
         # Report
-        report_results(trainer, rows, timelines, splits.record, model_args, data)
+        report_results(trainer, rows, timelines, model_args, data)
     return trainer.model.eval()
 
 

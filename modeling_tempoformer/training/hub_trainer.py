@@ -7,6 +7,7 @@ import logging
 import math
 import sys
 from collections import ChainMap
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,6 +29,7 @@ from ..cards.model_cards import drop_private_base, has_card, public_id, write_ca
 from ..cards.pushing import DRY_RUN, upload, write_pushed
 from ..data.arguments import check_positive
 from ..data.files import write_json
+from ..data.splits import write_split
 from ..evaluation.figures import FIGURES, figures_in, print_figures
 from ..evaluation.metrics import card_titles
 from ..evaluation.report import RESULTS
@@ -140,6 +142,8 @@ class HubTrainer(Trainer):
             the model's configuration names.
         dataset, dataset_config (`str`, *optional*): Hub id and configuration of the dataset, for the card, unless
             `args.model_card` names another one.
+        split (`Mapping[str, Sequence[str]]`, *optional*): The record of the split ([`make_split`]), which is written
+            beside the model.
     """
 
     def __init__(
@@ -148,10 +152,11 @@ class HubTrainer(Trainer):
         base_model: str | None = None,
         dataset: str | None = None,
         dataset_config: str | None = None,
+        split: Mapping[str, Sequence[str]] | None = None,
         **kwargs,
     ):
         super().__init__(*args, **kwargs)
-        self.base_model = base_model
+        self.base_model, self.split = base_model, split
         is_public = public_id(dataset) is not None
         self.dataset_facts = {"dataset_tags": dataset, "dataset_args": dataset_config} if is_public else {}
         if self.is_fsdp_enabled and "SHARDED" in str(self.accelerator.state.fsdp_plugin.state_dict_type):
@@ -261,6 +266,8 @@ class HubTrainer(Trainer):
             kind.__module__ = kind.__bases__[-1].__module__
         super().save_model(output_dir, *args, **kwargs)
         if output_dir in (None, self.args.output_dir):
+            if self.split is not None and self.is_world_process_zero():
+                write_split(self.args.output_dir, self.split)
             self.create_model_card()
 
     def save_metrics(self, split: str, metrics: dict[str, float], combined: bool = True):

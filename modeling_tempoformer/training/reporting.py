@@ -10,8 +10,6 @@ from datasets import Dataset
 from transformers import PreTrainedConfig
 
 from ..data.arguments import DataTrainingArguments
-from ..data.files import write_json
-from ..data.splits import SPLIT
 from ..evaluation.latex import write_test_table
 from ..evaluation.method_names import checkpoint_name
 from ..evaluation.predictions import all_labels
@@ -36,7 +34,6 @@ def report_results(
     trainer: StreamTrainer,
     items: Mapping[str, Dataset],
     timelines: Mapping[str, list[Timeline]],
-    split: Mapping[str, Sequence[str]],
     model_args: ModelArguments,
     data: DataTrainingArguments,
 ):
@@ -47,7 +44,6 @@ def report_results(
         trainer ([`StreamTrainer`]): The Trainer, after its training if there is one.
         items (`Mapping[str, Dataset]`): Items of each split, as [`StreamTrainer.predict_posts`] takes them.
         timelines (`Mapping[str, list[Timeline]]`): Timelines of each split.
-        split (`Mapping[str, Sequence[str]]`): The record of the split, as [`make_split`] returns it.
         model_args, data: The script's arguments.
     """
     training, calibrates = trainer.args, model_args.calibrate
@@ -59,8 +55,6 @@ def report_results(
     if training.do_eval:
         report_metrics(trainer, "eval", trainer.predict_timelines("validation", items, timelines))
     if calibrates:
-        if not training.do_train and trainer.is_world_process_zero():
-            write_json(Path(training.output_dir) / SPLIT, split)
         trainer.calibrate(items["validation"], timelines["validation"], getattr(model_args, "wanted_share", None))
     if training.do_predict:
         metrics = trainer.predict_timelines("test", items, timelines, not data.no_text)

@@ -16,12 +16,13 @@ from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, get_last_checkpoin
 from ..cards.pushing import DRY_RUN
 from ..checks_tempoformer import check_whole
 from ..data.files import write_json
-from ..data.splits import SPLIT
+from ..data.splits import SPLIT, write_split
 from ..evaluation.figures import FIGURES, LEARNING_CURVE, all_forms, learning_curve, save_figure
 from ..evaluation.latex import TEST_TABLE
 from ..evaluation.predictions import MISTAKES, PREDICTIONS, PREDICTIONS_PARQUET
 from ..evaluation.report import RESULTS
 from ..view.timelines import TIMELINES
+from .hub_trainer import HubTrainer
 
 
 logger = logging.getLogger(__name__)
@@ -30,6 +31,8 @@ logger = logging.getLogger(__name__)
 TRAINER_STATE = "trainer_state.json"
 # Files whose names begin with an underscore are never pushed.
 TRAINED_ON = "_trained_on.json"
+# The model of an earlier training, while another one is trained in its folder
+PREVIOUS = "_previous"
 # Settings that may change when a training resumes, as patterns of their names. All others must be the same.
 MAY_CHANGE = (
     # Places. The training posts are compared by their fingerprint.
@@ -47,26 +50,29 @@ MAY_CHANGE = (
 )
 
 
-def train_or_resume(trainer: Trainer, posts: str, *arguments: Any, split: Mapping[str, Sequence[str]] | None = None):
+def train_or_resume(trainer: HubTrainer, posts: str, *arguments: Any):
     """
-    Trains a model and saves it, with its metrics and its learning curve.
+    Trains a model and saves it, with its metrics and its learning curve. An older model of the output folder is set
+    aside in the meantime ([`set_aside`]).
 
     The training resumes from the last checkpoint of the output folder, or from `args.resume_from_checkpoint`. A
     training that has ended is loaded. The last checkpoint must be of the same posts and settings; a named one, of the
     same posts.
 
     Args:
-        trainer (`Trainer`): The Trainer with its model and its data.
+        trainer ([`HubTrainer`]): The Trainer with its model and its data. It has the `split` of a training that starts
+            anew, and gets the one that a resumed training began with.
         posts (`str`): Fingerprint of the training posts.
         arguments: The script's arguments besides the Trainer's. All are compared, except those of [`MAY_CHANGE`].
-        split (`Mapping[str, Sequence[str]]`, *optional*): The content of `_split.json` for a training that starts
-            anew.
     """
     args, output_dir = trainer.args, Path(trainer.args.output_dir)
+    if trainer.base_model is not None and Path(trainer.base_model).resolve() == output_dir.resolve():
+        raise ValueError(f"--output_dir {output_dir} has the model that the training starts from: give another one.")
     trained_on = compared_settings(trainer, posts, arguments)
     last = find_last_checkpoint(args, trained_on)
     if args.resume_from_checkpoint is None and last is not None and is_complete(output_dir):
         metrics = load_ended(trainer)
+        trainer.split = read_json(output_dir / SPLIT)
         clear_results(args)
     else:
         checkpoint = last if args.resume_from_checkpoint is None else find_named_checkpoint(args, posts)
@@ -75,20 +81,50 @@ def train_or_resume(trainer: Trainer, posts: str, *arguments: Any, split: Mappin
                 raise ValueError(f"{checkpoint} has no optimizer to resume with: give another --output_dir.")
             logger.warning("Resuming from %s.", checkpoint)
         clear_results(args)
+        if last is not None:
+            trainer.split = read_json(output_dir / SPLIT)
+        # Each process has read the model from which it starts.
+        trainer.accelerator.wait_for_everyone()
         if trainer.is_world_process_zero():
+            set_aside(output_dir)
             # A leftover of an earlier training
             (output_dir / TRAINER_STATE).unlink(missing_ok=True)
             write_json(output_dir / TRAINED_ON, trained_on)
-            if last is None and split is not None:
-                write_json(output_dir / SPLIT, split)
+            if trainer.split is not None:
+                write_split(output_dir, trainer.split)
         metrics = trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint)).metrics
         trainer.save_model()
+        if trainer.is_world_process_zero():
+            shutil.rmtree(output_dir / PREVIOUS, ignore_errors=True)
     if not has_length(trainer.train_dataset):
         # The library takes the `max_steps` of a stream for an epoch.
         metrics.pop("epoch", None)
     report_metrics(trainer, "train", {"train_parameters": trainer.get_num_trainable_parameters(), **metrics})
     trainer.save_state()
     draw_learning_curve(trainer)
+
+
+def set_aside(folder: Path):
+    """
+    Moves the weights of a model in a folder, with their split and a copy of their configuration, into the folder
+    `_previous` below it: if the training that comes next is interrupted, nobody takes the old model for its result.
+    """
+    weights = list(folder.glob("*.safetensors*"))
+    if not weights:
+        return
+    previous = folder / PREVIOUS
+    shutil.rmtree(previous, ignore_errors=True)
+    previous.mkdir()
+    for path in folder.glob("config.json"):
+        shutil.copy2(path, previous)
+    # The record comes last: weights without it would be scored on posts that they have learned from.
+    for path in (*weights, *folder.glob(SPLIT)):
+        path.replace(previous / path.name)
+
+
+def read_json(path: Path) -> Any:
+    """The content of a JSON file; None if there is no such file."""
+    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
 
 
 def compared_settings(trainer: Trainer, posts: str, arguments: Sequence[Any]) -> dict[str, Any]:
@@ -128,8 +164,7 @@ def check_posts(training: TrainingArguments, posts: str):
 
 def read_record(checkpoint: Path) -> dict[str, Any]:
     """The settings of the training that wrote a checkpoint; empty without a record."""
-    path = checkpoint.parent / TRAINED_ON
-    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    return read_json(checkpoint.parent / TRAINED_ON) or {}
 
 
 def refuse(checkpoint: Path, difference: str):

@@ -127,7 +127,7 @@ class StreamTrainer(HubTrainer):
 
     Args:
         args, kwargs: The arguments of [`Trainer`]. `compute_metrics` defaults to [`compute_metrics`].
-        base_model, dataset, dataset_config: Arguments of [`HubTrainer`].
+        base_model, dataset, dataset_config, split: Arguments of [`HubTrainer`].
         train_timelines (`Sequence[Timeline]`, *optional*): The timelines of the training rows, for a model that
             learns states.
         train_survey ([`Survey`], *optional*): The survey of the training posts, for the card.

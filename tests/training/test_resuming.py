@@ -3,6 +3,7 @@
 import json
 import shutil
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -13,8 +14,10 @@ from safetensors.torch import load_file, save_file
 from transformers import EarlyStoppingCallback, TrainerCallback, set_seed
 
 from modeling_tempoformer import TempoFormerForStreamClassification
+from modeling_tempoformer.data.splits import hash_id, make_split, read_split
 from modeling_tempoformer.data.surveys import fingerprint
 from modeling_tempoformer.training.resuming import train_or_resume
+from modeling_tempoformer.training.stream_trainer import StreamTrainer, StreamTrainingArguments
 
 
 POSTS = Dataset.from_list([{"timeline_id": "ann", "texts": ["so sad", "so glad"], "labels": [0, 1]}])
@@ -40,11 +43,12 @@ class Stop(TrainerCallback):
             raise KeyboardInterrupt
 
 
-def begin(folder: Path, tokenization, posts=POSTS, own: Arguments | None = None, callbacks=(), **settings):
+def begin(folder: Path, tokenization, posts=POSTS, own: Arguments | None = None, callbacks=(), split=None, **settings):
     """Returns the trainer after a training of six steps."""
     set_seed(0)
     settings = {"max_steps": 6, "save_steps": 2, "logging_steps": 1, **settings}
-    trainer = make_trainer(folder, tokenization, callbacks=callbacks, **settings)
+    classes = partial(StreamTrainer, split=split), StreamTrainingArguments
+    trainer = make_trainer(folder, tokenization, callbacks=callbacks, classes=classes, **settings)
     train_or_resume(trainer, fingerprint(posts), own or Arguments())
     return trainer
 
@@ -152,3 +156,64 @@ def test_without_checkpoints_a_training_begins_anew(tmp_path, tokenization):
     assert begin(tmp_path, tokenization, max_steps=2, save_strategy="no").state.global_step == 2
     assert "predict_macro_f1" not in (tmp_path / "all_results.json").read_text()
     assert not (tmp_path / "_predictions.csv").exists()
+
+
+def split_of(train: str, test: str) -> dict[str, list[str]]:
+    return make_split({"train": [train], "test": [test]}, read_split(None))
+
+
+def test_a_killed_training_leaves_no_older_model_beside_its_split(tmp_path, tokenization):
+    """The older model is in a folder of its own, with its own split, until the new one is there."""
+    settings = {"max_steps": 4, "save_strategy": "no"}
+    first = begin(tmp_path, tokenization, split=split_of("ann", "bob"), **settings)
+    with pytest.raises(KeyboardInterrupt):
+        begin(tmp_path, tokenization, callbacks=[Stop(3)], split=split_of("bob", "ann"), **settings)
+    assert read_split(tmp_path)["train"] == {hash_id("bob")}
+    with pytest.raises(OSError, match="model.safetensors"):
+        TempoFormerForStreamClassification.from_pretrained(tmp_path)
+    previous = tmp_path / "_previous"
+    assert read_split(previous)["train"] == {hash_id("ann")}
+    assert_same_weights(TempoFormerForStreamClassification.from_pretrained(previous), first.model)
+    # Killed once more, the first model is still there.
+    with pytest.raises(KeyboardInterrupt):
+        begin(tmp_path, tokenization, callbacks=[Stop(1)], split=split_of("bob", "ann"), **settings)
+    assert read_split(previous)["train"] == {hash_id("ann")}
+    second = begin(tmp_path, tokenization, split=split_of("bob", "ann"), **settings)
+    assert not previous.exists() and read_split(tmp_path)["train"] == {hash_id("bob")}
+    assert_same_weights(TempoFormerForStreamClassification.from_pretrained(tmp_path), second.model)
+
+
+def test_a_resumed_training_keeps_the_split_that_it_began_with(tmp_path, tokenization):
+    with pytest.raises(KeyboardInterrupt):
+        begin(tmp_path, tokenization, callbacks=[Stop(3)], split=split_of("ann", "bob"))
+    assert read_split(tmp_path / "checkpoint-2")["train"] == {hash_id("ann")}
+    for _ in range(2):
+        # Resumed, and then loaded, with other posts to test
+        begin(tmp_path, tokenization, split=split_of("ann", "eve")).save_model()
+        assert read_split(tmp_path)["test"] == {hash_id("bob")}
+
+
+def test_a_split_belongs_to_weights(tmp_path, tokenization):
+    begin(tmp_path / "one", tokenization, split=split_of("ann", "bob"), max_steps=1)
+    begin(tmp_path / "other", tokenization, split=split_of("bob", "ann"), max_steps=2)
+    shutil.copy(tmp_path / "one" / "model.safetensors", tmp_path / "other")
+    assert read_split(tmp_path / "one")["train"] == {hash_id("ann")}
+    with pytest.raises(ValueError, match="other"):
+        read_split(tmp_path / "other")
+    # A record of 0.2.0 does not say whose it is.
+    path = tmp_path / "other" / "_split.json"
+    path.write_text(
+        json.dumps({name: value for name, value in json.loads(path.read_text()).items() if name != "weights"})
+    )
+    assert read_split(tmp_path / "other")["train"] == {hash_id("bob")}
+
+
+def test_a_training_does_not_replace_the_model_from_which_it_starts(tmp_path, tokenization):
+    begin(tmp_path, tokenization, max_steps=1, save_strategy="no")
+    before = (tmp_path / "model.safetensors").read_bytes()
+    trainer = make_trainer(
+        tmp_path, tokenization, classes=(partial(StreamTrainer, base_model=str(tmp_path)), StreamTrainingArguments)
+    )
+    with pytest.raises(ValueError, match=f"{tmp_path}.*another"):
+        train_or_resume(trainer, fingerprint(POSTS), Arguments())
+    assert (tmp_path / "model.safetensors").read_bytes() == before
