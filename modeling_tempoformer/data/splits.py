@@ -169,7 +169,7 @@ def hash_id(timeline_id: str) -> str:
 
 def fingerprint_weights(folder: Path) -> str | None:
     """Returns a hash of the weights in a folder; None without weights."""
-    files = sorted(folder.glob("*.safetensors"))
+    files = sorted(folder.glob("*model*.safetensors"))
     hashed = hashlib.sha256()
     for path in files:
         with path.open("rb") as file:

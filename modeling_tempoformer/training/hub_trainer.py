@@ -5,6 +5,7 @@ The Trainer with our model card. Pushed repositories can be loaded, have their c
 import json
 import logging
 import math
+import shutil
 import sys
 from collections import ChainMap
 from collections.abc import Mapping, Sequence
@@ -22,11 +23,12 @@ from transformers.dynamic_module_utils import custom_object_save
 from transformers.integrations import get_available_reporting_integrations
 from transformers.modelcard import TrainingSummary
 from transformers.tokenization_utils_base import VERY_LARGE_INTEGER
+from transformers.trainer import TRAINING_ARGS_NAME
 from transformers.trainer_callback import TrainerState
 from transformers.trainer_utils import HubStrategy
 
 from ..cards.model_cards import drop_private_base, has_card, public_id, write_card
-from ..cards.pushing import DRY_RUN, upload, write_pushed
+from ..cards.pushing import PUSHED, drop_local_base, upload
 from ..data.arguments import check_positive
 from ..data.files import write_json
 from ..data.splits import write_split
@@ -134,7 +136,7 @@ class QuietProgressCallback(ProgressCallback):
 
 class HubTrainer(Trainer):
     """
-    The Trainer, except that our models get their own card, and that a push sends only [`pushed_files`].
+    The Trainer, except that our models get their own card, and that a push sends only what the run has written.
 
     Args:
         args, kwargs: The arguments of [`Trainer`].
@@ -207,17 +209,15 @@ class HubTrainer(Trainer):
 
     def show_push(self):
         """Writes and prints the files that a push would send."""
-        folder = Path(self.args.output_dir)
-        self.hub_model_id = self.args.hub_model_id or folder.resolve().name
-        self.write_repository()
+        self.hub_model_id = self.args.hub_model_id or Path(self.args.output_dir).resolve().name
+        folder = self.write_repository()
         if not self.is_world_process_zero():
             return
-        files = write_pushed(folder, folder / DRY_RUN, (RESULTS, *FIGURES))
-        sizes = {path.name: path.stat().st_size for path in files}
-        print(f"\n--push_to_hub would send these {len(files)} files to {self.hub_model_id}; nothing was pushed:")
+        sizes = {path.name: path.stat().st_size for path in sorted(folder.iterdir())}
+        print(f"\n--push_to_hub would send these {len(sizes)} files to {self.hub_model_id}; nothing was pushed:")
         for name, size in {**sizes, "in all": sum(sizes.values())}.items():
             print(f"{size / 1e3:>12,.1f} kB  {name}")
-        print(f"They are in {folder / DRY_RUN}.")
+        print(f"They are in {folder}.")
 
     def create_model_card(self, **kwargs):
         """Writes the model card into the output folder. `kwargs` take precedence over `args.model_card`."""
@@ -283,30 +283,46 @@ class HubTrainer(Trainer):
     def push_to_hub(
         self, commit_message="End of training", blocking=True, token=None, revision=None, private=None, **kwargs
     ) -> CommitInfo | Future[CommitInfo] | None:
-        """Pushes [`pushed_files`]. The library would send every subfolder, and local paths in the Trainer's state."""
+        """Pushes what this run writes. The library would send every file and subfolder of the output folder."""
         token = token or self.args.hub_token
         self.callback_handler.on_push_begin(self.args, self.state, self.control)
         if self.hub_model_id is None:
             self.init_hf_repo(token, private)
-        self.write_repository(**kwargs)
+        folder = self.write_repository(**kwargs)
         if not self.is_world_process_zero():
             return None
-        where = (self.args.output_dir, self.hub_model_id, token, revision or self.args.hub_revision)
-        return upload(*where, commit_message, blocking, (RESULTS, *FIGURES))
+        sent = upload(folder, self.hub_model_id, token, revision or self.args.hub_revision, commit_message, blocking)
+        if blocking:
+            shutil.rmtree(folder)
+        return sent
 
-    def write_repository(self, **facts):
-        """Writes the model with its code and its card, as they are pushed, into the output folder."""
+    def write_repository(self, **facts) -> Path:
+        """
+        Writes the model with its code, its card, its scores and figures, as they are pushed, into a new folder of the
+        output folder, and returns it.
+        """
+        output_dir = Path(self.args.output_dir)
+        folder = output_dir / PUSHED
+        if self.is_world_process_zero():
+            shutil.rmtree(folder, ignore_errors=True)
         # Without this argument, `save_model` would push as well.
-        self.save_model(_internal_call=True)
+        self.save_model(str(folder), _internal_call=True)
         if not self.is_world_process_zero():
-            return
+            return folder
+        # A pickle with paths of this machine
+        (folder / TRAINING_ARGS_NAME).unlink(missing_ok=True)
+        drop_local_base(folder)
         model = self.accelerator.unwrap_model(self.model)
         if hasattr(model, "get_base_model"):
             # An adapter is saved without the code of the model below it.
             model = model.get_base_model()
         if has_card(model):
-            custom_object_save(model, self.args.output_dir)
+            custom_object_save(model, folder)
         self.create_model_card(**{"model_name": self.hub_model_id.split("/")[-1], **facts})
+        for name in ("README.md", RESULTS, *FIGURES):
+            for path in output_dir.glob(name):
+                shutil.copyfile(path, folder / name)
+        return folder
 
     def card_scores(self) -> dict[str, dict[str, float]]:
         """The scores of the current weights, by split."""

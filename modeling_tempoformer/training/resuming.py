@@ -13,7 +13,7 @@ from transformers import Trainer, TrainingArguments
 from transformers.trainer_callback import TrainerState
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, get_last_checkpoint, has_length
 
-from ..cards.pushing import DRY_RUN
+from ..cards.pushing import PUSHED
 from ..checks_tempoformer import check_whole
 from ..data.files import write_json
 from ..data.splits import SPLIT, write_split
@@ -109,7 +109,7 @@ def set_aside(folder: Path):
     Moves the weights of a model in a folder, with their split and a copy of their configuration, into the folder
     `_previous` below it: if the training that comes next is interrupted, nobody takes the old model for its result.
     """
-    weights = list(folder.glob("*.safetensors*"))
+    weights = list(folder.glob("*model*.safetensors*"))
     if not weights:
         return
     previous = folder / PREVIOUS
@@ -245,7 +245,7 @@ def clear_results(training: TrainingArguments):
         figures = [name for figure in FIGURES for name in all_forms(figure)]
         for name in (RESULTS, PREDICTIONS, PREDICTIONS_PARQUET, MISTAKES, TIMELINES, TEST_TABLE, *figures):
             (Path(training.output_dir) / name).unlink(missing_ok=True)
-        shutil.rmtree(Path(training.output_dir) / DRY_RUN, ignore_errors=True)
+        shutil.rmtree(Path(training.output_dir) / PUSHED, ignore_errors=True)
 
 
 def report_metrics(trainer: Trainer, split: str, metrics: dict[str, float]):

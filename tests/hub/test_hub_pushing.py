@@ -112,6 +112,7 @@ def test_a_model_pushed_by_hand_with_its_card(hub, tmp_path):
 SECRET = "secret of mine"
 OWN_FILES = ("posts.csv", "posts.json", "posts.txt", "posts.parquet", "_config.json", "train.log", "nohup.out")
 OWN_FILES += ("_predictions.csv", "_predictions.parquet", "_mistakes.csv", "screenshot.png", "_learning_curve.png")
+OWN_FILES += ("load_posts.py", "database_config.json", "vocab.txt", "notes.jinja", "old.model", "old.safetensors")
 OWN_FILES += ("new_patients/_predictions.csv", "new_patients/all_results.json", "new_patients/posts.csv")
 
 
