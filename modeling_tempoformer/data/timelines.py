@@ -189,22 +189,24 @@ def read_posts(
                 state=found["state"] if columns["state"] in batch else None,
             )
             if has_facts:
-                post = post._replace(facts=read_facts(post, found, columns))
+                post = post._replace(facts=read_facts(post, found, values, columns))
             yield found["timeline"], post
     times.warn()
     spellings.warn()
 
 
-def read_facts(post: Post, names: Mapping[str, str], columns: Mapping[str, str | None]) -> Facts:
+def read_facts(
+    post: Post, names: Mapping[str, str], values: Mapping[str, Any], columns: Mapping[str, str | None]
+) -> Facts:
     """
-    Returns the facts of a post, from the names that it has in the roles of columns. Raises a [`PostError`] for a label
-    without an annotator, if there is a column.
+    Returns the facts of a post, from the names that were read of its values in the roles of columns. Raises a
+    [`PostError`] for a label without an annotator, if there is a column.
     """
     group, unit, annotator = (names.get(role, "") for role in FACTS)
     labels = {}
     if columns.get("annotator") is not None and post.label != NO_LABEL:
         if not annotator:
-            raise PostError(post.row, columns["annotator"], annotator, "a label must have an annotator")
+            raise PostError(post.row, columns["annotator"], values["annotator"], "a label must have an annotator")
         labels = {annotator: post.label}
     return Facts(group if columns.get("group") is not None else None, unit, labels)
 

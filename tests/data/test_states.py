@@ -15,6 +15,7 @@ from modeling_tempoformer.data.states import (
     state_ids,
     with_changes,
 )
+from modeling_tempoformer.data.tables import load_table
 from modeling_tempoformer.data.timelines import to_timelines
 
 
@@ -86,6 +87,15 @@ def test_decimal_commas_are_those_of_numbers(caplog):
     assert choose_states([told("1,2", "1,2,3", "1")]) == (["1", "1,2", "1,2,3"], None)
     choose_states([told("1,234", "999", "2,500")])
     assert "1.234" in caplog.text and "thousands" in caplog.text
+
+
+def test_states_of_a_spreadsheet_with_decimal_commas(tmp_path):
+    moods = ["1,5", "4,5", "1,0", "1,5", "3,0", "2,25"]
+    rows = [f"p{post // 3};hm {post};{mood}" for post, mood in enumerate(moods)]
+    (tmp_path / "posts.csv").write_text("\n".join(["timeline_id;text;state", *rows]))
+    timelines = to_timelines(load_table(tmp_path / "posts.csv"))
+    assert choose_states(timelines) == (["1", "1.5", "2.25", "3", "4.5"], [1.0, 1.5, 2.25, 3.0, 4.5])
+    assert [with_changes(timeline, 1.5).labels for timeline in timelines] == [[-100, 1, 1], [-100, 1, 0]]
 
 
 def test_a_state_has_the_number_of_its_name_or_of_the_nearest_value():

@@ -50,6 +50,12 @@ def logs_reach_pytest(monkeypatch):
         ("2.1.1970", 86400.0),
         ("31.12.1969 23:59:59", -1.0),
         ("12.5", 12.5),
+        ("12,5", 12.5),
+        ("1714521600,25", 1714521600.25),
+        ("\u22123,5", -3.5),
+        # Marks of direction and of byte order, as chats and spreadsheets write them.
+        ("\u200e1970-01-02", 86400.0),
+        ("\ufeff\u00a060.0", 60.0),
         ("1.714550001E+09", 1714550001.0),
         (datetime(1970, 1, 1, tzinfo=timezone(timedelta(hours=-1))), 3600.0),
         (pd.Timestamp("1970-01-02"), 86400.0),
@@ -281,6 +287,15 @@ EXPECTED = [
     ),
     Timeline(timeline_id="b", input_rows=[1], texts=[""], timestamps=[5.0], post_ids=["1"], labels=[1]),
 ]
+
+
+def test_commas_in_times_that_may_divide_thousands_are_warned_of(caplog):
+    for times, is_told in ((["0,000", "1,234"], False), (["1,234", "12,500", "999"], True), (["1,5", "2,25"], False)):
+        caplog.clear()
+        logger.warning_once.cache_clear()
+        (timeline,) = to_timelines(Dataset.from_list(with_times(times)))
+        assert timeline.timestamps == sorted(float(time.replace(",", ".")) for time in times)
+        assert bool(said(caplog, "thousands")) == is_told
 
 
 def test_posts_become_sorted_timelines(caplog):
