@@ -11,7 +11,6 @@ from collections.abc import Iterable
 from datetime import date, time, timedelta
 from decimal import Decimal
 from typing import Any
-from uuid import UUID
 
 
 # Texts that programs write for a missing value, in lower case. "None" and "NA" may be names.
@@ -53,7 +52,7 @@ def read_name(value: Any) -> str:
         return ""
     if isinstance(value, str):
         name = clean(value)
-    elif isinstance(value, (numbers.Real, Decimal, date, time, timedelta, UUID)):
+    elif isinstance(value, (numbers.Real, Decimal, date, time, timedelta)):
         if value != value:
             return ""
         is_whole = isinstance(value, (float, Decimal)) and math.isfinite(value) and value == int(value)
