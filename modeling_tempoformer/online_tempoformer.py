@@ -9,12 +9,16 @@ from typing import Any
 import torch
 from torch import nn
 from transformers.integrations.accelerate import load_offloaded_parameter
-from transformers.utils import ModelOutput
+from transformers.utils import ModelOutput, logging
 
 from .checks_tempoformer import check_shape, narrow_float
 from .decisions_tempoformer import check_finite, decide, read_answers
-from .timeline_tempoformer import BadValue, read_speaker
+from .names_tempoformer import ALIKE, look_alike, read_id
+from .timeline_tempoformer import BadValue, read_role
 from .times_tempoformer import TimeColumn
+
+
+logger = logging.get_logger(__name__)
 
 
 class LatePostError(ValueError):
@@ -54,6 +58,9 @@ class RememberedTimeline:
         self.posts.append(post)
         self.num_seen += 1
         if speaker:
+            if speaker not in self.by_speaker and look_alike([*self.by_speaker, speaker]):
+                # Without the names, which may be private.
+                logger.warning_once(f"SPEAKERS COUNT AS DIFFERENT PEOPLE THAT {ALIKE}. Write each alike.")
             self.by_speaker[speaker] = post
 
     def cut(self, window: int):
@@ -101,7 +108,7 @@ class StreamMemory:
         return len(self.timelines)
 
     def __contains__(self, timeline_id: str) -> bool:
-        return timeline_id in self.timelines
+        return read_id(timeline_id) in self.timelines
 
     def evict(self, timeline_ids: Iterable[str]):
         """
@@ -111,7 +118,7 @@ class StreamMemory:
             timeline_ids (`Iterable[str]`): Raises a `KeyError` for one that is not remembered.
         """
         for timeline_id in timeline_ids:
-            del self.timelines[timeline_id]
+            del self.timelines[read_id(timeline_id)]
 
     def check_model(self, fingerprint: str):
         """Raises a `ValueError` if the memory belongs to a model with another [`~StreamStepMixin.fingerprint`]."""
@@ -127,7 +134,7 @@ class StreamMemory:
             timeline_ids (`Iterable[str]`, *optional*): The timelines to save, all by default.
         """
         timelines, columns = [], {}
-        for timeline_id in self.timelines if timeline_ids is None else timeline_ids:
+        for timeline_id in self.timelines if timeline_ids is None else map(read_id, timeline_ids):
             timeline = self.timelines[timeline_id]
             posts = [*timeline.posts, *timeline.by_speaker.values()]
             for post in posts:
@@ -221,15 +228,15 @@ class StreamStepMixin:
             attention_mask, token_type_ids (`torch.LongTensor`, *optional*):
                 Tensors of shape `(num_posts, num_tokens)` from a tokenizer. In the paper's model all posts of a
                 timeline have `token_type_ids`, or none has.
-            timeline_ids (`Sequence[str]`): The timeline of each post.
+            timeline_ids (`Sequence[str]`): The timeline of each post, which [`~names_tempoformer.read_id`] reads.
             timestamps (`Sequence`, *optional*):
                 Values for [`~times_tempoformer.to_seconds`], all of one kind. All posts of a timeline have them, or
                 none.
             is_context (`Sequence[bool]`, *optional*):
                 True for a new post that is remembered for those after it and not classified; False for all if omitted.
             speakers (`Sequence[str]`, *optional*):
-                The writer of each post, None or empty where it is not known, for a model that `reads_speakers`; others
-                do not read it.
+                The writer of each post, which [`~names_tempoformer.read_id`] reads, None or empty where it is not
+                known, for a model that `reads_speakers`; others do not read it.
             memory (`StreamMemory`, *optional*):
                 The `memory` of the last step of this model. It is changed in place, unless an error is raised.
             drop_late (`bool`, *optional*, defaults to `False`):
@@ -237,9 +244,10 @@ class StreamStepMixin:
 
         Returns:
             [`StreamStepOutput`]. Raises a [`LatePostError`] for a late post. Raises a `ValueError` in training mode,
-            for a memory of another model and for missing speakers, and one that names the post for timeline ids and
-            speakers that are not strings, token ids that the encoder does not have, a post without tokens or with
-            padding on the left, a timestamp that is not a time or missing, and logits that are not finite.
+            for a memory of another model and for missing speakers, and one that names the post for timeline ids that
+            are not strings or are missing, speakers that cannot be read, token ids that the encoder does not have, a
+            post without tokens or with padding on the left, a timestamp that is not a time or missing, and logits that
+            are not finite.
         """
         if self.training:
             raise ValueError("`step` is for inference: call `model.eval()` first.")
@@ -261,12 +269,13 @@ class StreamStepMixin:
                 raise ValueError(f"`{name}` has {len(values)} values for {len(input_ids)} posts.")
         names = [f"Post {post} of timeline {timeline_id!r}" for post, timeline_id in enumerate(timeline_ids)]
         self.check_values(inputs, timeline_ids, names)
+        timeline_ids = [checked_name("timeline_id", *pair) for pair in zip(timeline_ids, names, strict=True)]
         if not self.config.reads_speakers:
             speakers = None
         elif speakers is None:
             raise ValueError("The model reads who speaks: give `speakers`.")
         else:
-            speakers = [checked_speaker(speaker, name) for speaker, name in zip(speakers, names, strict=True)]
+            speakers = [checked_name("speaker", *pair) for pair in zip(speakers, names, strict=True)]
         window, fingerprint = self.config.window, self.fingerprint()
         memory = StreamMemory() if memory is None else memory
         memory.check_model(fingerprint)
@@ -399,8 +408,8 @@ class StreamStepMixin:
         if inputs["input_ids"].shape[1] > most:
             raise ValueError(f"Posts of {inputs['input_ids'].shape[1]} tokens, but the encoder reads at most {most}.")
         for name, timeline_id in zip(names, timeline_ids, strict=True):
-            if not isinstance(timeline_id, str):
-                raise ValueError(f"{name}: a timeline id must be a string.")
+            if not isinstance(timeline_id, str) or not checked_name("timeline_id", timeline_id, name):
+                raise ValueError(f"{name}: a timeline id must be a string, and not empty or a word for nothing.")
         if not inputs["attention_mask"][:, 0].all():
             post = inputs["attention_mask"][:, 0].tolist().index(0)
             raise ValueError(f"{names[post]}: `attention_mask` must be 1 at the first token; pad on the right.")
@@ -470,9 +479,9 @@ def read_seconds(times: TimeColumn, value: Any, name: str) -> float:
     return seconds
 
 
-def checked_speaker(speaker: Any, name: str) -> str:
-    """Returns a speaker as [`read_speaker`] does. Raises a `ValueError` that begins with the name of the post."""
+def checked_name(role: str, value: Any, post: str) -> str:
+    """Returns a name as [`read_role`] does. Raises a `ValueError` that begins with the name of the post."""
     try:
-        return read_speaker(speaker)
+        return read_role(role, value)
     except BadValue as problem:
-        raise ValueError(f"{name}: {problem}.") from None
+        raise ValueError(f"{post}: {problem}.") from None

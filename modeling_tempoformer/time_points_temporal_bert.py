@@ -19,8 +19,8 @@ YEARS = re.compile(r"(\d{1,4}) ?(BCE?)?(?: ?- ?(\d{1,4}) ?(BCE?)?)?", re.IGNOREC
 MONTH = re.compile(r"\d{4}-(?:0[1-9]|1[0-2])")
 DECADE = re.compile(r"(\d{1,3}0)s")
 PARTIAL_DATE = re.compile(r"(-?\d{1,4})(?:-(\d{1,2}))?")
-# Tables turn a column of years with gaps into floats.
-YEAR_WITH_FRACTION = re.compile(r"^(-?\d{1,4})\.0+$")
+# Tables turn a column of years with gaps into floats, in some countries with a decimal comma.
+YEAR_WITH_FRACTION = re.compile(r"^(-?\d{1,4})[.,]0+$")
 # Day, month and year, as in much of Europe.
 DOTTED_DATE = re.compile(r"(\d\d?)\.(\d\d?)\.(\d{4})((?: .*)?)")
 # Seconds: a year has at most four digits, and a date without dashes has eight.

@@ -8,6 +8,7 @@ import torch
 from transformers import PreTrainedTokenizerBase
 from transformers.utils import logging
 
+from .names_tempoformer import ALIKE, look_alike, read_id, read_name
 from .times_tempoformer import TimeColumn
 
 
@@ -21,7 +22,8 @@ class BadValue(ValueError):
     """
     A value of a post that cannot be read.
 
-    Attributes: `field` ("text" or "timestamp"), `value`, and `problem`, which does not repeat the value.
+    Attributes: `field` ("text", "timestamp" or another role of a column), `value`, and `problem`, which does not name
+    the value.
     """
 
     def __init__(self, field: str, value: Any, problem: str):
@@ -71,11 +73,12 @@ def read_post(times: TimeColumn, row: int, name: str, text: Any, timestamp: Any)
         raise BadValue("timestamp", timestamp, str(problem)) from None
 
 
-def read_speaker(speaker: Any) -> str:
-    """Reads the name of a speaker; empty if it is not known. Raises a [`BadValue`] if it is not a string."""
-    if speaker is not None and not isinstance(speaker, str):
-        raise BadValue("speaker", speaker, "a speaker must be a string, or None where it is not known")
-    return speaker or ""
+def read_role(role: str, value: Any) -> str:
+    """Reads a name in the role of a label, a state, or an id such as a speaker. Raises a [`BadValue`]."""
+    try:
+        return read_name(value) if role in ("label", "state") else read_id(value)
+    except ValueError as problem:
+        raise BadValue(role, value, str(problem)) from None
 
 
 @dataclass
@@ -163,12 +166,13 @@ class Timeline:
             timestamps (`Sequence`, *optional*): As [`~times_tempoformer.to_seconds`] takes them, all of one kind.
             name_post (`Callable[[int], str]`, *optional*): Names a post in errors by its row; "post 0" by default.
             shows_values (`bool`, *optional*, defaults to `True`): If True, errors repeat values, which may be private.
-            speakers (`Sequence`, *optional*): The writer of each post, a string; None or empty where it is not known.
+            speakers (`Sequence`, *optional*): The writer of each post, for [`~names_tempoformer.read_id`]; None or
+                empty where it is not known. Names that are hard to tell apart are warned of.
 
         Returns:
             [`Timeline`]. Raises a `ValueError` that names the post for a text that is not a string or has half of a
-            surrogate pair, for a time that cannot be read, and for a speaker that is not a string; and one for other
-            numbers of times or speakers than of texts.
+            surrogate pair, and for a time or a speaker that cannot be read; and one for other numbers of times or
+            speakers than of texts.
         """
         for name, values in (("times", timestamps), ("speakers", speakers)):
             if values is not None and len(values) != len(texts):
@@ -179,11 +183,14 @@ class Timeline:
         for row, (text, timestamp, speaker) in enumerate(values):
             try:
                 post = read_post(times, row, name_post(row), text, timestamp)
-                posts.append(post if speakers is None else post._replace(speaker=read_speaker(speaker)))
+                posts.append(post if speakers is None else post._replace(speaker=read_role("speaker", speaker)))
             except BadValue as bad:
                 value = f" {bad.value!r}" if shows_values else ""
                 raise ValueError(f"{name_post(row)}: {bad.field}{value}: {bad.problem}.") from None
         times.warn()
+        if alike := look_alike(dict.fromkeys(post.speaker or "" for post in posts)):
+            named = f" of timeline {timeline_id!r}: {', '.join(map(repr, alike[0]))}" if shows_values else ""
+            logger.warning_once(f"SPEAKERS COUNT AS DIFFERENT PEOPLE THAT {ALIKE}{named}. Write each alike.")
         return cls.from_posts(timeline_id, posts)
 
     def __len__(self) -> int:

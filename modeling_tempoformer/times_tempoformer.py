@@ -10,6 +10,7 @@ from typing import Any
 from transformers.utils import logging
 
 from .checks_tempoformer import narrow_float
+from .names_tempoformer import clean, looks_shortened, may_be_thousands, read_number
 
 
 logger = logging.get_logger(__name__)
@@ -21,7 +22,6 @@ END_OF_1970, START_OF_1990, START_OF_2100 = 365 * 86400, 631_152_000, 4_102_444_
 DOTTED = re.compile(r"(\d\d?)\.(\d\d?)\.(\d{4})(.*)")
 # Hours, minutes and seconds, with a comma as in subtitles, and after days as in pandas.
 DURATION = re.compile(r"(?:(\d{1,6}) days?,? )?(\d{1,6}):([0-5]\d):([0-5]\d(?:[.,]\d+)?)")
-SHORTENED = re.compile(r"[+-]?\d(?:\.(\d*))?[eE]\+(\d+)")
 
 
 def to_seconds(value: Any) -> float | None:
@@ -30,13 +30,14 @@ def to_seconds(value: Any) -> float | None:
 
     Args:
         value: An ISO-8601 string, also with a date as 31.12.2024, a `datetime`, a `date` or a `numpy.datetime64` (UTC
-            where they have no zone); seconds as a number, a `Decimal` or a numeric string (a date needs its dashes);
-            a duration since some start, as `00:16:16,059`, `0 days 00:09:34`, a `timedelta` or a `numpy.timedelta64`.
+            where they have no zone); seconds as a number, a `Decimal` or a numeric string, also with a decimal comma
+            (a date needs its dashes); a duration since some start, as `00:16:16,059`, `0 days 00:09:34`, a `timedelta`
+            or a `numpy.timedelta64`.
 
     Returns:
         `float`, or `None` for a missing value: `None`, an empty string or `pandas.NaT`. Raises a `ValueError` for
         anything else, including NaN, moments outside the years 1 to 5138 (UTC), floats of fewer than 64 bits, and
-        numbers that a spreadsheet has shortened (`"1.71455E+09"`).
+        numbers that a spreadsheet has shortened (`"1.71455E+09"`, `"1,71455E9"`).
     """
     return read_time(value)[1]
 
@@ -45,7 +46,7 @@ def read_time(value: Any) -> tuple[str, float | None]:
     """Returns the kind of a time ("a number", "a date", "a duration" or "missing"), and its seconds."""
     dtype_kind = getattr(getattr(value, "dtype", None), "kind", "")
     if isinstance(value, str):
-        value = read_text(value.strip())
+        value = read_text(clean(value))
     elif isinstance(value, Decimal):
         value = float(value)
     elif dtype_kind in ("M", "m"):
@@ -75,11 +76,8 @@ def read_text(text: str) -> float | datetime | timedelta | None:
     """Reads a text as a number, as a duration or as an ISO-8601 date, an empty one as None."""
     if looks_shortened(text):
         raise ValueError("a spreadsheet has shortened this number; export the column again, formatted as text")
-    try:
-        # Python reads 2024_05_01 as a number.
-        return float(text if "_" not in text else "")
-    except ValueError:
-        pass
+    if (number := read_number(text)) is not None:
+        return number
     if match := DURATION.fullmatch(text):
         days, hours, minutes, seconds = (float((part or "0").replace(",", ".")) for part in match.groups())
         return timedelta(days, seconds, minutes=minutes, hours=hours)
@@ -96,12 +94,6 @@ def read_text(text: str) -> float | datetime | timedelta | None:
         ) from None
 
 
-def looks_shortened(value: Any) -> bool:
-    """Returns whether a text is a number without its last digits, as spreadsheets write long ones: 1.71455E+09."""
-    match = SHORTENED.fullmatch(value.strip()) if isinstance(value, str) else None
-    return match is not None and len(match[1] or "") < int(match[2])
-
-
 class TimeColumn:
     """
     Reads the times of one column, all of one kind: a bare number among dates (`20240502` among `2024-05-01`) would be
@@ -112,6 +104,8 @@ class TimeColumn:
         self.shows_values = shows_values
         self.first: tuple[str, Any, Any] | None = None  # kind, name and value
         self.smallest, self.largest = math.inf, -math.inf
+        # Whether numbers have commas, all of which may divide thousands; None without any.
+        self.may_be_thousands: bool | None = None
 
     def read(self, name: Any, value: Any) -> float | None:
         """Reads a time ([`to_seconds`]). Raises a `ValueError` that names the first one, "row 0", if kinds differ."""
@@ -124,13 +118,22 @@ class TimeColumn:
                 f"the time is {kind}, while {where} is {was}{shown}; the times of a column must be all ISO-8601 "
                 "dates (2024-05-01), all numbers of seconds, all durations (00:01:30), or all missing"
             )
+        if kind == "a number" and isinstance(value, str) and "," in value:
+            self.may_be_thousands = self.may_be_thousands is not False and may_be_thousands([clean(value)])
         if seconds is not None:
             self.smallest, self.largest = min(self.smallest, seconds), max(self.largest, seconds)
         return seconds
 
     def warn(self):
-        """Says, once a run, what times may mean instead: numbers in 1970 or after 2100, and durations."""
+        """
+        Says, once a run, what times may mean instead: numbers in 1970 or after 2100, or with commas, and durations.
+        """
         kind = self.first[0] if self.first else "missing"
+        if self.may_be_thousands:
+            logger.warning_once(
+                "The times are numbers with commas, read as decimal commas: 1,234 is 1.234 seconds. If the commas "
+                "divide thousands, leave them out."
+            )
         if kind == "a number" and 0 <= self.smallest < END_OF_1970 and not END_OF_1970 <= self.largest < START_OF_1990:
             # Without the numbers: a text of its own for each timeline or file would be a line for each.
             logger.warning_once(

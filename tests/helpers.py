@@ -52,6 +52,7 @@ STREAM_MODULES = {
     "data_collator_tempoformer",
     "decisions_tempoformer",
     "modeling_streams_tempoformer",
+    "names_tempoformer",
     "online_tempoformer",
     "pipeline_tempoformer",
     "timeline_tempoformer",

@@ -1,15 +1,23 @@
 """Checks what the post model reads of speakers, and what it learns and answers of states."""
 
+import logging
 import math
 from itertools import product
 
 import numpy as np
 import pytest
 import torch
+from datasets import Dataset
 from helpers import MODELS, make_timeline, tiny_model, tiny_reader
 from sklearn.metrics import f1_score
 
-from modeling_tempoformer import StreamClassificationPipeline, StreamCollator
+from modeling_tempoformer import (
+    StreamClassificationPipeline,
+    StreamCollator,
+    online_tempoformer,
+    timeline_tempoformer,
+    to_timelines,
+)
 from modeling_tempoformer.configuration_post_tempoformer import PostTempoFormerConfig
 from modeling_tempoformer.decisions_tempoformer import read_states
 from modeling_tempoformer.states_tempoformer import States
@@ -98,6 +106,63 @@ def test_one_answer_by_batch_pipeline_explanation_and_step(first_posts):
     torch.testing.assert_close(torch.cat(states), state_logits, atol=1e-5, rtol=0)
 
 
+# Ways to write one name: what a table from a spreadsheet, a chat or a web page puts around it
+SPELLINGS = [str, "{} ".format, "\ufeff{}".format, "\u00a0{}\u200b".format, "{}\u00ad\n".format]
+
+
+def test_a_name_is_one_person_however_it_is_written_and_by_every_path():
+    """The table, the pipeline and `step` get other spellings of the same names, and missing ones in each form."""
+    model, tokenizer = tiny_reader(**EXPERTS)
+    logits, _ = whole(model, tokenizer, conversation(speaker=[name and f"{name}\u00e9" for name in SPEAKERS]))
+    # An accent in one character or in two.
+    accents = ["\u00e9", "e\u0301"]
+    missing = [None, "", "nan", "<NA>", float("nan")]
+    spelled = [
+        SPELLINGS[post % 5](name + accents[post % 2]) if name else missing[post % 5]
+        for post, name in enumerate(SPEAKERS)
+    ]
+    pipe = StreamClassificationPipeline(model=model, tokenizer=tokenizer)
+    usual = [logits.softmax(-1).amax(-1)]
+    scores = torch.tensor([answer["score"] for answer in pipe(conversation(speaker=spelled))])
+    torch.testing.assert_close(scores, *usual, atol=1e-5, rtol=0)
+    texts = [name if isinstance(name, str) else "" for name in spelled]
+    rows = {"timeline_id": ["a"] * 12, "timestamp": conversation()["timestamp"], "text": TEXTS, "speaker": texts}
+    for posts in (Dataset.from_dict(rows), Dataset.from_dict(rows).to_iterable_dataset()):
+        (timeline,) = to_timelines(posts)
+        pipe(timeline)
+        torch.testing.assert_close(timeline.logits, logits, atol=1e-5, rtol=0)
+    memory, stepped = None, []
+    for post in range(12):
+        tokens = tokenizer(TEXTS[post : post + 1], return_tensors="pt")
+        tokens.pop("token_type_ids", None)
+        arrived = {"timestamps": conversation()["timestamp"][post : post + 1], "speakers": spelled[post : post + 1]}
+        output = model.step(**tokens, timeline_ids=[SPELLINGS[post % 5]("a")], **arrived, memory=memory)
+        memory = output.memory
+        stepped.append(output.logits)
+    torch.testing.assert_close(torch.cat(stepped), logits, atol=1e-5, rtol=0)
+    assert list(memory.timelines) == ["a"] and "a " in memory
+    memory.evict(["\ufeffa"])
+    assert len(memory) == 0
+
+
+def test_speakers_that_look_alike_are_warned_of_by_pipeline_and_step(caplog, monkeypatch):
+    monkeypatch.setattr(logging.getLogger("modeling_tempoformer"), "propagate", True)
+    for module in (timeline_tempoformer, online_tempoformer):
+        module.logger.warning_once.cache_clear()
+    model, tokenizer = tiny_reader(**EXPERTS)
+    Timeline.read(0, ["so", "sad"], speakers=["Ann", "Ben"])
+    assert "DIFFERENT" not in caplog.text
+    Timeline.read(0, ["so", "sad"], speakers=["Ann", "ann"])
+    assert "'Ann', 'ann'" in caplog.text
+    caplog.clear()
+    # A service does not log names.
+    Timeline.read(0, ["so", "sad"], None, "post {}".format, False, ["Ann", "ＡＮＮ"])
+    tokens = tokenizer(["so", "so"], return_tensors="pt")
+    tokens.pop("token_type_ids", None)
+    model.step(**tokens, timeline_ids=["a", "a"], timestamps=[1.0, 2.0], speakers=["Ann", "a nn"])
+    assert caplog.text.count("DIFFERENT PEOPLE") == 2 and "nn'" not in caplog.text
+
+
 def test_an_explanation_without_a_speaker_s_own_post_reads_the_one_before_it():
     model, tokenizer = tiny_reader(**{**EXPERTS, "window": 4})
     pipe = StreamClassificationPipeline(model=model, tokenizer=tokenizer)
@@ -121,7 +186,7 @@ def test_missing_speakers_are_an_error_and_unread_ones_change_nothing():
     with pytest.raises(ValueError, match="speaker"):
         pipe({"text": TEXTS, "timestamp": conversation()["timestamp"]})
     with pytest.raises(ValueError, match="speaker"):
-        pipe(conversation(speaker=["ann", 3, *SPEAKERS[2:]]))
+        pipe(conversation(speaker=["ann", ["bob"], *SPEAKERS[2:]]))
     tokens = tokenizer(["sad"], return_tensors="pt")
     with pytest.raises(ValueError, match="speakers"):
         model.step(tokens["input_ids"], timeline_ids=["a"], timestamps=[1.7e9])

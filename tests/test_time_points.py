@@ -26,6 +26,7 @@ ERAS = ["1-2000", "200BC-0", "300-201 BC", "301bce"]
         (BINS, datetime(1815, 6, 18, tzinfo=UTC), "1810-1860"),
         # A column of years with gaps.
         (BINS, "1815.0", "1810-1860"),
+        (BINS, "1815,0", "1810-1860"),
         # Times as timelines have them: day, month and year, and seconds since 1970 (the last one of 2010 and the
         # next).
         (BINS, "18.06.1815", "1810-1860"),

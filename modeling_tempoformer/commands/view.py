@@ -12,6 +12,7 @@ from ..data.post_splits import class_named, load_file, nested_options, timeline_
 from ..data.splits import hold_back, read_split
 from ..data.timelines import to_timelines
 from ..evaluation.report import read_test, test_summary
+from ..names_tempoformer import read_name
 from ..timeline_tempoformer import Timeline
 from ..training.arguments import DownloadArguments
 from ..training.recipes import parse
@@ -64,6 +65,7 @@ def main(arguments: list[str]):
     timelines = hold_back("test", timelines, read_split(model_folder), model_folder)
     timelines = timelines[: args.max_predict_samples]
     if args.watched_speakers is not None:
+        args.watched_speakers = list(map(read_name, args.watched_speakers))
         check_speakers(args.watched_speakers, timelines)
     verdict = test_summary(read_test(model_folder, **args.downloads), pipe.model.config)
     shown = (timelines, args.title, verdict, args.watched_speakers, model_folder)

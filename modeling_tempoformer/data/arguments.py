@@ -1,5 +1,6 @@
 """Arguments of the scripts that describe the posts or texts that they read."""
 
+import math
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -137,6 +138,11 @@ class DataTrainingArguments(PostArguments, DatasetArguments):
         default=None, metadata={"help": "Maximum number of tokens in a post. Default: the checkpoint's, or 128."}
     )
     no_text: bool = field(default=False, metadata={"help": "Leave the texts of posts out of the predictions."})
+
+    def __post_init__(self):
+        super().__post_init__()
+        if self.change_step is not None and not 0 <= self.change_step < math.inf:
+            raise ValueError(f"--change_step must be a number of at least 0, got {self.change_step}.")
 
 
 @dataclass

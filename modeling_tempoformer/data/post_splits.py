@@ -8,11 +8,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from datasets import Dataset, IterableDataset, load_dataset
 
+from ..names_tempoformer import read_name
 from ..timeline_tempoformer import NO_LABEL, Timeline
 from .arguments import DatasetArguments, DataTrainingArguments, PostArguments
 from .corpora import TASKS
 from .facts import describe_annotators, unit_of
 from .post_errors import PostError
+from .spellings import check_labels, compare_splits
 from .splits import (
     SPLITS,
     check_apart,
@@ -117,11 +119,13 @@ def choose_label_names(posts: Mapping[str, Dataset | IterableDataset], arguments
     are derived from states have names of their own.
     """
     first = posts.get("train", next(iter(posts.values())))
+    check_labels(arguments.labels or ())
+    given = list(map(read_name, arguments.labels or ()))
     if derives_labels(first, arguments):
-        if arguments.labels is not None and len(arguments.labels) != len(DERIVED_LABELS):
+        if given and len(given) != len(DERIVED_LABELS):
             raise ValueError("Without a column of labels, --labels are two: the names of no change and of change.")
-        return arguments.labels or DERIVED_LABELS
-    return arguments.labels or label_names(first, arguments.label_column or "label")
+        return given or DERIVED_LABELS
+    return given or label_names(first, arguments.label_column or "label")
 
 
 def derives_labels(posts: Dataset | IterableDataset, arguments: PostArguments) -> bool:
@@ -203,6 +207,7 @@ def split_posts(
             raise ValueError(f"--{name} cannot split the posts of --streaming: give a file for each split.")
 
     timelines = make_timelines(posts, arguments, names, change_step)
+    compare_splits({name: read for name, read in timelines.items() if isinstance(read, list)})
     if not is_streamed:
         report_units(timelines, arguments)
         split_seed = seed if arguments.split_seed is None else arguments.split_seed
@@ -430,9 +435,9 @@ def choose_class_weights(labels: Counter[int], names: list[str]) -> list[float]:
 
 def class_named(name: str, names: Sequence[str], option: str) -> int:
     """The id of the class that an option names. Raises a `ValueError` for a name that no class has."""
-    if name not in names:
+    if (read := read_name(name)) not in (known := list(map(read_name, names))):
         raise ValueError(f"--{option} must be one of {', '.join(names)}, got {name!r}.")
-    return names.index(name)
+    return known.index(read)
 
 
 def choose_watched(labels: Counter[int], names: list[str], no_change: int | None) -> int:

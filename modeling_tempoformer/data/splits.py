@@ -14,10 +14,10 @@ import pandas as pd
 from sklearn.model_selection import StratifiedGroupKFold
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
+from ..names_tempoformer import read_name
 from ..timeline_tempoformer import Timeline
 from .facts import unit_of
 from .files import decode_json, write_json
-from .timelines import without_zeros
 
 
 logger = logging.getLogger(__name__)
@@ -131,6 +131,7 @@ def read_folds(path: str | Path, timelines: Sequence[Timeline]) -> list[dict[str
     right = [isinstance(fold, dict) and set(fold) == set(SPLITS) and all(fold.values()) for fold in folds]
     if not right or not all(right):
         raise ValueError(f"{path} must be a list of objects with {', '.join(SPLITS)}, none of them empty.")
+    folds = [{name: list(map(read_name, fold[name])) for name in SPLITS} for fold in folds]
     present = Counter(timeline.timeline_id for timeline in timelines)
     for number, fold in enumerate(folds):
         named = Counter(timeline_id for name in SPLITS for timeline_id in fold[name])
@@ -163,8 +164,8 @@ def select_fold(timelines: Sequence[Timeline], fold: dict[str, list[str]]) -> di
 
 
 def hash_id(timeline_id: str) -> str:
-    """64 bits of the SHA-256 of a timeline's id. `7.0` has the hash of `7`, because programs may have changed it."""
-    return hashlib.sha256(without_zeros(timeline_id).encode()).hexdigest()[:16]
+    """64 bits of the SHA-256 of a timeline's id, as [`~names_tempoformer.read_name`] reads it."""
+    return hashlib.sha256(read_name(timeline_id).encode()).hexdigest()[:16]
 
 
 def fingerprint_weights(folder: Path) -> str | None:

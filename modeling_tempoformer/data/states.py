@@ -2,22 +2,27 @@
 
 import logging
 import math
+import numbers
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from fractions import Fraction
+from itertools import groupby
 from typing import NamedTuple
 
 import numpy as np
 from datasets import Dataset
 
+from ..names_tempoformer import ALIKE, appearance, distance, may_be_thousands, read_name, read_number
 from ..timeline_tempoformer import NO_LABEL, Timeline
-from .timelines import to_label
 
 
 logger = logging.getLogger(__name__)
 
 # Classes of labels that are derived from states
 DERIVED_LABELS = ["No-Change", "Change"]
+# Numbers have at most this many digits behind or before the point in a name; a float has no more that count.
+MOST_DECIMALS = 15
 # Numbers with more distinct values than this are cut into quantiles.
 MOST_GRADES, QUANTILES = 10, 5
 MOST_CLASSES = 50
@@ -37,50 +42,123 @@ class StateNames(NamedTuple):
 def choose_states(timelines: Sequence[Timeline]) -> StateNames | None:
     """
     Returns the states of training timelines, sorted; None if no post has one. Numbers of at most ten different values
-    are grades, others are cut into five quantiles, each named by its mean. Raises a `ValueError` for a single state,
-    and for more than 50 classes.
+    are grades, others are cut into about five groups of similar numbers of posts ([`cut_values`]), each named by its
+    mean. Raises a `ValueError` for a single state, for more than 50 classes, and for numbers of two spellings.
     """
     counts = Counter(state for timeline in timelines for state in timeline.states or () if state)
     if not counts:
         return None
     if len(counts) < 2:
         raise ValueError(f"The posts have one state only, {next(iter(counts))!r}: there is nothing to learn.")
-    values = to_numbers(counts)
-    if values is None:
+    if (numbers_of := to_numbers(counts)) is None:
         if len(counts) > MOST_CLASSES:
             raise ValueError(
                 f"The posts have {len(counts)} states, such as {next(iter(counts))!r}: a state is a number, or one "
                 f"of at most {MOST_CLASSES} classes."
             )
         return StateNames(sorted(counts), None)
-    if len(set(values)) > MOST_GRADES:
-        every = np.repeat(values, list(counts.values()))
-        edges = np.unique(np.quantile(every, np.linspace(0, 1, QUANTILES + 1)[1:-1]))
-        groups = np.searchsorted(edges, every, side="right")
-        values = sorted(float(every[groups == group].mean()) for group in np.unique(groups))
-        # A tenth of the smallest distance is as much as a reader needs.
-        decimals = max(0, 1 - math.floor(math.log10(min(np.diff(values)))))
-        return StateNames([f"{round(value, decimals) + 0.0:.{decimals}f}" for value in values], values)
-    values = sorted(set(map(float, values)))
-    return StateNames([f"{value:.4g}" for value in values], values)
+    check_decimals(counts)
+    posts: Counter[float] = Counter()
+    for number, count in zip(numbers_of, counts.values(), strict=True):
+        posts[number] += count
+    if len(posts) < 2:
+        raise ValueError(f"The posts have one state only, {next(iter(counts))!r}: there is nothing to learn.")
+    values = sorted(posts)
+    if len(values) <= MOST_GRADES:
+        return StateNames(name_numbers(values), values)
+    means = []
+    for group in cut_values(posts):
+        # Exactly, so that no sum is too large for a float, and no mean outside of its group.
+        total = sum(Fraction(value) * posts[value] for value in group)
+        means.append(float(total / sum(posts[value] for value in group)))
+    # A tenth of the smallest distance is as much as a reader needs.
+    decimals = 1 - math.floor(math.log10(min(map(distance, means, means[1:]))))
+    if decimals > MOST_DECIMALS or max(map(abs, means)) >= 10**MOST_DECIMALS:
+        return StateNames(name_numbers(means), means)
+    decimals = max(0, decimals)
+    return StateNames([f"{round(value, decimals) + 0.0:.{decimals}f}" for value in means], means)
+
+
+def cut_values(posts: Mapping[float, int]) -> list[list[float]]:
+    """
+    Cuts values into groups of neighbours with similar numbers of `posts`, about five of them. A value that has more
+    posts than a group is a group of its own, and the other groups share the posts that remain.
+    """
+    values = sorted(posts)
+    counts = np.array([posts[value] for value in values], dtype=float)
+    alone = np.zeros(len(values), dtype=bool)
+    while True:
+        share = counts[~alone].sum() / (QUANTILES - alone.sum())
+        if not (larger := ~alone & (counts > share)).any():
+            break
+        alone |= larger
+    # A group of its own is a run of one value.
+    groups: list[list[float]] = []
+    for _, run in groupby(range(len(values)), lambda index: index if alone[index] else -1):
+        run = list(run)
+        ends = counts[run].cumsum()
+        number = 1 if alone[run[0]] else max(1, round(ends[-1] / share))
+        # A value belongs to where the middle of its posts is.
+        parts = ((ends - counts[run] / 2) * number / ends[-1]).astype(int)
+        groups += [[values[run[at]] for at in np.flatnonzero(parts == part)] for part in np.unique(parts)]
+    return groups
+
+
+def name_numbers(values: Sequence[float]) -> list[str]:
+    """Returns names of different numbers: whole ones are whole, others have as many digits as tell all apart."""
+    for digits in range(4, 18):
+        names = [
+            f"{value:.0f}" if value.is_integer() and abs(value) < 10**MOST_DECIMALS else f"{value:.{digits}g}"
+            for value in values
+        ]
+        if len(set(names)) == len(values):
+            break
+    return names
+
+
+def check_decimals(states: Iterable[str]):
+    """
+    Raises a `ValueError` for numbers with decimal points among numbers with decimal commas. Warns of commas that may
+    divide thousands.
+    """
+    commas, points = ([state for state in states if mark in state] for mark in ",.")
+    if commas and points:
+        raise ValueError(
+            f"The states {commas[0]!r} and {points[0]!r} are numbers with a decimal comma and with a decimal point: "
+            "write them alike."
+        )
+    if may_be_thousands(commas):
+        logger.warning(
+            "States such as %r are read as numbers with a decimal comma, %g. If the comma divides thousands, leave it "
+            "out.",
+            *(commas[0], read_number(commas[0])),
+        )
 
 
 def to_numbers(states: Iterable[str]) -> list[float] | None:
-    """Returns states as numbers, None if one of them is not a finite number."""
-    try:
-        values = [float(state) for state in states]
-    except ValueError:
-        return None
-    return values if all(map(math.isfinite, values)) else None
+    """Returns states as numbers ([`read_number`]), None if one of them is not a finite number."""
+    values = list(map(read_number, states))
+    return None if None in values else values
+
+
+def check_states(timelines: Iterable[Timeline], names: Sequence[str] | None, values: Sequence[float] | None):
+    """Raises a `ValueError` for a class of state that looks like one of a model's `names`, and is another."""
+    names = [] if names is None or values is not None else list(map(read_name, names))
+    looks = {appearance(name): name for name in names}
+    for state in sorted(set(all_states(timelines)) - set(names)) if names else ():
+        if (name := looks.get(appearance(state))) is not None:
+            raise ValueError(f"The state {state!r} and the model's state {name!r} {ALIKE}: write them alike.")
 
 
 def state_ids(states: Sequence[str], names: Sequence[str], values: Sequence[float] | None) -> np.ndarray:
     """Returns the number of each state (posts,), -1 for one that is missing or is not among the names."""
     if values is None:
-        return np.array([names.index(state) if state in names else -1 for state in states], dtype=int)
-    numbers = [(to_numbers([state]) or [math.nan])[0] if state else math.nan for state in states]
-    nearest = np.abs(np.subtract.outer(numbers, values))
-    return np.where(np.isnan(numbers), -1, np.nan_to_num(nearest).argmin(-1))
+        known = {name: number for number, name in enumerate(map(read_name, names))}
+        return np.array([known.get(state, -1) for state in states], dtype=int)
+    given = [math.nan if (number := read_number(state)) is None else number for state in states]
+    # Halves, because the distance of two large numbers may be too large for a float.
+    nearest = np.abs(np.subtract.outer(np.array(given) / 2, np.array(values) / 2))
+    return np.where(np.isnan(given), -1, np.nan_to_num(nearest).argmin(-1))
 
 
 def all_states(timelines: Iterable[Timeline]) -> list[str]:
@@ -99,6 +177,8 @@ def check_step(timelines: Iterable[Timeline], step: float):
     """Raises a `ValueError` for a step of states that are not numbers, and for numbers without a step (0)."""
     states = {state for state in all_states(timelines) if state}
     are_numbers = to_numbers(states) is not None
+    if are_numbers:
+        check_decimals(states)
     if states and are_numbers and not step:
         raise ValueError(
             "The posts have no labels, and states that are numbers: say by --change_step which difference between two "
@@ -121,8 +201,10 @@ def with_changes(timeline: Timeline, step: float) -> Timeline:
         previous = timeline.states[post] if post >= 0 else ""
         if not (state and previous):
             labels.append(NO_LABEL)
+        elif step:
+            labels.append(int(distance(read_number(state), read_number(previous)) >= step))
         else:
-            labels.append(int(abs(float(state) - float(previous)) >= step if step else state != previous))
+            labels.append(int(state != previous))
     return replace(timeline, labels=labels)
 
 
@@ -135,14 +217,17 @@ def find_state_column(posts: Dataset, timelines: Sequence[Timeline], read: Itera
     labels = np.concatenate([timeline.labels for timeline in timelines])
     compared = [compared_posts(timeline) for timeline in timelines]
     for column in sorted(set(posts.column_names) - set(read)):
-        cells = posts[column]
-        if not all(cell is None or isinstance(cell, (str, int, float)) for cell in cells):
+        cells = list(posts[column])
+        if (dtype := getattr(posts.features[column], "dtype", "")) in ("float16", "float32"):
+            # As Python's floats they would have other decimals.
+            cells = list(np.array(cells, dtype=dtype))
+        if not all(cell is None or isinstance(cell, (str, numbers.Real)) for cell in cells):
             continue
         # In the order of the timelines.
-        states = [[to_label(cells[row]) or "" for row in rows] for rows in order]
+        states = [[read_name(cells[row]) for row in rows] for rows in order]
         distinct = {state for timeline in states for state in timeline if state}
-        numbers = to_numbers(distinct)
-        if len(distinct) < 2 or (numbers is None and len(distinct) > MOST_CLASSES):
+        are_numbers = to_numbers(distinct) is not None
+        if len(distinct) < 2 or (not are_numbers and len(distinct) > MOST_CLASSES):
             continue
         pairs = [
             (timeline[post], state) if post >= 0 and state and timeline[post] else None
@@ -154,10 +239,13 @@ def find_state_column(posts: Dataset, timelines: Sequence[Timeline], read: Itera
             continue
         chosen = [pair for pair, counts in zip(pairs, judged, strict=True) if counts]
         sizes = np.array(
-            [before != after if numbers is None else abs(float(after) - float(before)) for before, after in chosen]
+            [
+                distance(read_number(before), read_number(after)) if are_numbers else before != after
+                for before, after in chosen
+            ]
         )
         if (step := dividing_step(sizes, labels[judged])) is not None:
-            return column, 0.0 if numbers is None else step
+            return column, step if are_numbers else 0.0
     return None
 
 
@@ -195,11 +283,14 @@ def no_change_class(timelines: Sequence[Timeline], names: Sequence[str]) -> int:
     they are compared with; without states the largest.
     """
     same, labels = Counter(), Counter()
+    # 1,50 is 1,5.
+    are_numbers = to_numbers({state for state in all_states(timelines) if state}) is not None
     for timeline in timelines:
         states = timeline.states or [""] * len(timeline)
+        states = list(map(read_number, states)) if are_numbers else states
         for label, state, post in zip(timeline.labels, states, compared_posts(timeline), strict=True):
             if label != NO_LABEL:
                 labels[label] += 1
-                same[label] += bool(state and post >= 0 and states[post] == state)
+                same[label] += state not in ("", None) and post >= 0 and states[post] == state
     counts = same if any(same.values()) else labels
     return max(range(len(names)), key=lambda label: counts[label])

@@ -1,7 +1,5 @@
 """Reads posts, one in each row, and groups them to timelines."""
 
-import numbers
-import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,19 +11,19 @@ import pyarrow as pa
 from datasets import ClassLabel, Dataset, IterableDataset
 from transformers.utils import logging
 
-from ..timeline_tempoformer import NO_LABEL, BadValue, Post, Timeline, read_post
-from ..times_tempoformer import TimeColumn, looks_shortened
+from ..names_tempoformer import read_name
+from ..timeline_tempoformer import NO_LABEL, BadValue, Post, Timeline, read_post, read_role
+from ..times_tempoformer import TimeColumn
 from .facts import Facts, check_units, merge_annotators
 from .post_errors import PostError, name_row
+from .spellings import PLURALS, Spellings, check_labels, read_label
 from .tables import ROWS_AT_ONCE, check_column
 
 
 logger = logging.get_logger(__name__)
 
-# Texts that programs write for a missing value, in lower case. "None" and "NA" may be names of classes.
-NOTHING = ("nan", "null", "<na>")
 # Ids that programs write for an unknown person, in lower case.
-NOBODY = (*NOTHING, "none", "na", "n/a", "unknown", "[deleted]", "[removed]")
+NOBODY = ("none", "na", "n/a", "unknown", "[deleted]", "[removed]")
 # May be the name of a class, but in a table from R it most likely means a missing label.
 R_MISSING = "NA"
 OF_R = (
@@ -35,22 +33,14 @@ OF_R = (
 IN_JSON = (
     " In JSON, --records names the list of posts in an object, and a path such as author.name a value in an object."
 )
-# Larger integers may differ and still be the same float.
-LARGEST_EXACT_FLOAT = 2**53
 # Columns that are read by default, if the table has them.
 USUAL = {"timestamp": "timestamp", "label": "label", "speaker": "speaker", "state": "state"}
+# Floats of fewer than 64 bits
+NARROW = (pa.float16(), pa.float32())
+# Columns of names
+ROLES = ("timeline", "id", "label", "speaker", "state", "group", "split", "annotator")
 # Columns that no model reads, and that are read only if they are named
 FACTS = ("group", "split", "annotator")
-
-
-def to_name(value: Any) -> str | None:
-    """Returns a label or an id as text, None if it is missing. `7.0` becomes "7": columns with gaps hold floats."""
-    value = value.strip() if isinstance(value, str) else value
-    if value is None or value == "" or value != value:
-        return None
-    if isinstance(value, numbers.Real) and not isinstance(value, bool) and value % 1 == 0:
-        return str(int(value))
-    return str(value)
 
 
 def single(value: Any, row: int, column: str) -> Any:
@@ -60,35 +50,6 @@ def single(value: Any, row: int, column: str) -> Any:
     if isinstance(value, (list, dict)):
         raise PostError(row, column, value, "a cell must have one value: choose one of these")
     return value
-
-
-def without_zeros(name: str) -> str:
-    """Returns `7` for the text `7.0`, and any other text unchanged."""
-    return re.sub(r"^(-?[0-9]+)\.0+$", r"\1", name)
-
-
-def to_label(value: Any) -> str | None:
-    """Returns a label as text, None if it is missing. -100, NaN, null and `<NA>` are missing, also as text."""
-    name = to_name(value)
-    if name is None or name.lower() in NOTHING:
-        return None
-    name = without_zeros(name)
-    return None if name == str(NO_LABEL) else name
-
-
-def check_labels(names: Iterable[str]):
-    """Raises a `ValueError` for names that mean no label, or that are hard to tell apart."""
-    groups: dict[str, list[str]] = {}
-    for name in names:
-        if (label := to_label(name)) is None:
-            raise ValueError(f"A class cannot be named {name!r}, which means that a post has no label: rename it.")
-        visible = "".join(char for char in label.casefold() if char.isprintable() and not char.isspace())
-        groups.setdefault(visible, []).append(name)
-    if same := [", ".join(map(repr, group)) for group in groups.values() if len(group) > 1]:
-        raise ValueError(
-            "Labels that differ at most in case, white space or characters that cannot be seen are two classes: "
-            f"{'; '.join(same)}. Write them alike in all files, and name each once in --labels."
-        )
 
 
 def column_names(posts: Dataset | IterableDataset) -> list[str]:
@@ -114,16 +75,17 @@ def label_names(posts: Dataset | IterableDataset, column: str = "label") -> list
 
     Returns:
         `list[str]`: The names of a `ClassLabel` column in their order. For another column, the distinct labels, in
-        numeric order if all are integers, else in alphabetical order. White space around labels is ignored, and `1.0`
-        is `1`. Empty cells, -100, NaN and null, also as text, are missing labels. A list of one label is that label.
-        Raises a `ValueError` without such a column, for a list of several labels, and for labels that are hard to tell
-        apart.
+        numeric order if all are integers, else in alphabetical order. They are read by
+        [`~names_tempoformer.read_name`]; empty cells, -100, NaN and null, also as text, are missing labels. A list of
+        one label is that label. Raises a `ValueError` without such a column, for a list of several labels, and for
+        labels that are hard to tell apart.
     """
     check_column(column_names(posts), column, "label", IN_JSON)
     if (declared := class_names(posts, column)) is not None:
-        return declared
-    counts = Counter(to_label(single(value, row, column)) for row, value in enumerate(posts[column]))
-    names = set(counts) - {None}
+        check_labels(declared)
+        return list(map(read_name, declared))
+    counts = Counter(read_label(single(value, row, column)) for row, value in enumerate(posts[column]))
+    names = set(counts) - {""}
     check_labels(sorted(names))
     if R_MISSING in names and len(names) > 1:
         logger.warning_once(
@@ -172,26 +134,33 @@ def read_posts(
     columns: dict[str, str | None],
     times: TimeColumn | None = None,
     names: Sequence[str] | None = None,
+    spellings: Spellings | None = None,
 ) -> Iterator[tuple[str, Post]]:
     """
     Yields the timeline id of each post, and the post. Checks all but whether ids are unique. `columns` names the
     column of each role; for None the usual column is read if there is one. `names` are the names of a column of class
-    ids, in which ids below 0 mean no label. Posts have [`Facts`] if there is a column of them.
+    ids, in which ids below 0 mean no label. Posts have [`Facts`] if there is a column of them. [`Spellings`] compares
+    the names of all posts.
     """
     required = {role: column for role, column in columns.items() if column is not None}
     columns = {**USUAL, **required, "id": columns["id"]}
     exact = [columns[role] for role in ("timeline", "id", "timestamp")]
     has_facts = any(role in required for role in FACTS)
-    class_ids = {to_label(name): label for label, name in enumerate(labels or ())}
-    times, row = times or TimeColumn(), -1
+    class_ids = {read_label(name): label for label, name in enumerate(labels or ())}
+    times, spellings, row = times or TimeColumn(), spellings or Spellings(), -1
     for number, table in enumerate(tables):
         # A later piece of JSON lacks a column in which none of its rows has a value.
         for role, column in required.items() if number == 0 else ():
             check_column(table.column_names, column, role, IN_JSON)
         for field in table.schema:
-            if field.name in exact and field.type in (pa.float16(), pa.float32()):
+            if field.name in exact and field.type in NARROW:
                 raise ValueError(f"Column '{field.name}' has floats of fewer than 64 bits, which are too coarse.")
         batch, missing = table.to_pydict(), [None] * len(table)
+        for field in table.schema:
+            if field.name in columns.values() and field.type in NARROW:
+                # As Python's floats they would have other decimals: 0.7 would be 0.699999988079071.
+                as_narrow = field.type.to_pandas_dtype()
+                batch[field.name] = [None if cell is None else as_narrow(cell) for cell in batch[field.name]]
         for cells in zip(*(batch.get(column, missing) for column in columns.values()), strict=True):
             row += 1
             values = {
@@ -199,43 +168,47 @@ def read_posts(
             }
             if names is not None:
                 values["label"] = None if values["label"] is None or values["label"] < 0 else names[values["label"]]
-            ids = {role: to_name(values[role]) for role in ("timeline", "id") if columns[role] is not None}
-            for role, name in ids.items():
-                if name is None or lost_digits(values[role]):
-                    problem = "an id must not be missing, nor have lost digits, as in floats (export it as text)"
-                    raise PostError(row, columns[role], values[role], problem)
             try:
+                found = {role: read_role(role, values[role]) for role in ROLES if columns.get(role) is not None}
+                for role in ("timeline", "id"):
+                    if found.get(role) == "":
+                        raise BadValue(role, values[role], "an id must not be missing")
                 post = read_post(times, row, f"row {row}", values["text"], values["timestamp"])
             except BadValue as bad:
                 raise PostError(row, columns[bad.field], bad.value, bad.problem) from None
-            label = to_label(values["label"])
-            if labels is not None and label is not None and label not in class_ids:
+            label = read_label(found["label"])
+            if labels is not None and label and label not in class_ids:
                 problem = f"the label is not one of {', '.join(labels)}" + (f". {OF_R}" if label == R_MISSING else "")
                 raise PostError(row, columns["label"], values["label"], problem)
+            for role in PLURALS:
+                spellings.add(role, found.get(role, ""), row, columns.get(role))
             post = post._replace(
-                post_id=ids.get("id", str(row)),
+                post_id=found.get("id", str(row)),
                 label=class_ids.get(label, NO_LABEL),
-                speaker=(to_name(values["speaker"]) or "") if columns["speaker"] in batch else None,
-                state=(to_label(values["state"]) or "") if columns["state"] in batch else None,
+                speaker=found["speaker"] if columns["speaker"] in batch else None,
+                state=found["state"] if columns["state"] in batch else None,
             )
-            yield ids["timeline"], post._replace(facts=read_facts(post, values, columns)) if has_facts else post
+            if has_facts:
+                post = post._replace(facts=read_facts(post, found, values, columns))
+            yield found["timeline"], post
     times.warn()
+    spellings.warn()
 
 
-def read_facts(post: Post, values: Mapping[str, Any], columns: Mapping[str, str | None]) -> Facts:
-    """Reads the facts of a post. Raises a [`PostError`] for a label without an annotator, if there is a column."""
-    group, unit, annotator = (to_name(values.get(role)) or "" for role in FACTS)
+def read_facts(
+    post: Post, names: Mapping[str, str], values: Mapping[str, Any], columns: Mapping[str, str | None]
+) -> Facts:
+    """
+    Returns the facts of a post, from the names that were read of its values in the roles of columns. Raises a
+    [`PostError`] for a label without an annotator, if there is a column.
+    """
+    group, unit, annotator = (names.get(role, "") for role in FACTS)
     labels = {}
     if columns.get("annotator") is not None and post.label != NO_LABEL:
         if not annotator:
             raise PostError(post.row, columns["annotator"], values["annotator"], "a label must have an annotator")
         labels = {annotator: post.label}
     return Facts(group if columns.get("group") is not None else None, unit, labels)
-
-
-def lost_digits(value: Any) -> bool:
-    """Returns whether an id may have lost digits: it was shortened, or is a float too large to hold all digits."""
-    return looks_shortened(value) or (isinstance(value, float) and abs(value) > LARGEST_EXACT_FLOAT)
 
 
 def watched(timelines: Iterable[tuple[str, list[Post]]]) -> Iterator[tuple[str, list[Post]]]:
@@ -316,8 +289,8 @@ class TimelineStream:
         names: Sequence[str] | None,
     ):
         self.shards, self.labels, self.columns, self.names = shards, labels, columns, names
-        # The times and the first rows of timelines that were read. They are the same in each pass.
-        self.times = TimeColumn()
+        # The times, the names and the first rows of timelines that were read. They are the same in each pass.
+        self.times, self.spellings = TimeColumn(), Spellings()
         self.begun: dict[str, tuple[int, int | None]] = {}
 
     def __iter__(self) -> Iterator[Timeline]:
@@ -327,7 +300,8 @@ class TimelineStream:
         """Yields the timelines of some of the shards, such as those of one worker or process."""
         for shard, posts in shards:
             try:
-                rows = read_posts(each_table(posts), self.labels, self.columns, self.times, self.names)
+                settings = (self.labels, self.columns, self.times, self.names, self.spellings)
+                rows = read_posts(each_table(posts), *settings)
                 groups = groupby(rows, itemgetter(0))
                 checked = ((name, [post for _, post in check_ids(group, self.columns)]) for name, group in groups)
                 for timeline_id, group in watched(checked):

@@ -9,6 +9,7 @@ from transformers import PreTrainedConfig
 
 from ..data.states import all_states, state_ids
 from ..decisions_tempoformer import read_states
+from ..names_tempoformer import read_number
 from ..timeline_tempoformer import Timeline
 from .metrics import compute_scores
 from .predictions import Predictions
@@ -61,7 +62,7 @@ def score_states(
         frequent = {"state": config.states[state], "accuracy": accuracy(always), **compare_with(posts, always)}
     if config.state_values is not None:
         # The number itself counts, although the model knows grades.
-        values = np.array([float(state) for state, counts in zip(given, judged, strict=True) if counts])
+        values = np.array([read_number(state) for state, counts in zip(given, judged, strict=True) if counts])
         means = np.array([answer["mean"] for answer in answers])
         scores["mean_absolute_error"] = float(np.abs(means - values).mean())
         if values.std() and means.std():

@@ -13,6 +13,7 @@ from safetensors.torch import load, save
 from transformers.utils import logging
 
 from ..data_collator_tempoformer import StreamCollator
+from ..names_tempoformer import read_id, read_name
 from ..online_tempoformer import StreamMemory, with_checksum
 from ..pipeline_tempoformer import StreamClassificationPipeline
 from ..timeline_tempoformer import Timeline, tokenize_posts
@@ -137,8 +138,8 @@ class LiveClassifier:
         Checks and tokenizes a post.
 
         Args:
-            timeline_id, post_id (`str`): Ids of the timeline and of the post. A post that is sent again has the same
-                ids.
+            timeline_id, post_id (`str`): Ids of the timeline and of the post, which [`read_id`] reads. A post that is
+                sent again has the same ids.
             text (`str`): The post.
             timestamp (`str`, `float` or `datetime`, *optional*): The time, in a form that [`to_seconds`] takes. None
                 for a model that was trained without times.
@@ -151,8 +152,13 @@ class LiveClassifier:
         Returns:
             [`LivePost`]. Raises a `ValueError`, which repeats no text, time or speaker, for a timestamp that is
             missing or not a time, for one that is given to a model without times, for times that are not in order, for
-            a speaker that is missing or not a string, and for a text that cannot be read.
+            ids and speakers that are missing or cannot be read, and for a text that cannot be read.
         """
+        timeline_id, post_id = read_id(timeline_id), read_id(post_id)
+        if not (timeline_id and post_id):
+            raise ValueError(
+                "The ids of the timeline and of the post must not be empty, nor a word for nothing (nan)."
+            )
         posts = [(*post, MISSING)[:3] for post in (*history, (text, timestamp, speaker))]
         names = [*(f"post {row} of `history`" for row in range(len(history))), "the post"]
         texts, timestamps, speakers = zip(*posts, strict=True)
@@ -167,7 +173,7 @@ class LiveClassifier:
             raise ValueError(f"The model was trained with{'out' * (not self.timed)} times: {names[0]} {rule}.")
         if timeline.input_positions != list(range(len(timeline))):
             raise ValueError("`history` must be in order of time, oldest first, and not newer than the post.")
-        columns, given = self.tokenize(timeline.texts), None if speaker is MISSING else speaker
+        columns, given = self.tokenize(timeline.texts), None if speaker is MISSING else read_id(speaker) or None
         source = "texts" if history else "none"
         return LivePost(timeline_id, post_id, columns, timeline.timestamps, timeline.speakers, text, given, source)
 
@@ -341,7 +347,7 @@ class LiveClassifier:
         Deletes all that the store has of a timeline, also of other models. Its next post begins anew. Returns whether
         there was anything.
         """
-        was_there = self.store.forget(timeline_id)
+        was_there = self.store.forget(read_name(timeline_id))
         self.dropped["forgotten"] += was_there
         return was_there
 

@@ -101,6 +101,8 @@ def run_app(model: str, public: bool = False):
 
     Raises a `ValueError` for another kind of model, and an `OSError` for one that does not exist.
     """
+    # Warnings about posts would write the names of people to the log.
+    logging.getLogger("modeling_tempoformer.data").setLevel(logging.ERROR)
     answer = partial(show_posts, pipe=load_pipeline(model), model=model)
     # Some browsers send the text to a server to check its spelling.
     unchecked = gr.InputHTMLAttributes(spellcheck=False, autocomplete="off", autocorrect="off")

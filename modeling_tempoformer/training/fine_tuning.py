@@ -30,12 +30,13 @@ from ..data.post_splits import (
     split_posts,
 )
 from ..data.rows import to_rows
-from ..data.states import choose_states, first_posts_rule, no_change_class
+from ..data.states import check_states, choose_states, first_posts_rule, no_change_class
 from ..data.timelines import TimelineStream
 from ..data_collator_tempoformer import StreamCollator
 from ..modeling_post_tempoformer import PostTempoFormerForStreamClassification
 from ..modeling_streams_tempoformer import StreamPreTrainedModel
 from ..modeling_tempoformer import TempoFormerForStreamClassification
+from ..names_tempoformer import read_name
 from ..timeline_tempoformer import Timeline
 from ..view import check_view
 from .arguments import ModelArguments, check_asked, wanted_splits
@@ -157,6 +158,11 @@ def run(
             if not splits.timed and data.task_name is None:
                 logger.warning("The posts have no column of times: the model knows only their order.")
 
+        for part in wanted:
+            if isinstance(splits.timelines[part], list):
+                fields = (getattr(model.config, name, None) for name in ("states", "state_values"))
+                check_states(splits.timelines[part], *fields)
+
         # Rows
         rows = make_rows(splits.timelines, wanted, tokenizer, model.config, data)
         timelines = begin_streams(splits.timelines)
@@ -232,7 +238,7 @@ def check_checkpoint(model_args: ModelArguments, data: DataTrainingArguments, sa
         ("config_name", model_args.config_name, None),
         ("config_overrides", model_args.config_overrides, None),
         ("window", data.window, saved.window),
-        ("labels", data.labels, saved_label_names(saved)),
+        ("labels", data.labels and list(map(read_name, data.labels)), list(map(read_name, saved_label_names(saved)))),
     ):
         if given is not None and given != has:
             hint = "" if has is None else f"; it has {has}"

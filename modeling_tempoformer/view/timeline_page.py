@@ -14,6 +14,7 @@ import numpy as np
 
 from ..data.states import compared_posts, to_numbers
 from ..decisions_tempoformer import class_threshold
+from ..names_tempoformer import read_number
 from ..timeline_tempoformer import Timeline
 from .page import COLOURS, render_page
 
@@ -164,6 +165,8 @@ def pack_states(timeline: Timeline) -> dict[str, list] | None:
         shares = np.array([list(answer["probabilities"].values()) for answer in answers])
         # The names are the numbers, rounded.
         spreads = np.sqrt((shares * np.subtract.outer(means, np.array(names, dtype=float)) ** 2).sum(-1))
+        numbers = [read_number(state) for state in packed["given"]]
+        packed["given"] = ["" if number is None else f"{number:.15g}" for number in numbers]
         measured = {"mean": means, "spread": spreads}
         packed |= {name: [float(f"{value:.4g}") for value in values] for name, values in measured.items()}
     return packed

@@ -14,7 +14,9 @@ from ..checks_tempoformer import check_whole
 from ..configuration_post_tempoformer import PostTempoFormerConfig
 from ..configuration_streams_tempoformer import StreamFields
 from ..configuration_tempoformer import TempoFormerConfig
+from ..data.states import check_states
 from ..modeling_streams_tempoformer import StreamPreTrainedModel
+from ..names_tempoformer import read_id, read_name
 from ..pipeline_tempoformer import StreamClassificationPipeline
 from ..timeline_tempoformer import NO_LABEL, Post, Timeline
 from .page import check_view, write_page
@@ -82,7 +84,12 @@ def write_view(
 
 
 def explain_timelines(pipe: StreamClassificationPipeline, timelines: Sequence[Timeline]):
-    """Attaches the pipeline's explanations to timelines."""
+    """
+    Attaches the pipeline's explanations to timelines. Raises a `ValueError` for a state that looks like one of the
+    model's, and is another ([`check_states`]).
+    """
+    config = pipe.model.config
+    check_states(timelines, getattr(config, "states", None), getattr(config, "state_values", None))
     for _ in tqdm(pipe.explain(iter(timelines)), "Explaining", len(timelines)):
         pass
 
@@ -140,9 +147,12 @@ def watched_class(post: dict[str, Any], names: Sequence[str]) -> dict[str, Any]:
 
 def to_timeline(name: str, explanations: Sequence[dict], names: Sequence[str]) -> Timeline:
     """Returns the timeline of explained posts."""
-    labels = [names.index(post["actual"]) if post.get("actual") in names else NO_LABEL for post in explanations]
+    actual = [read_name(post.get("actual")) for post in explanations]
+    labels = [names.index(name) if name in names else NO_LABEL for name in actual]
     posts = [
-        Post(row, post["text"], post["timestamp"], label=label, speaker=post.get("speaker"))
+        Post(
+            row, post["text"], post["timestamp"], label=label, speaker=post.get("speaker") and read_id(post["speaker"])
+        )
         for row, (post, label) in enumerate(zip(explanations, labels, strict=True))
     ]
     timeline = Timeline.from_posts(name, posts)

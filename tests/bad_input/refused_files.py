@@ -118,7 +118,40 @@ POST_CASES = {
     "no timeline id": (posts({"timeline_id": None}), "Row 1…'timeline_id'", "PostError"),
     "no text": (posts({"text": None}), "Row 1…'text'", "PostError"),
     "a time that is none": (posts({"timestamp": "yesterday"}), "Row 1…'timestamp'…'yesterday'", "PostError"),
-    "a shortened id": (posts({"timeline_id": "1.78E+17"}), "Row 1…'timeline_id'…'1.78E+17'", "PostError"),
+    **{
+        f"a shortened id: {shortened}": (
+            posts({"timeline_id": shortened}),
+            f"Row 1…'timeline_id'…{shortened!r}…as text",
+            "PostError",
+        )
+        for shortened in ("1.78E+17", "1,82303E+18", "1.54E18", "1.71455E9", "1,5E10", "1E+05")
+    },
+    **{
+        f"a shortened name in the column of a {role}": (
+            posts({"id": "1,82303E+18"}, **{f"{role}_column": "id"}),
+            "Row 1…'id'…'1,82303E+18'…as text",
+            "PostError",
+        )
+        for role in ("id", "speaker", "group", "split", "annotator")
+    },
+    "a group as a float that has lost digits": (
+        lambda folder: to_timelines(
+            Dataset.from_list([{**post, "id": 2.0**53 + 2} for post in POSTS]), ["IS", "O"], group_column="id"
+        ),
+        "Row 0…'id'…9007199254740994.0…as text",
+        "PostError",
+    ),
+    "a timeline id that means none": (posts({"timeline_id": " NaN "}), "Row 1…'timeline_id'…' NaN '", "PostError"),
+    "a shortened time": (posts({"timestamp": "1,71455E9"}), "Row 1…'timestamp'…'1,71455E9'", "PostError"),
+    "states that look alike": (
+        lambda folder: to_timelines(
+            Dataset.from_list([{**post, "mood": mood} for post, mood in zip(POSTS, ["Calm", "calm"], strict=True)]),
+            state_column="mood",
+        ),
+        "Row 1…'mood'…'calm'…'Calm'…alike",
+        "PostError",
+    ),
+    "a speaker in bytes": (posts({"who": b"ann"}, speaker_column="who"), "Row 1…'who'…bytes", "PostError"),
     "an unknown label": (posts({"label": "XX"}), "Row 1…'label'…'XX'", "PostError"),
     "R's mark of nothing as a label": (posts({"label": "NA"}), "Row 1…'label'…'NA'…na = \"\"", "PostError"),
     "several timeline ids": (posts_of_lists, "Row 1…'timeline_id'…['ann', 'bob']", "PostError"),

@@ -21,6 +21,7 @@ COLUMNS = ("timeline_id", "timestamp", "text", "label")
 TABLE = "time,text\n1815,sad\n1990,glad\n"
 CONTENTS = {
     "unknown.yaml": "windoww: 3\n",
+    "calm.csv": "timeline_id,text,label,mood\nann,so,Switch,Calm\nann,so,Switch,calm\n",
     "no_yaml.yaml": "window: [3\n",
     "1815.txt": "sad\nglad\n",
     "1990.txt": "glad\n",
@@ -90,6 +91,8 @@ REFUSED = {
     f"{CROSS} {RUNS} --seeds 2": "--seeds…`--`",
     f"{DEMO} --labels No-Switch Switch switch": "'Switch', 'switch'…--labels",
     f"{DEMO} --labels No-Switch Switch Other": "15, 5, 0",
+    **{f"{DEMO} --change_step {step}": f"--change_step…0…{step}" for step in ("-3.0", "nan", "inf")},
+    f"{DEMO} --test_file calm.csv --state_column mood": "'Calm'…'calm'…alike",
     f"{DEMO} --calibrate --labels No-Switch Switch Other": "--calibrate…Other",
     f"{DEMO} --test_file untimed.csv": "'train'…'test'…'validation'",
     f"{DEMO} --validation_file other.csv": "test…--test_file",

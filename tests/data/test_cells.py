@@ -12,13 +12,21 @@ from modeling_tempoformer.data.timelines import label_names, logger, to_timeline
 TEXT_LABELS = {
     "integers that became floats": (["0.0", "1.0", "10.00", "1"], ["0", "1", "10"], [0, 1, 2, 1]),
     "cells of nothing": (
-        ["O", "nan", "NaN", " null ", "NULL", "<NA>", "-100.0", "IS"],
+        ["O", "nan", "NaN", " null ", "NULL", "<NA>", "#N/A", "-100.0", "IS"],
         ["IS", "O"],
-        [1, *[-100] * 6, 0],
+        [1, *[-100] * 7, 0],
     ),
     "gaps among floats": (["1.0", "nan", "0.0"], ["0", "1"], [1, -100, 0]),
     "names that only look like nothing": (["None", "NA", "none of it"], ["NA", "None", "none of it"], [1, 0, 2]),
     "white space": (["O", "O ", " ", " IS"], ["IS", "O"], [1, 1, -100, 0]),
+    "white space inside": (["no \u00a0 switch", "no switch", "a\tb"], ["a b", "no switch"], [1, 1, 0]),
+    "accents in one character and in two": (["fr\u00f6h", "fro\u0308h", "still"], ["fr\u00f6h", "still"], [0, 0, 1]),
+    "characters that cannot be seen": (
+        ["O", "\ufeffO", "O\u200b", "\u200eO", "\u00ad", "I\u00adS"],
+        ["IS", "O"],
+        [1, 1, 1, 1, -100, 0],
+    ),
+    "integers as floats with a decimal comma": (["0,0", "1,0", "1", "0"], ["0", "1"], [0, 1, 1, 0]),
     "numbers in order of their size": (["10", "9", "-1"], ["-1", "9", "10"], [2, 1, 0]),
     "numbers among words": (["10", "9", "a"], ["10", "9", "a"], [0, 1, 2]),
     "numbers that are not whole": (["0.5", "1.5", "1.50"], ["0.5", "1.5", "1.50"], [0, 1, 2]),
@@ -45,7 +53,14 @@ def test_labels_that_are_given_are_read_as_those_of_the_file():
     assert to_timelines(posts_of(["1", "0.0", "nan"]), ["1.0", "0"])[0].labels == [0, 1, -100]
 
 
-ALIKE = [["Switch", "switch", "No"], ["no switch", "No  Switch"], ["Straße", "STRASSE"], ["Switch", "Switch\u200b"]]
+ALIKE = [
+    ["Switch", "switch", "No"],
+    ["no switch", "No Switch"],
+    ["no switch", "noswitch"],
+    ["Straße", "STRASSE"],
+    ["Switch", "Ｓｗｉｔｃｈ"],
+    ["می\u200cروم", "میروم"],
+]
 
 
 @pytest.mark.parametrize("labels", ALIKE)
@@ -60,6 +75,8 @@ def test_labels_that_look_alike_are_listed(labels):
         to_timelines(posts, ["1", "1.0", "0"])
     with pytest.raises(ValueError, match="'nan'"):
         to_timelines(posts, ["nan", "Switch"])
+    with pytest.raises(ValueError, match="cannot be seen"):
+        to_timelines(posts, ["Switch", "Switch\u200b"])
 
 
 @pytest.mark.parametrize("column", ["timestamp", "timeline_id", "id"])

@@ -109,6 +109,15 @@ def test_folds_of_other_timelines_are_refused(tmp_path, timelines, change, named
         read_folds(path, timelines)
 
 
+def test_ids_of_folds_are_read_as_those_of_a_table(tmp_path):
+    """Programs that read ids as numbers write them so."""
+    timelines = [make_timeline([0, 1], name) for name in ("1", "2", "3", "fr\u00f6h")]
+    path = tmp_path / "folds.json"
+    path.write_text(json.dumps([{"train": [1, "2.0"], "validation": [3.0], "test": [" fro\u0308h\u200b"]}]))
+    folds = read_folds(path, timelines)
+    assert [ids_of(part) for part in select_fold(timelines, folds[0]).values()] == [["1", "2"], ["3"], ["fr\u00f6h"]]
+
+
 def test_folds_must_test_every_timeline_once(timelines):
     folds = make_folds(timelines, 4, 0.25, seed=0)
     check_tested_once("folds.json", folds)

@@ -1,5 +1,8 @@
 """Checks how states are named, and what is derived from them."""
 
+from fractions import Fraction
+
+import numpy as np
 import pytest
 from datasets import Dataset
 from helpers import make_timeline
@@ -12,6 +15,7 @@ from modeling_tempoformer.data.states import (
     state_ids,
     with_changes,
 )
+from modeling_tempoformer.data.tables import load_table
 from modeling_tempoformer.data.timelines import to_timelines
 
 
@@ -34,6 +38,66 @@ def test_classes_grades_and_quantiles():
         choose_states([told(*(f"text {number}" for number in range(60)))])
 
 
+def test_grades_have_names_of_their_own():
+    assert choose_states([told("10101", "10102")]) == (["10101", "10102"], [10101.0, 10102.0])
+    names, values = choose_states([told("100000.001", "100000.002", "0.125")])
+    assert list(map(float, names)) == values == [0.125, 100000.001, 100000.002]
+    assert choose_states([told("-100", "0", "100")]) == (["-100", "0", "100"], [-100.0, 0.0, 100.0])
+
+
+@pytest.mark.parametrize(
+    ("counts", "groups"),
+    [
+        # Most posts have no symptom.
+        ({0: 90, **dict.fromkeys(range(1, 11), 1)}, [[0], [1, 2], [3, 4, 5], [6, 7], [8, 9, 10]]),
+        ({11: 90, **dict.fromkeys(range(1, 11), 1)}, [[1, 2], [3, 4, 5], [6, 7], [8, 9, 10], [11]]),
+        ({0: 90, **dict.fromkeys((*range(-10, 0), *range(1, 11)), 1)}, [[0]]),
+        ({0: 40, 5: 40, 10: 40, **dict.fromkeys((1, 2, 3, 4, 6, 7, 8, 9), 1)}, [[0], [1, 2, 3, 4], [5]]),
+        (dict.fromkeys(range(12), 3), [[0, 1]]),
+    ],
+    ids=["zeros", "the largest", "the middle", "three", "equal"],
+)
+def test_numbers_with_many_ties_are_cut_between_them(counts, groups):
+    values = [str(value) for value, count in counts.items() for _ in range(count)]
+    names, means = choose_states([told(*values)])
+    # Each value belongs to the mean that is nearest to it, and equal values are not divided.
+    assert 4 <= len(means) <= 6 and means == sorted(set(means)) and len(set(names)) == len(names)
+    for group in groups:
+        assert any(mean == pytest.approx(sum(group) / len(group)) for mean in means), (group, means)
+
+
+def test_numbers_as_large_as_a_float_can_be_are_cut():
+    names, values = choose_states([told(*(f"{number}e307" for number in range(-15, 15)))])
+    assert values == pytest.approx([-12.5e307, -6.5e307, -0.5e307, 5.5e307, 11.5e307])
+    assert list(map(float, names)) == pytest.approx(values, rel=0.1) and max(map(len, names)) < 12
+    assert state_ids(["-1.7e308", "1.7e308", "0"], names, values).tolist() == [0, 4, 2]
+
+
+def test_decimal_commas_are_those_of_numbers(caplog):
+    german = told("1,5", "4,5", "4,50", "1,5", "1.0")
+    with pytest.raises(ValueError, match="'1,5'.*'1.0'"):
+        choose_states([german])
+    german.states[-1] = "1,0"
+    assert choose_states([german]) == (["1", "1.5", "4.5"], [1.0, 1.5, 4.5])
+    assert state_ids(german.states, ["1", "1.5", "4.5"], [1.0, 1.5, 4.5]).tolist() == [1, 2, 2, 1, 0]
+    assert with_changes(german, 3).labels == [-100, 1, 0, 1, 0]
+    assert no_change_class([make_timeline([1, 0, 0, 0, 1], states=["1,5", "1,50", "1,5", "2", "1"])], ["a", "b"]) == 0
+    assert not caplog.text
+    # Several classes in one cell are no number.
+    assert choose_states([told("1,2", "1,2,3", "1")]) == (["1", "1,2", "1,2,3"], None)
+    choose_states([told("1,234", "999", "2,500")])
+    assert "1.234" in caplog.text and "thousands" in caplog.text
+
+
+def test_states_of_a_spreadsheet_with_decimal_commas(tmp_path):
+    moods = ["1,5", "4,5", "1,0", "1,5", "3,0", "2,25"]
+    rows = [f"p{post // 3};hm {post};{mood}" for post, mood in enumerate(moods)]
+    (tmp_path / "posts.csv").write_text("\n".join(["timeline_id;text;state", *rows]))
+    timelines = to_timelines(load_table(tmp_path / "posts.csv"))
+    assert choose_states(timelines) == (["1", "1.5", "2.25", "3", "4.5"], [1.0, 1.5, 2.25, 3.0, 4.5])
+    assert [with_changes(timeline, 1.5).labels for timeline in timelines] == [[-100, 1, 1], [-100, 1, 0]]
+
+
 def test_a_state_has_the_number_of_its_name_or_of_the_nearest_value():
     assert state_ids(["sad", "", "new", "glad"], ["glad", "sad"], None).tolist() == [1, -1, -1, 0]
     assert state_ids(["2", "", "0.9", "-7", "none"], ["0", "2"], [0.0, 2.0]).tolist() == [1, -1, 0, 0, -1]
@@ -48,6 +112,17 @@ def test_changes_of_classes_are_those_of_the_same_speaker():
 
 def test_changes_of_numbers_have_a_step():
     assert with_changes(told("1", "2.5", "2", "0", "-2"), 2).labels == [-100, 0, 0, 1, 1]
+    assert with_changes(told("-100", "0", "", "100"), 100).labels == [-100, 1, -100, -100]
+
+
+@pytest.mark.parametrize("step", ["0.1", "0.2", "0.3", "0.7", "1.1", "2.5"])
+def test_a_step_is_that_of_the_decimals_as_they_are_written(step):
+    """Fractions are exact, where floats of 0.7 - 0.5 are less than 0.2."""
+    states = [f"{number / 10:.1f}" for pair in zip(range(40), range(40, 0, -1), strict=True) for number in pair]
+    for given in (states, [state.replace(".", ",") for state in states]):
+        labels = with_changes(told(*given), float(step)).labels
+        for before, after, label in zip(states, states[1:], labels[1:], strict=False):
+            assert label == (abs(Fraction(after) - Fraction(before)) >= Fraction(step)), (before, after)
 
 
 def table(**columns) -> Dataset:
@@ -59,6 +134,10 @@ def table(**columns) -> Dataset:
     [
         (["sad", "glad", "glad", "sad", "sad", "sad", "glad", "glad"], ("mood", 0.0)),
         ([1, 3, 4, 7, 2, 3, 5, 5], ("mood", 2.0)),
+        ([0.5, 0.7, 0.6, 0.8, 0.1, 0.2, 0.4, 0.5], ("mood", 0.2)),
+        (["0,5", "0,7", "0,6", "0,8", "0,1", "0,2", "0,4", "0,5"], ("mood", 0.2)),
+        (np.float32([0.5, 0.7, 0.6, 0.8, 0.1, 0.2, 0.4, 0.5]), ("mood", 0.2)),
+        ([0, -100, -100, 0, 1, 1, -99, -98], ("mood", 100.0)),
         # Not a change where the label says so.
         (["sad", "glad", "sad", "sad", "sad", "glad", "glad", "glad"], None),
         # Without values where there are labels.

@@ -50,6 +50,12 @@ def logs_reach_pytest(monkeypatch):
         ("2.1.1970", 86400.0),
         ("31.12.1969 23:59:59", -1.0),
         ("12.5", 12.5),
+        ("12,5", 12.5),
+        ("1714521600,25", 1714521600.25),
+        ("\u22123,5", -3.5),
+        # Marks of direction and of byte order, as chats and spreadsheets write them.
+        ("\u200e1970-01-02", 86400.0),
+        ("\ufeff\u00a060.0", 60.0),
         ("1.714550001E+09", 1714550001.0),
         (datetime(1970, 1, 1, tzinfo=timezone(timedelta(hours=-1))), 3600.0),
         (pd.Timestamp("1970-01-02"), 86400.0),
@@ -256,7 +262,7 @@ def test_a_chat_may_repeat_itself(caplog, change):
     assert not said(caplog, "the time and the text")
 
 
-@pytest.mark.parametrize("name", ["[deleted]", "[removed]", "None", "nan", "NA", "Unknown"])
+@pytest.mark.parametrize("name", ["[deleted]", "[removed]", "None", "N/A", "NA", "Unknown"])
 def test_a_timeline_of_nobody_is_counted(caplog, tmp_path, name):
     posts = [{"timeline_id": who, "text": "so"} for who in (name, "ann", f" {name}", "deleted", "ann", name)]
     to_timelines(Dataset.from_list(posts))
@@ -283,6 +289,15 @@ EXPECTED = [
 ]
 
 
+def test_commas_in_times_that_may_divide_thousands_are_warned_of(caplog):
+    for times, is_told in ((["0,000", "1,234"], False), (["1,234", "12,500", "999"], True), (["1,5", "2,25"], False)):
+        caplog.clear()
+        logger.warning_once.cache_clear()
+        (timeline,) = to_timelines(Dataset.from_list(with_times(times)))
+        assert timeline.timestamps == sorted(float(time.replace(",", ".")) for time in times)
+        assert bool(said(caplog, "thousands")) == is_told
+
+
 def test_posts_become_sorted_timelines(caplog):
     posts = Dataset.from_list(POSTS)
     assert label_names(posts) == ["IS", "O"]
@@ -302,7 +317,7 @@ def test_names_of_class_label_columns():
 
 @pytest.mark.parametrize(
     ("given", "name"),
-    [("007", "007"), (7.0, "7"), (2**63 + 1, str(2**63 + 1)), ("7.0", "7.0"), ("1e3", "1e3")],
+    [("007", "007"), (7.0, "7"), (2**63 + 1, str(2**63 + 1)), ("7.0", "7"), ("1e3", "1e3")],
 )  # fmt: skip
 def test_ids_are_text_as_it_is_written(given, name):
     column = pd.Series([given], dtype="uint64" if given == 2**63 + 1 else None)

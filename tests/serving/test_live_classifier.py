@@ -58,12 +58,30 @@ def test_a_model_that_reads_who_speaks_needs_a_speaker_of_each_post():
     for history, speaker, problem in (
         ([], [], "the post needs a speaker"),
         ([("so sad", 1e9)], ["dan"], "post 0 of `history` needs a speaker"),
-        ([], [7], "the post: speaker"),
+        ([], [{"secret": 7}], "the post: speaker"),
+        ([], ["1,82303E+18"], "the post: speaker"),
         ([("so sad", 1e9, ["secret"])], ["dan"], "post 0 of `history`: speaker"),
     ):
         with pytest.raises(ValueError, match=problem) as refused:
             classifier.read("ann", "1", "so sad", 1e9, history, *speaker)
-        assert "sad" not in str(refused.value) and "secret" not in str(refused.value)
+        assert not any(told in str(refused.value) for told in ("sad", "secret", "82303"))
+
+
+def test_names_that_are_written_otherwise_are_the_same_person_and_the_same_post():
+    classifier = LiveClassifier(make_pipe(**WITH_STATES), store := DictStore())
+    usual = send(LiveClassifier(make_pipe(**WITH_STATES), DictStore()), SPOKEN, [("ann", post) for post in range(6)])
+    spellings = [str, "{} ".format, "\ufeff{}".format, " {}\u200b".format]
+    texts, times = SPOKEN["ann"]["text"], SPOKEN["ann"]["timestamp"]
+    for post, (text, time, speaker) in enumerate(zip(texts, times, SPOKEN["ann"]["speaker"], strict=True)):
+        spell = spellings[post % 4]
+        read = classifier.read(spell("ann"), spell(f"post {post}"), text, time, (), spell(speaker))
+        assert read == classifier.read("ann", f"post {post}", text, time, (), speaker)
+        assert_same(classifier.score([read]), usual[post : post + 1])
+    assert list(store.memories) == ["ann"] and store.writes == 6
+    for ids in (("", "1"), ("nan", "1"), ("ann", " "), ("1.54E18", "1")):
+        with pytest.raises(ValueError, match="id"):
+            classifier.read(*ids, "so", times[-1], (), "dan")
+    assert classifier.forget(" ann\u00ad") and not store.memories
 
 
 @pytest.fixture

@@ -247,7 +247,7 @@ def test_alarms_of_some_speakers_only(saved, tmp_path):
     posts = list(synthetic_posts(2, seed=0, posts_per_timeline=4))
     for number, post in enumerate(posts):
         post["speaker"] = ("client", "therapist")[number % 2]
-    page = write_view(saved, tmp_path, posts, "--watched_speakers", "client")
+    page = write_view(saved, tmp_path, posts, "--watched_speakers", " client\u00ad")
     for timeline in data_of(page)["timelines"]:
         assert timeline["heeded"] == [speaker == "client" for speaker in timeline["speakers"]]
         assert set(timeline["heeded"]) == {True, False}
