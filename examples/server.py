@@ -56,7 +56,7 @@ from modeling_tempoformer import StreamClassificationPipeline
 from modeling_tempoformer.evaluation.report import read_test, test_summary
 from modeling_tempoformer.serving.live_classifier import CONTEXTS, MISSING, LiveClassifier
 from modeling_tempoformer.serving.metrics import LiveMetrics
-from modeling_tempoformer.serving.redis_store import RedisStore
+from modeling_tempoformer.serving.redis_store import Forgotten, RedisStore
 from modeling_tempoformer.timeline_tempoformer import Timeline
 
 
@@ -153,6 +153,12 @@ class Person(Body):
     timeline_id: Id
 
 
+class Gone(BaseModel):
+    forgotten: bool = Field(description="Whether anything of the timeline was there.")
+    models: list[str] = Field(description="The models whose memory of the timeline was deleted.")
+    texts: bool = Field(description="Whether kept texts were deleted.")
+
+
 class Job(NamedTuple):
     function: Callable[[list], list]  # computes the answers of items
     item: Any
@@ -224,7 +230,7 @@ def create_app(model: str, redis_url: str, keep_texts: int = 0) -> FastAPI:
     said = test_summary(read_test(model), pipe.model.config)
     batches, explaining = Batches(), asyncio.Lock()
 
-    def forget_all(timeline_ids: list[str]) -> list[bool]:
+    def forget_all(timeline_ids: list[str]) -> list[Forgotten]:
         return [classifier.forget(timeline_id) for timeline_id in timeline_ids]
 
     def explain_one(given: WholeTimeline) -> list[dict[str, Any]]:
@@ -289,8 +295,12 @@ def create_app(model: str, redis_url: str, keep_texts: int = 0) -> FastAPI:
                 raise HTTPException(422, str(problem)) from None
 
     @app.post("/forget")
-    async def forget(person: Person):
-        return {"forgotten": await batches.answer(forget_all, person.timeline_id)}
+    async def forget(person: Person) -> Gone:
+        try:
+            models, texts = await batches.answer(forget_all, person.timeline_id)
+        except ValueError as problem:
+            raise HTTPException(422, str(problem)) from None
+        return Gone(forgotten=bool(models or texts), models=models, texts=texts)
 
     @app.get("/health")
     def health():

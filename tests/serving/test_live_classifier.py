@@ -139,7 +139,7 @@ def test_a_forgotten_timeline_starts_from_its_texts_or_anew_and_says_so(pipe, cl
     (answer,) = send(classifier, others, [("ann", 4)], 4)
     assert_same([answer], expected[4:5])
     assert told(answer) == ("memory", 4)
-    assert classifier.forget("ann") and not classifier.forget("ann")
+    assert any(classifier.forget("ann")) and not any(classifier.forget("ann"))
     # The history has more texts than the window has posts.
     (answer,) = send(classifier, TIMELINES, [("ann", 4)], 4)
     assert_same([answer], expected[4:5])
