@@ -86,8 +86,8 @@ class StreamMemory:
     The memory of `step`, on the CPU: for each timeline the number of its posts, the time when it began, and the inputs
     of `forward` for its last `window - 1` posts. The post model remembers a vector of each post, in float32
     `(window - 1) * (4 * hidden_size + 16)` bytes a timeline, and if it reads who speaks, a vector more for each of
-    the 64 speakers who wrote last. The paper's model remembers the tokenizer's output, with the three columns of a BERT `(window - 1) * (24 *
-    tokens + 8)` bytes.
+    the up to 64 speakers who wrote last. The paper's model remembers the tokenizer's output, with the three columns of
+    a BERT `(window - 1) * (24 * tokens + 8)` bytes.
 
     The memory grows with the number of timelines, until some are forgotten ([`StreamMemory.evict`]). It keeps the
     [`~StreamStepMixin.fingerprint`] of its model, and no other model takes it.

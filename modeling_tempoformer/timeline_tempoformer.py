@@ -82,8 +82,8 @@ def read_speaker(speaker: Any) -> str:
 
 def keep_last(by_speaker: dict[str, Any], speaker: str, last: Any):
     """
-    Keeps a speaker's last post. If these are more than 64 speakers, the one who has not written for longest is dropped,
-    and their next post is read as their first, so that what is remembered of a timeline has a bound.
+    Keeps a speaker's last post. If these are more than 64 speakers, the one who has not written for longest is
+    dropped, and their next post is read as their first, so that what is remembered of a timeline has a bound.
     """
     by_speaker.pop(speaker, None)
     by_speaker[speaker] = last
@@ -223,8 +223,9 @@ class Timeline:
     def speaker_posts(self, count: int = 1) -> list[list[int]]:
         """
         Returns for each post the positions of its speaker's last `count` posts before it, oldest first, -1 where there
-        is none: for a speaker who has not written before, or not since 64 others did ([`keep_last`]). Where the speaker
-        is not known, the posts before it stand for them. Raises a `ValueError` for a timeline without speakers.
+        is none: for a speaker who has not written before, or not since 64 others did ([`keep_last`]). Where the
+        speaker is not known, the posts before it stand for them. Raises a `ValueError` for a timeline without
+        speakers.
         """
         if self.speakers is None:
             raise ValueError(

@@ -43,7 +43,7 @@ class LivePost(NamedTuple):
     """
     A tokenized post, its text, and its speaker, None where that is not known. `columns`, `times` and `speakers` hold
     the earlier posts that come with it, and then the post. `time_kind` is the kind of all times ([`read_time`]).
-    `source` says where the earlier posts are from, one of `CONTEXTS`. `num_missed` is the number of those that a memory
+    `source` says where the earlier posts are from, one of `CONTEXTS`, and `num_missed` how many of them a memory
     missed. `begun` is there if some of the earlier posts were read already: the others are left.
     """
 
@@ -75,7 +75,7 @@ class LivePost(NamedTuple):
 
     @property
     def as_text(self) -> str:
-        """The post for [`read_kept`]: a checksum, its id, its text, its time in seconds or null, the kind, its speaker."""
+        """The post as [`read_kept`] reads it: a checksum, its id, text, time in seconds, kind of time and speaker."""
         values = json.dumps([self.post_id, self.text, self.times and self.times[-1], self.time_kind, self.speaker])
         return short_hash(values.encode()) + values
 
@@ -142,7 +142,7 @@ class LiveClassifier:
     A post that is sent again, with the same `post_id`, gets its earlier answer and is not read twice, if it is among
     the last 20 of its timeline. If two processes read posts of a timeline at the same time, the later one tries again
     with the memory that the other wrote. A timeline that is forgotten during a call stays forgotten. A memory that is
-    damaged counts as empty, and kept texts count from behind the last one that is damaged: the timeline begins anew, and
+    damaged counts as empty, and of kept texts those after the last damaged one are read: the timeline begins anew, and
     what is damaged is replaced, logged and counted in `dropped`.
 
     Models may share a store: each has memories of its own, by its [`~StreamStepMixin.fingerprint`]. Temperature,
@@ -246,8 +246,8 @@ class LiveClassifier:
         Args:
             posts (`Sequence[LivePost]`): Posts of any timelines. Those of one timeline are read in order of time.
             most_tokens (`float`, *optional*):
-                The tokens to read, of which one post gets at most half, but at least one text is read. The posts come
-                in the order of their timelines. All are read if it is omitted.
+                The tokens to read, of which a post with earlier ones gets at most half; at least one text is read,
+                however long. Timelines are read in their order. All posts are read if it is omitted.
 
         Returns:
             `list[dict | LivePost | ValueError | None]`: One result for each post: an answer; what is left to read, to
@@ -286,6 +286,7 @@ class LiveClassifier:
             # that it was forgotten.
             stored, before = one.stored, seen.get(name, StoredTimeline())
             seen[name] = stored._replace(version=stored.version or before.version, texts=stored.texts or before.texts)
+            recalled[name] = one._replace(stored=seen[name])
         memory = StreamMemory()
         for one in recalled.values():
             memory.timelines |= one.memory.timelines
@@ -373,15 +374,15 @@ class LiveClassifier:
                 # All of it, also where another process has written the timeline since a part was read.
                 whole = given.begun.whole if given.begun else given
                 last, has_memory = newest.get(name, last_time(memory, name)), not is_first or name in memory
-                if self.timed and whole.times[-1] < last:
-                    results[given.key] = None
-                    continue
                 earlier = kinds.get(name) or (memory.timelines[name].time_kind if has_memory else None)
                 earlier = earlier or self.kept_kind(whole, one.kept) or whole.time_kind
                 try:
                     check_kind(whole.time_kind, earlier)
                 except ValueError as problem:
                     results[given.key] = ValueError(f"the post: {problem}.")
+                    continue
+                if self.timed and whole.times[-1] < last:
+                    results[given.key] = None
                     continue
                 post = self.with_earlier(whole, one.kept, last, has_memory)
             costs = self.costs(post, memory if is_first else StreamMemory())
@@ -399,13 +400,14 @@ class LiveClassifier:
                 kinds[name] = post.time_kind
                 newest[name] = post.times[-1] if self.timed else 0
             parts.append(Part(post, count, whole))
-            left -= sum(costs[:count])
+            # A longer text does not take the other half from short posts.
+            left -= min(sum(costs[:count]), most_tokens / 2)
         return parts, results
 
     def costs(self, post: LivePost, memory: StreamMemory) -> list[int]:
         """
-        Returns the number of tokens that a step reads for each earlier post and the post. A model that reads no vectors
-        reads all tokens of the remembered and the earlier posts with the post, and none before.
+        Returns the number of tokens that a step reads for each earlier post and the post. A model that remembers
+        tokens reads those of the remembered and the earlier posts with the post, and none before.
         """
         lengths = [len(tokens) for tokens in post.columns["input_ids"]]
         if self.model.tempoformer.reads_vectors:
@@ -513,8 +515,8 @@ def check_id(name: str, value: str):
 
 def check_clock(moment: ReadTime):
     """
-    Raises a `ValueError`, which does not repeat the time, for a date that is more than a day ahead of the clock. Seconds
-    since some start, which are durations or all lie in 1970, are no dates.
+    Raises a `ValueError`, which does not repeat the time, for a date that is more than a day ahead of the clock.
+    Seconds since some start, which are durations or lie in 1970, are no dates.
     """
     if moment.kind in ("missing", "a duration") or are_since_start(moment.seconds, moment.seconds):
         return

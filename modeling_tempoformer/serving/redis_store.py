@@ -10,16 +10,16 @@ from typing import NamedTuple
 import redis
 
 
-# The keys are `tempoformer:memory:MODEL:HASH` and `tempoformer:texts:HASH`; the third is the set of models. The last is
-# written to see whether Redis writes.
+# The keys are `tempoformer:memory:MODEL:HASH` and `tempoformer:texts:HASH`; the third is the set of models.
 MEMORY, TEXTS, MODELS = "tempoformer:memory:", "tempoformer:texts:", "tempoformer:models"
+# It is written to see whether Redis writes.
 WRITABLE = "tempoformer:writable"
 VERSION_BYTES = 16
 # Keys of a batch that are deleted together, so that Redis serves others in between.
 KEYS_AT_ONCE = 1000
 # Writes a memory and the texts of new posts, and deletes damaged texts, unless another process has written the memory
-# since it was read. A timeline that was forgotten or has expired meanwhile is not written, and counts as written. Redis
-# runs a script atomically. Two models that get the same post keep its text once.
+# since it was read. A timeline that was forgotten or has expired meanwhile is not written, and counts as written.
+# Redis runs a script atomically. Two models that get the same post keep its text once.
 SAVE = f"""
 local memory, texts, models = unpack(KEYS)
 local read_version, had_texts, value, milliseconds, model, most_texts, num_damaged = unpack(ARGV)
@@ -71,7 +71,7 @@ class StoredTimeline(NamedTuple):
 
 
 class Forgotten(NamedTuple):
-    """The memories and texts of a timeline that were deleted: the models that had a memory, and whether it had texts."""
+    """What was deleted of a timeline: the memories of `models`, and whether there were texts."""
 
     models: tuple[str, ...] = ()
     texts: bool = False
@@ -80,8 +80,8 @@ class Forgotten(NamedTuple):
 class RedisStore:
     """
     Stores one memory for each timeline and model, with the key `tempoformer:memory:MODEL:HASH`, so that models which
-    run side by side do not overwrite each other. HASH is the SHA-256 of the timeline's id. The memory of a model that is
-    not used any more expires.
+    run side by side do not overwrite each other. HASH is the SHA-256 of the timeline's id. The memory of a model that
+    is not used any more expires.
 
     A memory begins with its version, random bytes that are new at each write. A write succeeds only if the stored
     version is the one that was read: if two processes step a timeline at the same time, one of them must read again.
@@ -93,8 +93,8 @@ class RedisStore:
             Time without a post, by the server's clock, after which a model's memory of a timeline is deleted, and so
             are its texts. At least 0.001.
         keep_texts (`int`, *optional*, defaults to 0):
-            Number of posts of each timeline whose texts are stored, with the key `tempoformer:texts:HASH`, so that a new
-            model can read them. 0 stores none, and reads none. More than 0 needs Redis 6.0.6.
+            Number of posts of each timeline whose texts are stored, with the key `tempoformer:texts:HASH`, so that a
+            new model can read them. 0 stores none, and reads none. More than 0 needs Redis 6.0.6.
     """
 
     def __init__(self, client: redis.Redis, max_idle_seconds: float = 90 * 86400, keep_texts: int = 0):
@@ -134,7 +134,7 @@ class RedisStore:
         return {timeline_id for timeline_id, done in zip(timelines, execute(pipeline), strict=True) if done}
 
     def check(self):
-        """Raises Redis's own error if it cannot be reached, or does not write: it is full, read-only or has no disk."""
+        """Raises Redis's own error if it cannot be reached or does not write, because it is full or read-only."""
         self.client.set(WRITABLE, 1, px=1000)
 
     def forget(self, timeline_id: str) -> Forgotten:

@@ -13,6 +13,8 @@ from modeling_tempoformer.serving.redis_store import MEMORY, MODELS, TEXTS, Redi
 
 pytestmark = pytest.mark.slow
 NEW = StoredTimeline()
+# The SHA-256 of "ann" in UTF-8, by another program
+ANN = "49915e0d7d4b402e3017d010bc1c0e83cac6c797d6c16e66340fe3268693a6a1"
 
 
 @pytest.fixture
@@ -35,7 +37,8 @@ def test_only_who_read_the_last_version_writes(client):
     # written.
     assert store.save("old", {"ann": (NEW, b"four", [])}) == set()
     read = store.load("old", ["ann"])["ann"]
-    assert read.memory == b"two" and other.forget("ann") and not other.forget("ann")
+    assert read.memory == b"two" and other.forget("ann") == (("old",), False)
+    assert other.forget("ann") == ((), False)
     assert store.save("old", {"ann": (read, b"five", [])}) == {"ann"} and store.load("old", ["ann"])["ann"] == NEW
 
 
@@ -43,7 +46,7 @@ def test_an_idle_timeline_expires_and_each_write_begins_the_time_of_its_model_an
     store = RedisStore(client, max_idle_seconds=1000, keep_texts=1)
     for model in ("old", "new"):
         store.save(model, {"ann": (NEW, b"one", ["text"])})
-    keys = [f"{MEMORY}old:ann", f"{MEMORY}new:ann", f"{TEXTS}ann"]
+    keys = [f"{MEMORY}old:{ANN}", f"{MEMORY}new:{ANN}", f"{TEXTS}{ANN}"]
     assert set(client.keys()) == {key.encode() for key in (*keys, MODELS)}
     assert all(990_000 < client.pttl(key) <= 1_000_000 for key in keys)
     for key in keys:
@@ -56,14 +59,15 @@ def test_an_idle_timeline_expires_and_each_write_begins_the_time_of_its_model_an
 def test_texts_are_kept_on_request_once_and_as_many_as_asked_for(client):
     plain, store = RedisStore(client), RedisStore(client, keep_texts=2)
     plain.save("old", {"ann": (NEW, b"one", ["first"])})
-    assert not client.exists(f"{TEXTS}ann")
+    assert not client.exists(f"{TEXTS}{ANN}")
     for model, texts in (("new", ["first", "second"]), ("other", ["second", "third"])):
         store.save(model, {"bob": (NEW, b"one", texts)})
     assert store.load("old", ["bob"])["bob"] == StoredTimeline(texts=(b"second", b"third"))
     assert plain.load("old", ["bob"])["bob"] == NEW
     # Nothing of a timeline that was forgotten is written again, also by a model that has read its texts alone.
     read = store.load("third", ["bob"])["bob"]
-    assert plain.forget("bob") and set(client.keys()) == {f"{MEMORY}old:ann".encode(), MODELS.encode()}
+    assert plain.forget("bob") == (("new", "other"), True)
+    assert set(client.keys()) == {f"{MEMORY}old:{ANN}".encode(), MODELS.encode()}
     assert store.save("third", {"bob": (read, b"all", ["fourth"])}) == {"bob"}
     assert store.load("third", ["bob"])["bob"] == NEW
 
@@ -81,6 +85,7 @@ def test_models_side_by_side_answer_as_if_each_were_alone(client):
     assert_same(answers[old], old(TIMELINES["ann"]))
     assert_same(answers[new], new(TIMELINES["ann"])[3:])
     assert [answer["context"] for answer in answers[new]] == ["kept", "memory", "memory"]
-    assert first.forget("ann") and set(client.keys()) == {MODELS.encode()}
+    assert first.forget("ann") == (tuple(sorted((first.model_id, second.model_id))), True)
+    assert set(client.keys()) == {MODELS.encode()}
     (answer,) = send(second, TIMELINES, [("ann", 5)])
     assert_same([answer], new(cut("ann", 5)))
