@@ -3,6 +3,8 @@ Checks timelines in a real Redis server: one key for each model, one writer at a
 for, and nothing left after forgetting.
 """
 
+import re
+
 import pytest
 import redis
 from arrivals import TIMELINES, assert_same, cut, make_pipe, send
@@ -89,3 +91,75 @@ def test_models_side_by_side_answer_as_if_each_were_alone(client):
     assert set(client.keys()) == {MODELS.encode()}
     (answer,) = send(second, TIMELINES, [("ann", 5)])
     assert_same([answer], new(cut("ann", 5)))
+
+
+# The parts of other keys, patterns and separators of the shell and of lines
+STRANGE = (
+    "*",
+    "bob it's",
+    "a\ntempoformer:models",
+    f"b\n{MEMORY}fedcba9876543210:ann",
+    "0123456789abcdef:cy",
+    "?[a-z]",
+)
+
+
+def test_no_id_shows_in_a_key_or_names_another_one(client):
+    store = RedisStore(client, keep_texts=2)
+    for model in ("0123456789abcdef", "fedcba9876543210"):
+        store.save(model, {name: (NEW, name.encode(), [name]) for name in (*STRANGE, "ann")})
+    keys = {key.decode() for key in client.keys()} - {MODELS}
+    assert len(keys) == 3 * (len(STRANGE) + 1)
+    assert all(re.fullmatch("tempoformer:(memory:[0-9a-f]{16}|texts):[0-9a-f]{64}", key) for key in keys)
+    assert f"{MEMORY}0123456789abcdef:{ANN}" in keys and f"{TEXTS}{ANN}" in keys
+    # Each name has its own, and forgetting one leaves the others.
+    for number, name in enumerate(STRANGE):
+        assert store.load("fedcba9876543210", [name])[name].memory == name.encode()
+        assert store.forget(name) == (("0123456789abcdef", "fedcba9876543210"), True)
+        assert len(client.keys()) == 3 * (len(STRANGE) - number) + 1
+
+
+def test_the_memory_of_one_model_is_deleted_however_much_it_is(client):
+    store = RedisStore(client)
+    many = {str(number): (NEW, b"memory", []) for number in range(2500)}
+    for model in ("0123456789abcdef", "fedcba9876543210"):
+        store.save(model, many)
+    assert store.forget_model("0123456789abcdef") == 2500 and store.forget_model("0123456789abcdef") == 0
+    assert {one.memory for one in store.load("fedcba9876543210", many).values()} == {b"memory"}
+    for wrong in ("*", "", "0123456789ABCDEF", "0123456789abcde?", "0123456789abcdef:*"):
+        with pytest.raises(ValueError, match="16 digits"):
+            store.forget_model(wrong)
+    assert store.models() == ["0123456789abcdef", "fedcba9876543210"] and client.dbsize() == 2501
+
+
+def test_a_memory_that_is_cut_is_damaged_and_replaced(client):
+    """Also one of which the version alone is left, or nothing."""
+    pipe = make_pipe(model_type="post_tempoformer")
+    classifier = LiveClassifier(pipe, RedisStore(client))
+    key = f"{MEMORY}{classifier.model_id}:{ANN}"
+    for number, length in enumerate((0, 1, 16, 17, 500)):
+        send(classifier, TIMELINES, [("ann", number)])
+        client.set(key, client.get(key)[:length])
+        (answer,) = send(classifier, TIMELINES, [("ann", number + 1)])
+        assert (answer["context"], classifier.dropped["damaged"]) == ("none", number + 1)
+        client.delete(key)
+    send(classifier, TIMELINES, [("ann", 0)])
+    assert classifier.dropped["damaged"] == 5
+
+
+def test_a_damaged_text_is_deleted_at_the_next_write(client):
+    store = RedisStore(client, keep_texts=100)
+    old, new = make_pipe(model_type="post_tempoformer"), make_pipe(seed=1)
+    for number in range(3):
+        send(LiveClassifier(old, store), TIMELINES, [("ann", number)])
+    client.lset(f"{TEXTS}{ANN}", 1, "no text")
+    classifier = LiveClassifier(new, store)
+    (answer,) = send(classifier, TIMELINES, [("ann", 3)])
+    assert_same([answer], new(cut("ann", 2, 3))[1:])
+    assert b"no text" not in client.lrange(f"{TEXTS}{ANN}", 0, -1) and client.llen(f"{TEXTS}{ANN}") == 3
+    assert classifier.dropped["damaged"] == 1
+    # If it was the only one, the timeline is not taken for one that was forgotten.
+    client.delete(f"{TEXTS}{ANN}", *client.keys(f"{MEMORY}*"))
+    client.rpush(f"{TEXTS}{ANN}", "no text")
+    assert send(classifier, TIMELINES, [("ann", 4)])[0]["context"] == "none"
+    assert send(classifier, TIMELINES, [("ann", 5)])[0]["context"] == "memory"
