@@ -583,3 +583,15 @@ def test_a_history_that_is_read_in_parts_begins_again_if_another_process_writes_
         while isinstance(part, type(post)):
             (part,) = first.score([part], 4)
     assert store.memories == {}
+
+
+def test_the_next_post_waits_until_a_long_history_of_its_timeline_is_read(pipe, classifier):
+    history = list(zip(*TIMELINES["ann"].values(), strict=True))
+    posts = [classifier.read("ann", "4", *history[4], history[:4]), classifier.read("ann", "5", *history[5])]
+    first, second = classifier.score(posts, 24)
+    assert first.num_posts < 5 and second is posts[1]
+    while isinstance(second, type(posts[1])):
+        first, second = classifier.score(
+            [first, second] if isinstance(first, type(posts[0])) else [posts[0], second], 24
+        )
+    assert_same([first, second], pipe(TIMELINES["ann"])[4:])
