@@ -20,6 +20,7 @@ COMMANDS = {
     "view": "write a page that shows timelines and what a model says of them",
     "threshold": "set the probability from which on a post is an alarm",
     "score": "predict a corpus that does not fit in memory",
+    "forget": "delete what a live service remembers for a model that is not in service any more",
     "drift": "compare the predictions of two weeks, or of two models",
     "words": "rank words by how much their meaning changed",
 }

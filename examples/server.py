@@ -30,9 +30,10 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from copy import deepcopy
+from dataclasses import dataclass
 from html import escape
-from itertools import groupby
-from typing import Annotated, Any, Literal, NamedTuple
+from itertools import takewhile
+from typing import Annotated, Any, Literal
 
 import redis
 import uvicorn
@@ -54,19 +55,21 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from modeling_tempoformer import StreamClassificationPipeline
 from modeling_tempoformer.evaluation.report import read_test, test_summary
-from modeling_tempoformer.serving.live_classifier import CONTEXTS, MISSING, LiveClassifier
+from modeling_tempoformer.serving.live_classifier import CONTEXTS, MISSING, LiveClassifier, LivePost, Result
 from modeling_tempoformer.serving.metrics import LiveMetrics
-from modeling_tempoformer.serving.redis_store import RedisStore
+from modeling_tempoformer.serving.redis_store import Forgotten, RedisStore
 from modeling_tempoformer.timeline_tempoformer import Timeline
 
 
 MAX_BATCH = 32  # posts in a batch
-MAX_TOKENS = 8192  # tokens of a batch and its histories, which its last post may exceed
+MAX_TOKENS = 2048  # tokens of a batch; longer histories are read in several, so that no other post waits for them
+MAX_POST_TOKENS = 16_384  # tokens of a post and its history, read in several batches
 MAX_EXPLAINED_TOKENS = 4096  # tokens of a timeline to explain
 MAX_WAITING = 256  # waiting posts; more are refused, so that no client waits long for an answer
+MAX_WAITING_TOKENS = 65_536  # tokens of waiting posts and their histories
 MAX_POSTS = 100  # posts of a history, and of a timeline to explain
 MAX_CHARACTERS = 10_000  # characters of a text
-MAX_BODY = 1_000_000  # bytes
+MAX_BODY = 256_000  # bytes
 MAX_IDLE_SECONDS = 90 * 86400  # after which a timeline is forgotten
 AGAIN = {"Retry-After": "1"}  # seconds
 
@@ -153,42 +156,90 @@ class Person(Body):
     timeline_id: Id
 
 
-class Job(NamedTuple):
-    function: Callable[[list], list]  # computes the answers of items
+class Gone(BaseModel):
+    forgotten: bool = Field(description="Whether anything of the timeline was there.")
+    models: list[str] = Field(description="The models whose memory of the timeline was deleted.")
+    texts: bool = Field(description="Whether kept texts were deleted.")
+
+
+@dataclass(eq=False)
+class Job:
+    function: Callable[[list], list]  # computes the results of items
     item: Any
-    tokens: int
+    timeline_id: str
+    tokens: int  # what is left to read
+    request: Request | None  # whoever waits for the answer; a job without is computed in any case
     answer: asyncio.Future
 
 
 class Batches:
     """
     Computes jobs in batches: those that arrive during a batch form the next one. Batches run one at a time, in one
-    thread, in the order of arrival, so that a timeline that is forgotten stays so even if its posts were waiting.
+    thread. The timeline that has waited for longest comes first, then those with the fewest tokens to read: a short
+    post waits for the batch that is computed, and a long one is read in parts, at the latest when it is the oldest.
+    Jobs of one timeline keep their order, so that a timeline stays forgotten even if its posts were waiting.
     """
 
     def __init__(self):
-        self.waiting: asyncio.Queue[Job] = asyncio.Queue(MAX_WAITING)
+        self.waiting: list[Job] = []  # in order of arrival
+        self.arrived = asyncio.Event()
         self.thread = ThreadPoolExecutor(1)
 
-    async def answer(self, function: Callable[[list], list], item: Any, tokens: int = 0) -> Any:
-        job = Job(function, item, tokens, asyncio.get_running_loop().create_future())
-        try:
-            self.waiting.put_nowait(job)
-        except asyncio.QueueFull:
+    async def answer(
+        self,
+        function: Callable[[list], list],
+        item: Any,
+        timeline_id: str,
+        tokens: int = 0,
+        request: Request | None = None,
+    ) -> Any:
+        num_waiting = sum(job.tokens for job in self.waiting)
+        if len(self.waiting) >= MAX_WAITING or self.waiting and num_waiting + tokens > MAX_WAITING_TOKENS:
             POSTS.labels("busy").inc()
-            raise HTTPException(503, "Too many posts are waiting: send this one again.", AGAIN) from None
+            raise HTTPException(503, "Too many posts are waiting: send this one again.", AGAIN)
+        job = Job(function, item, timeline_id, tokens, request, asyncio.get_running_loop().create_future())
+        self.waiting.append(job)
+        self.arrived.set()
         return await job.answer
 
     async def serve(self):
         while True:
-            batch = [await self.waiting.get()]
-            while (
-                len(batch) < MAX_BATCH and sum(job.tokens for job in batch) < MAX_TOKENS and not self.waiting.empty()
-            ):
-                batch.append(self.waiting.get_nowait())
+            await self.drop_abandoned()
+            batch = self.next_batch()
+            if not batch:
+                self.arrived.clear()
+                await self.arrived.wait()
+                continue
+            self.waiting = [job for job in self.waiting if job not in batch]
             BATCH.observe(len(batch))
-            for function, jobs in groupby(batch, key=lambda job: job.function):
-                await self.compute(function, list(jobs))
+            for function in dict.fromkeys(job.function for job in batch):
+                await self.compute(function, [job for job in batch if job.function == function])
+            # Those with something left to read have waited for longer than those that have just arrived.
+            self.waiting[:0] = [job for job in batch if not job.answer.done()]
+
+    async def drop_abandoned(self):
+        """Drops jobs whose client has gone."""
+        for job in self.waiting:
+            if job.request is not None and await job.request.is_disconnected():
+                POSTS.labels("gone").inc()
+                job.answer.set_exception(HTTPException(499, "The client has gone."))
+        self.waiting = [job for job in self.waiting if not job.answer.done()]
+
+    def next_batch(self) -> list[Job]:
+        """Returns jobs of about `MAX_TOKENS` tokens, of which each may use half."""
+        timelines: dict[str, list[Job]] = {}
+        for job in self.waiting:
+            timelines.setdefault(job.timeline_id, []).append(job)
+        oldest, *others = timelines.values() if timelines else [[]]
+        batch: list[Job] = []
+        tokens = 0
+        for jobs in [oldest, *sorted(others, key=lambda jobs: jobs[0].tokens)]:
+            for job in takewhile(lambda job, jobs=jobs: job.function == jobs[0].function, jobs):
+                if len(batch) == MAX_BATCH or tokens >= MAX_TOKENS:
+                    return batch
+                batch.append(job)
+                tokens += min(job.tokens, MAX_TOKENS // 2)
+        return batch
 
     async def compute(self, function: Callable[[list], list], jobs: list[Job]):
         items = [job.item for job in jobs]
@@ -205,7 +256,9 @@ class Batches:
         for job, result in zip(jobs, results, strict=True):
             if job.answer.done():  # its client has gone
                 continue
-            if isinstance(result, Exception):
+            if isinstance(result, LivePost):
+                job.item, job.tokens = result, result.num_tokens
+            elif isinstance(result, Exception):
                 job.answer.set_exception(result)
             else:
                 job.answer.set_result(result)
@@ -219,12 +272,16 @@ def create_app(model: str, redis_url: str, keep_texts: int = 0) -> FastAPI:
     # Its own tokenizer, because `explain` runs in another thread than the reading of posts.
     explainer = StreamClassificationPipeline(model=pipe.model, tokenizer=AutoTokenizer.from_pretrained(model))
     client = redis.Redis.from_url(redis_url, socket_timeout=5, socket_connect_timeout=5)
-    classifier = LiveClassifier(pipe, RedisStore(client, MAX_IDLE_SECONDS, keep_texts))
+    store = RedisStore(client, MAX_IDLE_SECONDS, keep_texts)
+    classifier = LiveClassifier(pipe, store)
     watching = LiveMetrics(classifier, model, client)
     said = test_summary(read_test(model), pipe.model.config)
     batches, explaining = Batches(), asyncio.Lock()
 
-    def forget_all(timeline_ids: list[str]) -> list[bool]:
+    def score_some(posts: list[LivePost]) -> list[Result]:
+        return classifier.score(posts, MAX_TOKENS)
+
+    def forget_all(timeline_ids: list[str]) -> list[Forgotten]:
         return [classifier.forget(timeline_id) for timeline_id in timeline_ids]
 
     def explain_one(given: WholeTimeline) -> list[dict[str, Any]]:
@@ -262,15 +319,24 @@ def create_app(model: str, redis_url: str, keep_texts: int = 0) -> FastAPI:
         return JSONResponse({"detail": "Redis cannot be reached, or refuses: send this again."}, 503, AGAIN)
 
     @app.post("/score")
-    async def score(post: NewPost) -> Answer:
+    async def score(post: NewPost, request: Request) -> Answer:
         start = time.perf_counter()
         history = [(earlier.text, earlier.timestamp, earlier.speaker) for earlier in post.history]
+        given = (post.timeline_id, post.post_id, post.text, post.timestamp, history, post.speaker)
         try:
-            read = classifier.read(post.timeline_id, post.post_id, post.text, post.timestamp, history, post.speaker)
+            # In another thread, so that other requests are taken while a long history becomes tokens.
+            read = await asyncio.to_thread(classifier.read, *given)
+            if read.num_tokens > MAX_POST_TOKENS:
+                POSTS.labels("refused").inc()
+                raise HTTPException(
+                    413,
+                    f"The post and its history have {read.num_tokens} tokens, and at most {MAX_POST_TOKENS} are read: "
+                    f"send fewer earlier posts. A stream holds the last {pipe.model.config.window - 1}.",
+                )
+            answer = await batches.answer(score_some, read, post.timeline_id, read.num_tokens, request)
         except ValueError as problem:
             POSTS.labels("refused").inc()
             raise HTTPException(422, str(problem)) from None
-        answer = await batches.answer(classifier.score, read, read.num_tokens)
         SECONDS.observe(time.perf_counter() - start)
         POSTS.labels("late" if answer is None else "scored").inc()
         if answer is None:
@@ -289,12 +355,21 @@ def create_app(model: str, redis_url: str, keep_texts: int = 0) -> FastAPI:
                 raise HTTPException(422, str(problem)) from None
 
     @app.post("/forget")
-    async def forget(person: Person):
-        return {"forgotten": await batches.answer(forget_all, person.timeline_id)}
+    async def forget(person: Person) -> Gone:
+        try:
+            models, texts = await batches.answer(forget_all, person.timeline_id, person.timeline_id)
+        except ValueError as problem:
+            raise HTTPException(422, str(problem)) from None
+        return Gone(forgotten=bool(models or texts), models=models, texts=texts)
 
     @app.get("/health")
     def health():
-        client.ping()
+        try:
+            store.check()
+        except (redis.ConnectionError, redis.TimeoutError):
+            raise HTTPException(503, "Redis cannot be reached.") from None
+        except redis.RedisError as problem:
+            raise HTTPException(503, f"Redis does not write: {problem}") from None
         if app.state.serving.done():
             raise HTTPException(503, "No posts are read any more.")
         return {"status": "ok", "model": classifier.model_id, "test": said}
@@ -311,7 +386,7 @@ def create_app(model: str, redis_url: str, keep_texts: int = 0) -> FastAPI:
 
     @app.get("/metrics")
     def metrics():
-        WAITING.set(batches.waiting.qsize())
+        WAITING.set(len(batches.waiting))
         text = generate_latest(METRICS) + generate_latest(watching.registry)
         return Response(text, media_type=CONTENT_TYPE_LATEST)
 

@@ -14,8 +14,8 @@ from transformers.utils import ModelOutput, logging
 from .checks_tempoformer import check_shape, narrow_float
 from .decisions_tempoformer import check_finite, decide, read_answers
 from .names_tempoformer import ALIKE, look_alike, read_id
-from .timeline_tempoformer import BadValue, read_role
-from .times_tempoformer import TimeColumn
+from .timeline_tempoformer import BadValue, keep_last, read_role
+from .times_tempoformer import ReadTime, check_kind, read_time
 
 
 logger = logging.get_logger(__name__)
@@ -28,12 +28,13 @@ class LatePostError(ValueError):
 @dataclass
 class RememberedTimeline:
     """
-    The memory of a timeline: the inputs of `forward` for its last posts and for the last post of each speaker, the
-    posts' times, and when it began.
+    The memory of a timeline: the inputs of `forward` for its last posts and for the last post of each of up to 64
+    speakers, the latest last; the posts' times and the kind of these; and when it began.
     """
 
     posts: list[dict[str, torch.Tensor]] = field(default_factory=list)
     times: list[float] | None = None
+    time_kind: str = "missing"
     num_seen: int = 0
     start_time: float = 0.0
     by_speaker: dict[str, dict[str, torch.Tensor]] = field(default_factory=dict)
@@ -42,15 +43,17 @@ class RememberedTimeline:
         times = None if self.times is None else list(self.times)
         return replace(self, posts=list(self.posts), times=times, by_speaker=dict(self.by_speaker))
 
-    def add(self, post: dict[str, torch.Tensor], seconds: float | None, speaker: str = ""):
+    def add(self, post: dict[str, torch.Tensor], time: ReadTime, speaker: str = ""):
         """Adds a post, of a speaker if that is known. Raises a `ValueError` if it cannot follow the others."""
-        if self.num_seen and (self.times is None) != (seconds is None):
-            raise ValueError(f"the timeline had {'no ' * (seconds is not None)}times.")
+        kind, seconds = time
+        if self.num_seen:
+            check_kind(kind, self.time_kind)
         if self.times and seconds < self.times[-1]:
             raise LatePostError(
                 f"it is from {seconds}, but one from {self.times[-1]} was already seen. Pass `drop_late=True` to "
                 "leave late posts out."
             )
+        self.time_kind = kind
         if seconds is not None:
             self.start_time = self.start_time if self.num_seen else seconds
             self.times = self.times or []
@@ -61,7 +64,7 @@ class RememberedTimeline:
             if speaker not in self.by_speaker and look_alike([*self.by_speaker, speaker]):
                 # Without the names, which may be private.
                 logger.warning_once(f"SPEAKERS COUNT AS DIFFERENT PEOPLE THAT {ALIKE}. Write each alike.")
-            self.by_speaker[speaker] = post
+            keep_last(self.by_speaker, speaker, post)
 
     def cut(self, window: int):
         """Drops the posts that no later post is read with. The newest is, even where the window is one post."""
@@ -89,9 +92,9 @@ class StreamMemory:
     """
     The memory of `step`, on the CPU: for each timeline the number of its posts, the time when it began, and the inputs
     of `forward` for its last `window - 1` posts. The post model remembers a vector of each post, in float32
-    `(window - 1) * (4 * hidden_size + 16)` bytes a timeline, and if it reads who speaks, a vector more for each
-    speaker. The paper's model remembers the tokenizer's output, with the three columns of a BERT `(window - 1) * (24 *
-    tokens + 8)` bytes.
+    `(window - 1) * (4 * hidden_size + 16)` bytes a timeline, and if it reads who speaks, a vector more for each of
+    the up to 64 speakers who wrote last. The paper's model remembers the tokenizer's output, with the three columns of
+    a BERT `(window - 1) * (24 * tokens + 8)` bytes.
 
     The memory grows with the number of timelines, until some are forgotten ([`StreamMemory.evict`]). It keeps the
     [`~StreamStepMixin.fingerprint`] of its model, and no other model takes it.
@@ -141,7 +144,8 @@ class StreamMemory:
                 for name, values in post.items():
                     columns.setdefault(name, []).append(values)
             names = list(posts[0]) if posts else []
-            facts = (timeline.times, timeline.num_seen, timeline.start_time, list(timeline.by_speaker))
+            facts = (timeline.times, timeline.time_kind, timeline.num_seen, timeline.start_time)
+            facts += (list(timeline.by_speaker),)
             timelines.append([timeline_id, names, len(timeline.posts), *facts])
         lengths = {name: list(map(len, values)) for name, values in columns.items()}
         about = json.dumps({"model": self.model, "timelines": timelines, "lengths": lengths}).encode()
@@ -156,20 +160,24 @@ class StreamMemory:
         Args:
             tensors (`dict[str, torch.Tensor]`): The result of [`StreamMemory.state_dict`].
         """
+        damaged = "The memory is damaged, or of another version of this code: begin without a memory."
         if not torch.equal(tensors.get("checksum", torch.zeros(0)).cpu(), with_checksum(tensors)["checksum"]):
-            raise ValueError("The memory is damaged, or of another version of this code: begin without a memory.")
+            raise ValueError(damaged)
         about = json.loads(tensors["about"].cpu().numpy().tobytes())
         memory = cls()
         memory.model = about["model"]
         posts = {name: values.cpu() for name, values in tensors.items() if name.startswith("posts.")}
         columns = {name: iter(posts[f"posts.{name}"].split(lengths)) for name, lengths in about["lengths"].items()}
-        for timeline_id, names, num_posts, times, num_seen, start_time, speakers in about["timelines"]:
+        for timeline_id, names, num_posts, *facts in about["timelines"]:
+            if len(facts) != 5:
+                raise ValueError(damaged)
+            *facts, speakers = facts
             remembered, own = (
                 [{name: next(columns[name]).clone() for name in names} for _ in range(count)]
                 for count in (num_posts, len(speakers))
             )
             by_speaker = dict(zip(speakers, own, strict=True))
-            memory.timelines[timeline_id] = RememberedTimeline(remembered, times, num_seen, start_time, by_speaker)
+            memory.timelines[timeline_id] = RememberedTimeline(remembered, *facts, by_speaker)
         return memory
 
 
@@ -230,8 +238,8 @@ class StreamStepMixin:
                 timeline have `token_type_ids`, or none has.
             timeline_ids (`Sequence[str]`): The timeline of each post, which [`~names_tempoformer.read_id`] reads.
             timestamps (`Sequence`, *optional*):
-                Values for [`~times_tempoformer.to_seconds`], all of one kind. All posts of a timeline have them, or
-                none.
+                Values for [`~times_tempoformer.to_seconds`]. Those of a timeline, also in earlier steps, are of one
+                kind: all dates, all numbers or all durations, or all posts have none.
             is_context (`Sequence[bool]`, *optional*):
                 True for a new post that is remembered for those after it and not classified; False for all if omitted.
             speakers (`Sequence[str]`, *optional*):
@@ -246,8 +254,8 @@ class StreamStepMixin:
             [`StreamStepOutput`]. Raises a [`LatePostError`] for a late post. Raises a `ValueError` in training mode,
             for a memory of another model and for missing speakers, and one that names the post for timeline ids that
             are not strings or are missing, speakers that cannot be read, token ids that the encoder does not have, a
-            post without tokens or with padding on the left, a timestamp that is not a time or missing, and logits that
-            are not finite.
+            post without tokens or with padding on the left, a timestamp that is not a time, missing or of another kind
+            than earlier ones, and logits that are not finite.
         """
         if self.training:
             raise ValueError("`step` is for inference: call `model.eval()` first.")
@@ -295,12 +303,13 @@ class StreamStepMixin:
             remembered += own.values()
         new: list[dict[str, torch.Tensor]] = [{} for _ in timeline_ids]  # filled in when they have been read
         targets, streams = [], {"stream_index": [], "elapsed": [], "timeline_position": [], "speaker_posts": []}
-        stream_lengths, times = torch.zeros(len(input_ids), dtype=torch.long), TimeColumn()
+        stream_lengths = torch.zeros(len(input_ids), dtype=torch.long)
         for post, timeline_id in enumerate(timeline_ids):
             timeline, speaker = timelines[timeline_id], speakers[post] if speakers else ""
-            seconds = None if timestamps is None else read_seconds(times, timestamps[post], names[post])
+            moment = ReadTime("missing", None) if timestamps is None else read_moment(timestamps[post], names[post])
+            seconds = moment.seconds
             try:
-                timeline.add(new[post], seconds, speaker)
+                timeline.add(new[post], moment, speaker)
             except ValueError as problem:
                 if drop_late and isinstance(problem, LatePostError):
                     continue
@@ -309,7 +318,9 @@ class StreamStepMixin:
             stream = [*positions[timeline_id], position]
             # Where the speaker is not known, the post before stands for their own.
             before = own_positions[timeline_id].get(speaker, -1) if speaker else [-1, *stream][-2]
-            positions[timeline_id], own_positions[timeline_id][speaker] = stream, position
+            positions[timeline_id] = stream
+            if speaker:
+                keep_last(own_positions[timeline_id], speaker, position)
             stream = stream[-window:]
             stream_lengths[post] = len(stream)
             if is_context[post]:
@@ -466,17 +477,17 @@ class StreamStepMixin:
         return posts, *answers
 
 
-def read_seconds(times: TimeColumn, value: Any, name: str) -> float:
-    """Returns a time in seconds. Raises a `ValueError` that begins with the name of the post."""
+def read_moment(value: Any, name: str) -> ReadTime:
+    """Reads a time that must be there. Raises a `ValueError` that begins with the name of the post."""
     if isinstance(value, torch.Tensor) and not narrow_float(value):
         value = value.item()
     try:
-        seconds = times.read(name, value)
+        time = read_time(value)
     except ValueError as problem:
         raise ValueError(f"{name} has the timestamp {value!r}: {problem}.") from None
-    if seconds is None:
+    if time.seconds is None:
         raise ValueError(f"{name} has no timestamp.")
-    return seconds
+    return time
 
 
 def checked_name(role: str, value: Any, post: str) -> str:

@@ -5,7 +5,7 @@ import numbers
 import re
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
-from typing import Any
+from typing import Any, NamedTuple
 
 from transformers.utils import logging
 
@@ -22,6 +22,13 @@ END_OF_1970, START_OF_1990, START_OF_2100 = 365 * 86400, 631_152_000, 4_102_444_
 DOTTED = re.compile(r"(\d\d?)\.(\d\d?)\.(\d{4})(.*)")
 # Hours, minutes and seconds, with a comma as in subtitles, and after days as in pandas.
 DURATION = re.compile(r"(?:(\d{1,6}) days?,? )?(\d{1,6}):([0-5]\d):([0-5]\d(?:[.,]\d+)?)")
+
+
+class ReadTime(NamedTuple):
+    """A time that was read: its kind ("a number", "a date", "a duration" or "missing"), and its seconds."""
+
+    kind: str
+    seconds: float | None
 
 
 def to_seconds(value: Any) -> float | None:
@@ -42,8 +49,10 @@ def to_seconds(value: Any) -> float | None:
     return read_time(value)[1]
 
 
-def read_time(value: Any) -> tuple[str, float | None]:
-    """Returns the kind of a time ("a number", "a date", "a duration" or "missing"), and its seconds."""
+def read_time(value: Any) -> ReadTime:
+    """Reads a time as [`to_seconds`] does, with its kind. A time that was read stays as it is."""
+    if isinstance(value, ReadTime):
+        return value
     dtype_kind = getattr(getattr(value, "dtype", None), "kind", "")
     if isinstance(value, str):
         value = read_text(clean(value))
@@ -53,7 +62,7 @@ def read_time(value: Any) -> tuple[str, float | None]:
         # A date or a duration of NumPy, which in other units may give a number instead of a `datetime`.
         value = value.astype(f"{'datetime' if dtype_kind == 'M' else 'timedelta'}64[us]").item()
     if value is None or type(value).__name__ == "NaTType":
-        return "missing", None
+        return ReadTime("missing", None)
     kind, seconds = "a number", value
     if isinstance(value, date):
         moment = value if isinstance(value, datetime) else datetime.combine(value, time())
@@ -69,7 +78,7 @@ def read_time(value: Any) -> tuple[str, float | None]:
         raise ValueError(
             "a time must lie within the years 1 to 5138 (UTC), and a number must be seconds, not milliseconds"
         )
-    return kind, float(seconds)
+    return ReadTime(kind, float(seconds))
 
 
 def read_text(text: str) -> float | datetime | timedelta | None:
@@ -92,6 +101,16 @@ def read_text(text: str) -> float | datetime | timedelta | None:
             "column of other dates the format yyyy-mm-dd hh:mm:ss in a spreadsheet, or convert it by "
             "pd.to_datetime(column), with dayfirst=True if the day comes before the month"
         ) from None
+
+
+def check_kind(kind: str, earlier: str):
+    """Raises a `ValueError` if a post's time is of another kind than those of the earlier posts of its timeline."""
+    if kind != earlier:
+        raise ValueError(
+            f"the time is {kind}, while those of the timeline's earlier posts are of another kind ({earlier}); the "
+            "times of a timeline must be all ISO-8601 dates (2024-05-01), all numbers of seconds, all durations "
+            "(00:01:30), or all missing"
+        )
 
 
 class TimeColumn:

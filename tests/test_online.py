@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from peft import LoraConfig, get_peft_model
 from safetensors.torch import load, load_file, save, save_file
 
-from modeling_tempoformer import LatePostError, StreamClassificationPipeline, StreamMemory
+from modeling_tempoformer import LatePostError, StreamClassificationPipeline, StreamMemory, timeline_tempoformer
 from modeling_tempoformer.data_collator_tempoformer import elapsed_seconds, stream_windows
 from modeling_tempoformer.timeline_tempoformer import Timeline
 
@@ -138,6 +138,74 @@ def test_speakers_and_states_are_those_of_the_pipeline_however_posts_arrive(data
         # A threshold of the trees turns a rounding error of a vector into a hundred times as much in a logit.
         torch.testing.assert_close(logits.softmax(-1), timeline.logits.softmax(-1), atol=1e-5, rtol=0)
         torch.testing.assert_close(states.exp(), timeline.state_logits.exp(), atol=1e-5, rtol=0)
+
+
+def test_the_last_posts_of_64_speakers_are_known_in_a_step_and_in_the_pipeline(monkeypatch):
+    """A plain loop gives each speaker who is not known any more another name. With a smaller number, that is 64."""
+    monkeypatch.setattr(timeline_tempoformer, "MOST_SPEAKERS", 5)
+    model, tokenizer = tiny_reader(**WITH_STATES)
+    draw = random.Random(0)
+    texts = [" ".join(draw.choices(["so", "happy", "rain", "alone", "why"], k=3)) for _ in range(60)]
+    speakers = [f"speaker {draw.choice([*range(5), *range(12)])}" if draw.random() < 0.9 else None for _ in texts]
+    renamed = []
+    for post, speaker in enumerate(speakers):
+        others, earlier = set(), post - 1
+        while earlier >= 0 and speakers[earlier] != speaker:
+            others.add(speakers[earlier])
+            earlier -= 1
+        is_known = earlier >= 0 and len(others - {None}) < 5
+        renamed.append(renamed[earlier] if is_known and speaker else speaker and f"{speaker} from {post}")
+    assert len(set(renamed)) > 20
+    times = [1e9 + 60.0 * number for number in range(60)]
+    pipe = StreamClassificationPipeline(model=model, tokenizer=tokenizer)
+    given = Timeline.read("ann", texts, times, speakers=speakers)
+    pipe([given], targets_per_row=7)
+    # No bound is reached with the new names.
+    monkeypatch.setattr(timeline_tempoformer, "MOST_SPEAKERS", 1000)
+    expected = Timeline.read("ann", texts, times, speakers=renamed)
+    pipe([expected])
+    torch.testing.assert_close(given.logits.softmax(-1), expected.logits.softmax(-1), atol=1e-5, rtol=0)
+    monkeypatch.setattr(timeline_tempoformer, "MOST_SPEAKERS", 5)
+    memory, logits = None, []
+    for start, end in ((0, 1), (1, 30), (30, 31), (31, 60)):
+        tokens = tokenizer(texts[start:end], padding=True, return_tensors="pt")
+        ids = {
+            "timeline_ids": ["ann"] * (end - start),
+            "timestamps": times[start:end],
+            "speakers": speakers[start:end],
+        }
+        output = model.step(**tokens, **ids, memory=memory)
+        memory = StreamMemory.from_state_dict(load(save(output.memory.state_dict())))
+        logits.append(output.logits)
+        assert len(memory.timelines["ann"].by_speaker) <= 5
+    torch.testing.assert_close(torch.cat(logits).softmax(-1), expected.logits.softmax(-1), atol=1e-5, rtol=0)
+
+
+def test_a_memory_of_many_speakers_is_not_larger_than_one_of_64():
+    model = tiny_model(**WITH_STATES)
+    sizes = []
+    for count in (64, 65, 1200):
+        names = [f"speaker {number:05}" for number in range(count)]
+        ids, times = torch.full((count, 3), 7), [1e9 + number for number in range(count)]
+        memory = model.step(ids, timeline_ids=["ann"] * count, timestamps=times, speakers=names).memory
+        assert list(memory.timelines["ann"].by_speaker) == names[-64:]
+        sizes.append(len(save(memory.state_dict())))
+    assert max(sizes) < 1.01 * min(sizes)
+
+
+@pytest.mark.parametrize("kind", MODELS, ids=str)
+def test_times_of_another_kind_than_in_earlier_steps_are_refused(kind):
+    """The memory that was saved knows the kind, too. Each timeline has its own."""
+    model, ids = tiny_model(**kind), torch.full((2, 2), 7)
+    memory = model.step(ids, timeline_ids=["ann", "bob"], timestamps=[1.7e9, "2024-05-01"]).memory
+    for one in (memory, StreamMemory.from_state_dict(load(save(memory.state_dict())))):
+        for timestamps in (["2024-05-01", "2024-05-01"], ["00:01:30", "2024-05-01"], None):
+            with pytest.raises(ValueError, match="Post 0 of timeline 'ann'.*a number"):
+                model.step(ids, timeline_ids=["ann", "bob"], timestamps=timestamps, memory=one)
+        output = model.step(ids, timeline_ids=["ann", "bob"], timestamps=[1.71e9, "2024-05-02"], memory=one)
+        assert output.stream_lengths.tolist() == [2, 2]
+    with pytest.raises(ValueError, match="Post 1 of timeline 'ann'"):
+        model.step(ids, timeline_ids=["ann", "ann"], timestamps=[1.7e9, "2024-05-01"])
 
 
 def test_memory_holds_the_last_posts_only():

@@ -4,8 +4,11 @@ import hashlib
 import json
 import math
 import threading
+import time
+import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from itertools import accumulate
 from typing import Any, NamedTuple
 
 import torch
@@ -14,10 +17,11 @@ from transformers.utils import logging
 
 from ..data_collator_tempoformer import StreamCollator
 from ..names_tempoformer import read_id, read_name
-from ..online_tempoformer import StreamMemory, with_checksum
+from ..online_tempoformer import RememberedTimeline, StreamMemory, with_checksum
 from ..pipeline_tempoformer import StreamClassificationPipeline
 from ..timeline_tempoformer import Timeline, tokenize_posts
-from .redis_store import RedisStore, StoredTimeline
+from ..times_tempoformer import ReadTime, are_since_start, check_kind, read_time, to_date
+from .redis_store import Forgotten, RedisStore, StoredTimeline
 
 
 logger = logging.get_logger(__name__)
@@ -26,7 +30,12 @@ logger = logging.get_logger(__name__)
 REMEMBERED_ANSWERS = 20
 # The sources of earlier posts: the memory; and for a timeline without one the `history`, the texts in the store, none.
 CONTEXTS = ("memory", "texts", "kept", "none")
-Answers = dict[tuple[str, str], dict[str, Any] | None]
+# Seconds by which the date of a post may be later than the clock of this machine. After a post of the year 2924 all
+# others of its timeline would be late.
+MOST_AHEAD = 86400
+# Categories of characters that no id has: controls such as a line break, halves of surrogate pairs, and separators of
+# lines and paragraphs.
+NOT_IN_IDS = ("Cc", "Cs", "Zl", "Zp")
 # The speaker of a post that came without one. None is a speaker who is not known.
 MISSING: Any = object()
 
@@ -34,32 +43,58 @@ MISSING: Any = object()
 class LivePost(NamedTuple):
     """
     A tokenized post, its text, and its speaker, None where that is not known. `columns`, `times` and `speakers` hold
-    the earlier posts that come with it, and then the post. `source` says where these are from: "texts", "kept" or
-    "none".
+    the earlier posts that come with it, and then the post. `time_kind` is the kind of all times ([`read_time`]).
+    `source` says where the earlier posts are from, one of `CONTEXTS`, and `num_missed` how many of them a memory
+    missed. `begun` is there if some of the earlier posts were read already: the others are left.
     """
 
     timeline_id: str
     post_id: str
     columns: dict[str, list]
     times: list[float] | None
+    time_kind: str
     speakers: list[str] | None
     text: str
     speaker: str | None
     source: str
+    num_missed: int = 0
+    begun: "Begun | None" = None
 
     @property
     def key(self) -> tuple[str, str]:
         return self.timeline_id, self.post_id
 
     @property
+    def num_posts(self) -> int:
+        """The number of posts, the earlier ones included."""
+        return len(self.columns["input_ids"])
+
+    @property
     def num_tokens(self) -> int:
-        """Number of tokens to read, those of the earlier posts included."""
+        """The number of tokens to read, those of the earlier posts included."""
         return sum(map(len, self.columns["input_ids"]))
 
     @property
     def as_text(self) -> str:
-        """The post as JSON: its id, its text, its time in seconds or null, and its speaker or null."""
-        return json.dumps([self.post_id, self.text, self.times and self.times[-1], self.speaker])
+        """The post as [`read_kept`] reads it: a checksum, its id, text, time in seconds, kind of time and speaker."""
+        values = json.dumps([self.post_id, self.text, self.times and self.times[-1], self.time_kind, self.speaker])
+        return short_hash(values.encode()) + values
+
+    def after(self, count: int) -> "LivePost":
+        """Returns the post without the first `count` earlier ones."""
+        return self._replace(
+            columns={name: values[count:] for name, values in self.columns.items()},
+            times=self.times and self.times[count:],
+            speakers=self.speakers and self.speakers[count:],
+        )
+
+
+class Begun(NamedTuple):
+    """The reading of a post that was begun: the post as it came, what was stored then, and the posts read since."""
+
+    whole: LivePost
+    stored: StoredTimeline
+    remembered: RememberedTimeline
 
 
 class Reading(NamedTuple):
@@ -75,11 +110,28 @@ class Reading(NamedTuple):
 
 
 class Recalled(NamedTuple):
-    """A timeline from the store: all of it as it was read, the memory of the model, the readings by post id."""
+    """
+    A timeline from the store: all of it as it was read, the memory of the model, the readings by post id, the texts
+    that can be used, and what is damaged.
+    """
 
     stored: StoredTimeline
     memory: StreamMemory
     readings: dict[str, Reading]
+    kept: list[list]
+    damage: list[str]
+
+
+class Part(NamedTuple):
+    """The first `count` texts of a post and its earlier ones, which are read in a step; and the post as it came."""
+
+    post: LivePost
+    count: int
+    whole: LivePost
+
+
+# An answer; what is left to read; an error; or None for a late post
+Result = dict[str, Any] | LivePost | ValueError | None
 
 
 class LiveClassifier:
@@ -91,7 +143,8 @@ class LiveClassifier:
     A post that is sent again, with the same `post_id`, gets its earlier answer and is not read twice, if it is among
     the last 20 of its timeline. If two processes read posts of a timeline at the same time, the later one tries again
     with the memory that the other wrote. A timeline that is forgotten during a call stays forgotten. A memory that is
-    damaged counts as empty: it is logged and counted in `dropped`.
+    damaged counts as empty, and of kept texts those after the last damaged one are read: the timeline begins anew, and
+    what is damaged is replaced, logged and counted in `dropped`.
 
     Models may share a store: each has memories of its own, by its [`~StreamStepMixin.fingerprint`]. Temperature,
     thresholds and the watched class are no part of it, so that a model which gets others keeps its memory, and decides
@@ -106,7 +159,8 @@ class LiveClassifier:
         model_id (`str`): 16 characters that stand for the model in the store.
         count (`Callable`): A function that is called with each answer once it is stored, and not again for a post that
             is sent again. It does nothing unless another one is put in its place.
-        dropped (`Counter`): The number of memories that were dropped, by the reason, "damaged" or "forgotten".
+        dropped (`Counter`): The number of memories and texts that were dropped, by the reason, "damaged" or
+            "forgotten".
         num_caught_up (`int`): The number of earlier posts that were read because a memory missed them.
     """
 
@@ -150,10 +204,13 @@ class LiveClassifier:
                 `reads_speakers`; others do not read it.
 
         Returns:
-            [`LivePost`]. Raises a `ValueError`, which repeats no text, time or speaker, for a timestamp that is
-            missing or not a time, for one that is given to a model without times, for times that are not in order, for
-            ids and speakers that are missing or cannot be read, and for a text that cannot be read.
+            [`LivePost`]. Raises a `ValueError`, which repeats no id, text, time or speaker, for ids that are missing,
+            cannot be read or have a control character, for a timestamp that is missing or not a time, for one that is
+            given to a model without times, for a date that is more than a day ahead of this machine's clock, for times
+            that are not in order, for a speaker that is missing or cannot be read, and for a text that cannot be read.
         """
+        check_id("timeline_id", timeline_id)
+        check_id("post_id", post_id)
         timeline_id, post_id = read_id(timeline_id), read_id(post_id)
         if not (timeline_id and post_id):
             raise ValueError(
@@ -173,9 +230,12 @@ class LiveClassifier:
             raise ValueError(f"The model was trained with{'out' * (not self.timed)} times: {names[0]} {rule}.")
         if timeline.input_positions != list(range(len(timeline))):
             raise ValueError("`history` must be in order of time, oldest first, and not newer than the post.")
+        moment = read_time(timestamp)
+        check_clock(moment)
         columns, given = self.tokenize(timeline.texts), None if speaker is MISSING else read_id(speaker) or None
         source = "texts" if history else "none"
-        return LivePost(timeline_id, post_id, columns, timeline.timestamps, timeline.speakers, text, given, source)
+        values = (columns, timeline.timestamps, moment.kind, timeline.speakers, text, given, source)
+        return LivePost(timeline_id, post_id, *values)
 
     def tokenize(self, texts: Sequence[str]) -> dict[str, list]:
         """Returns the columns of texts, cut to what the model reads."""
@@ -185,171 +245,308 @@ class LiveClassifier:
             logger.warning_once(f"Posts of more than {self.max_tokens} tokens are cut.")
         return columns
 
-    def score(self, posts: Sequence[LivePost]) -> list[dict[str, Any] | None]:
+    def score(self, posts: Sequence[LivePost], most_tokens: float = math.inf) -> list[Result]:
         """
         Classifies posts in one step, each after the earlier posts of its timeline.
 
         Args:
             posts (`Sequence[LivePost]`): Posts of any timelines. Those of one timeline are read in order of time.
+            most_tokens (`float`, *optional*):
+                The tokens to read, of which a post with earlier ones gets at most half; at least one text is read,
+                however long. Timelines are read in their order. All posts are read if it is omitted.
 
         Returns:
-            `list[dict | None]`: One answer for each post, or None for a post that is older than the newest one of its
+            `list[dict | LivePost | ValueError | None]`: One result for each post: an answer; what is left to read, to
+            be given again, where `most_tokens` are used up; an error, which repeats no value, for a time of another
+            kind than the timeline's earlier posts have; or None for a post that is older than the newest one of its
             timeline. An answer is a dict, valid as JSON, with what the pipeline returns; `probabilities` and
             `thresholds` by class, the latter None without any; `stream_length`, the number of posts in the stream; and
             `context`, the source of the earlier posts: "memory", or for a timeline without memory "texts" (`history`),
             "kept" (the texts in the store) or "none".
         """
-        answers: Answers = {}
-        seen: dict[str, StoredTimeline] = {}
+        results: dict[tuple[str, str], Result] = {}
+        # What was read of timelines when their posts were begun.
+        seen = {post.timeline_id: post.begun.stored for post in posts if post.begun}
         # A post that is given twice is read once.
-        waiting = list({post.key: post for post in posts}.values())
-        waiting.sort(key=lambda post: post.times[-1] if self.timed else 0)
+        unique = {post.key: post for post in sorted(posts, key=lambda post: post.begun is not None)}
+        place = {name: number for number, name in enumerate(dict.fromkeys(post.timeline_id for post in posts))}
+        waiting = sorted(
+            unique.values(), key=lambda post: (place[post.timeline_id], post.times[-1] if self.timed else 0)
+        )
         while waiting:
-            answers |= self.try_to_score(waiting, seen)
+            results |= self.try_to_score(waiting, seen, most_tokens)
             # Try again those to whose timelines another process has written meanwhile.
-            waiting = [post for post in waiting if post.key not in answers]
-        return [answers[post.key] for post in posts]
+            waiting = [post for post in waiting if post.key not in results]
+        return [results[post.key] for post in posts]
 
-    def try_to_score(self, posts: list[LivePost], seen: dict[str, StoredTimeline]) -> Answers:
+    def try_to_score(
+        self, posts: list[LivePost], seen: dict[str, StoredTimeline], most_tokens: float
+    ) -> dict[tuple[str, str], Result]:
         """
-        Returns answers for the posts whose timelines no other process wrote meanwhile. `seen`, which is updated, is
+        Returns results for the posts whose timelines no other process wrote meanwhile. `seen`, which is updated, is
         what was read of timelines.
         """
         recalled = self.recall(dict.fromkeys(post.timeline_id for post in posts))
-        for name, (stored, _, _) in recalled.items():
+        for name, one in recalled.items():
             # A timeline that has gone since an earlier try keeps its version and its texts, so that the store knows
             # that it was forgotten.
-            before = seen.get(name, StoredTimeline())
+            stored, before = one.stored, seen.get(name, StoredTimeline())
             seen[name] = stored._replace(version=stored.version or before.version, texts=stored.texts or before.texts)
+            recalled[name] = one._replace(stored=seen[name])
         memory = StreamMemory()
         for one in recalled.values():
             memory.timelines |= one.memory.timelines
         known = {post.key: recalled[post.timeline_id].readings.get(post.post_id) for post in posts}
         known = {key: reading for key, reading in known.items() if reading is not None}
-        new = [self.with_kept(post, recalled[post.timeline_id], memory) for post in posts if post.key not in known]
-        readings = self.step(new, memory) if new else {}
-        changed: dict[str, list[str]] = {}
-        for post in new:
-            if readings[post.key] is not None:
-                recalled[post.timeline_id].readings[post.post_id] = readings[post.key]
-                changed.setdefault(post.timeline_id, []).append(post.as_text)
-        dumps = {name: dump(name, memory, recalled[name].readings) for name in changed}
-        writes = {name: (seen[name], dumps[name], texts) for name, texts in changed.items()}
+        parts, results = self.choose([post for post in posts if post.key not in known], recalled, memory, most_tokens)
+        readings: dict[tuple[str, str], Reading] = {}
+        changed: dict[str, list[LivePost]] = {}
+        for (post, count, whole), reading in zip(parts, self.step(parts, memory) if parts else (), strict=True):
+            name, one = post.timeline_id, recalled[post.timeline_id]
+            if reading is None:
+                begun = Begun(whole, one.stored, memory.timelines[name])
+                results[post.key] = post.after(count)._replace(begun=begun)
+            else:
+                readings[post.key] = one.readings[post.post_id] = reading
+                changed.setdefault(name, []).append(post)
+        writes = {}
+        for name, read in changed.items():
+            dumped = dump(name, memory, recalled[name].readings)
+            writes[name] = (seen[name], dumped, [post.as_text for post in read])
         saved = self.store.save(self.model_id, writes)
-        settled = {key: one for key, one in readings.items() if key[0] in saved or key[0] not in changed}
+        settled = {key: reading for key, reading in readings.items() if key[0] in saved}
         answers = self.decide(known | settled)
         for key in settled:
-            if answers[key] is not None:
-                self.count(answers[key])
-        return answers
+            self.count(answers[key])
+        for name in saved:
+            self.num_caught_up += sum(post.num_missed for post in changed[name])
+            self.dropped["damaged"] += len(recalled[name].damage)
+            for problem in recalled[name].damage:
+                logger.error(f"A timeline begins anew, as far as that was needed: {problem}.")
+        return results | answers
 
     def recall(self, timeline_ids: Iterable[str]) -> dict[str, Recalled]:
-        """Loads the memories of timelines. A damaged one is empty."""
+        """Loads the memories and the texts of timelines. A damaged memory is empty."""
         recalled = {}
         for timeline_id, stored in self.store.load(self.model_id, timeline_ids).items():
-            recalled[timeline_id] = Recalled(stored, StreamMemory(), {})
-            if not stored.memory:
-                continue
-            try:
-                tensors = load(stored.memory)
-                memory = self.model.restore_memory(tensors)
-                memory.check_model(self.fingerprint)
-                readings = dict(json.loads(tensors["readings"].numpy().tobytes()))
-                readings = {post_id: Reading(*values) for post_id, values in readings.items()}
-                recalled[timeline_id] = Recalled(stored, memory, readings)
-            # Damaged bytes may raise any exception.
-            except Exception as problem:
-                self.dropped["damaged"] += 1
-                logger.error(f"A timeline begins anew: its memory is damaged ({type(problem).__name__}).")
+            memory, readings, kept, damaged, damage = StreamMemory(), {}, [], [], []
+            for text in stored.texts:
+                try:
+                    kept.append(read_kept(text))
+                # Damaged bytes may raise any exception.
+                except Exception as problem:
+                    # Those before it are not followed by the next post.
+                    kept = []
+                    damaged.append(text)
+                    damage.append(f"a text is damaged ({type(problem).__name__})")
+            stored = stored._replace(damaged=tuple(damaged))
+            if stored.memory is not None:
+                try:
+                    tensors = load(stored.memory)
+                    restored = self.model.restore_memory(tensors)
+                    restored.check_model(self.fingerprint)
+                    if list(restored.timelines) != [timeline_id]:
+                        raise ValueError("The memory is of another timeline.")
+                    values = dict(json.loads(tensors["readings"].numpy().tobytes()))
+                    readings = {post_id: Reading(*one) for post_id, one in values.items()}
+                    memory = restored
+                except Exception as problem:
+                    damage.append(f"its memory is damaged ({type(problem).__name__})")
+            recalled[timeline_id] = Recalled(stored, memory, readings, kept, damage)
         return recalled
 
-    def with_kept(self, post: LivePost, recalled: Recalled, memory: StreamMemory) -> LivePost:
+    def choose(
+        self, posts: list[LivePost], recalled: dict[str, Recalled], memory: StreamMemory, most_tokens: float
+    ) -> tuple[list[Part], dict[tuple[str, str], Result]]:
         """
-        Returns a post with the kept texts that the memory misses, where no earlier posts were given with it. A model
-        without times cannot tell which these are, and reads all if it has no memory.
+        Chooses what to read of posts, which are in order of time in each timeline, so that it is at most `most_tokens`
+        tokens. Returns the parts to read, and the results of posts of which nothing is read.
         """
-        if post.source == "texts" or not recalled.stored.texts:
-            return post
-        kept = [json.loads(text) for text in recalled.stored.texts]
-        ids = [post_id for post_id, *_ in kept]
-        kept = kept[: ids.index(post.post_id)] if post.post_id in ids else kept
-        if self.timed:
-            last = last_time(memory, post.timeline_id)
-            kept = [row for row in kept if row[2] is not None and last < row[2] <= post.times[-1]]
-            kept.sort(key=lambda row: row[2])
-        elif post.timeline_id in memory:
-            kept = []
-        if not kept:
-            return post
-        _, texts, times, speakers = zip(*kept, strict=True)
-        return post._replace(
-            columns={name: values + post.columns[name] for name, values in self.tokenize(texts).items()},
-            times=[*times, *post.times] if self.timed else None,
-            speakers=None if post.speakers is None else [*(speaker or "" for speaker in speakers), *post.speakers],
-            source="kept",
-        )
+        parts: list[Part] = []
+        results: dict[tuple[str, str], Result] = {}
+        # For timelines with a post that will have been read, the kind and the last of their times
+        kinds, newest = {}, {}
+        unfinished, left = set(), most_tokens
+        for given in posts:
+            name, one = given.timeline_id, recalled[given.timeline_id]
+            is_first = name not in kinds
+            if name in unfinished:
+                results[given.key] = given
+                continue
+            if is_first and given.begun and given.begun.stored == one.stored:
+                post, whole = given, given.begun.whole
+                memory.timelines[name] = given.begun.remembered
+            else:
+                # All of it, also where another process has written the timeline since a part was read.
+                whole = given.begun.whole if given.begun else given
+                last, has_memory = newest.get(name, last_time(memory, name)), not is_first or name in memory
+                earlier = kinds.get(name) or (memory.timelines[name].time_kind if has_memory else None)
+                earlier = earlier or self.kept_kind(whole, one.kept) or whole.time_kind
+                try:
+                    check_kind(whole.time_kind, earlier)
+                except ValueError as problem:
+                    results[given.key] = ValueError(f"the post: {problem}.")
+                    continue
+                if self.timed and whole.times[-1] < last:
+                    results[given.key] = None
+                    continue
+                post = self.with_earlier(whole, one.kept, last, has_memory)
+            costs = self.costs(post, memory if is_first else StreamMemory())
+            # A post with earlier ones leaves half to others.
+            most = min(left, most_tokens / 2) if len(costs) > 1 else left
+            count = sum(total <= most for total in accumulate(costs))
+            # At least one text, however long, so that each post has its turn.
+            count = count if count or parts else 1
+            if count < len(costs):
+                unfinished.add(name)
+                if not count or not is_first:
+                    results[given.key] = given
+                    continue
+            else:
+                kinds[name] = post.time_kind
+                newest[name] = post.times[-1] if self.timed else 0
+            parts.append(Part(post, count, whole))
+            # A longer text does not take the other half from short posts.
+            left -= min(sum(costs[:count]), most_tokens / 2)
+        return parts, results
 
-    def step(self, posts: list[LivePost], memory: StreamMemory) -> dict[tuple[str, str], Reading | None]:
-        """Returns readings of new posts, None for late ones. Updates `memory`."""
-        columns: dict[str, list] = {name: [] for name in posts[0].columns}
-        timeline_ids, times, speakers, targets, contexts = [], [], [], [], []
-        newest = {post.timeline_id: last_time(memory, post.timeline_id) for post in posts}
-        for post in posts:
-            size = len(post.columns["input_ids"])
-            has_memory = post.timeline_id in memory or post.timeline_id in timeline_ids
-            contexts.append("memory" if has_memory else post.source)
-            first = 0
-            if has_memory:
-                # The earlier posts that the memory misses, because another model or process got them.
-                missed = [self.timed and time > newest[post.timeline_id] for time in (post.times or ())[: size - 1]]
-                first = missed.index(True) if True in missed else size - 1
-                self.num_caught_up += size - 1 - first
-            for name, values in post.columns.items():
-                columns[name] += values[first:]
-            times += post.times[first:] if self.timed else []
-            speakers += post.speakers[first:] if post.speakers else []
-            timeline_ids += [post.timeline_id] * (size - first)
-            targets.append(len(timeline_ids) - 1)
+    def costs(self, post: LivePost, memory: StreamMemory) -> list[int]:
+        """
+        Returns the number of tokens that a step reads for each earlier post and the post. A model that remembers
+        tokens reads those of the remembered and the earlier posts with the post, and none before.
+        """
+        lengths = [len(tokens) for tokens in post.columns["input_ids"]]
+        if self.model.tempoformer.reads_vectors:
+            return lengths
+        remembered = memory.timelines.get(post.timeline_id, RememberedTimeline()).posts
+        return [0] * (len(lengths) - 1) + [sum(lengths) + sum(len(tokens["input_ids"]) for tokens in remembered)]
+
+    def kept_kind(self, post: LivePost, kept: list[list]) -> str | None:
+        """Returns the kind of the times of the kept posts before this one, None without any."""
+        kinds = [kind for post_id, _, seconds, kind, _ in kept if post_id != post.post_id and seconds is not None]
+        return kinds[-1] if kinds and self.timed else None
+
+    def with_earlier(self, post: LivePost, kept: list[list], last: float, has_memory: bool) -> LivePost:
+        """
+        Returns a post with those of its earlier posts, or where none were given with it of the kept ones, that are not
+        remembered: `last` is the time of the last one that is. A model without times cannot tell which these are, and
+        reads all if it has no memory.
+        """
+        if post.source != "texts":
+            ids = [post_id for post_id, *_ in kept]
+            kept = kept[: ids.index(post.post_id)] if post.post_id in ids else kept
             if self.timed:
-                newest[post.timeline_id] = max(newest[post.timeline_id], post.times[-1])
+                kept = [row for row in kept if row[2] is not None and last < row[2] <= post.times[-1]]
+                kept.sort(key=lambda row: row[2])
+            elif has_memory:
+                kept = []
+            if kept:
+                _, texts, times, _, speakers = zip(*kept, strict=True)
+                earlier = self.tokenize(texts)
+                post = post._replace(
+                    columns={name: values + post.columns[name] for name, values in earlier.items()},
+                    times=[*times, *post.times] if self.timed else None,
+                    speakers=post.speakers and [*(speaker or "" for speaker in speakers), *post.speakers],
+                    source="kept",
+                )
+        if not has_memory:
+            return post
+        missed = [self.timed and seconds > last for seconds in (post.times or ())[: post.num_posts - 1]]
+        first = missed.index(True) if True in missed else post.num_posts - 1
+        return post.after(first)._replace(source="memory", num_missed=post.num_posts - 1 - first)
+
+    def step(self, parts: list[Part], memory: StreamMemory) -> list[Reading | None]:
+        """Reads parts of posts. Returns the readings of those that are whole, else None. Updates `memory`."""
+        columns: dict[str, list] = {name: [] for name in parts[0].post.columns}
+        timeline_ids, moments, speakers, is_context = [], [], [], []
+        for post, count, _ in parts:
+            for name, values in post.columns.items():
+                columns[name] += values[:count]
+            moments += [ReadTime(post.time_kind, seconds) for seconds in (post.times or ())[:count]]
+            speakers += (post.speakers or ())[:count]
+            timeline_ids += [post.timeline_id] * count
+            is_context += [number < post.num_posts - 1 for number in range(count)]
         # One row that holds all posts.
         tensors = self.collator.pad_posts([columns])
         output = self.model.step(
             **{name: tensor[0] for name, tensor in tensors.items()},
             timeline_ids=timeline_ids,
-            timestamps=times if self.timed else None,
-            is_context=[position not in targets for position in range(len(timeline_ids))],
+            timestamps=moments if self.timed else None,
+            is_context=is_context,
             speakers=speakers or None,
             memory=memory,
-            drop_late=True,
         )
-        lengths, logits = output.stream_lengths[targets].tolist(), output.logits[targets].tolist()
-        states = [None] * len(posts) if output.state_logits is None else output.state_logits[targets].tolist()
-        results = zip(posts, logits, states, lengths, contexts, strict=True)
-        # A late post has no stream.
-        return {post.key: Reading(*values) if values[2] else None for post, *values in results}
+        readings: list[Reading | None] = []
+        ends = accumulate(count for _, count, _ in parts)
+        for (post, count, _), end in zip(parts, ends, strict=True):
+            states = None if output.state_logits is None else output.state_logits[end - 1].tolist()
+            values = (output.logits[end - 1].tolist(), states, output.stream_lengths[end - 1].item(), post.source)
+            readings.append(Reading(*values) if count == post.num_posts else None)
+        return readings
 
-    def decide(self, readings: dict[tuple[str, str], Reading | None]) -> Answers:
-        """Returns the answers of readings, None for a late post."""
-        answers: Answers = dict.fromkeys(readings)
-        read = {key: reading for key, reading in readings.items() if reading is not None}
-        if not read:
-            return answers
-        logits, state_logits, lengths, contexts = zip(*read.values(), strict=True)
+    def decide(self, readings: dict[tuple[str, str], Reading]) -> dict[tuple[str, str], dict[str, Any]]:
+        """Returns the answers of readings."""
+        if not readings:
+            return {}
+        logits, state_logits, lengths, contexts = zip(*readings.values(), strict=True)
         states = None if state_logits[0] is None else torch.tensor(state_logits)
-        results = zip(read, self.model.answer(torch.tensor(logits), states), lengths, contexts, strict=True)
-        for key, answer, length, context in results:
-            answers[key] = {**answer, "stream_length": length, "context": context}
-        return answers
+        answers = self.model.answer(torch.tensor(logits), states)
+        return {
+            key: {**answer, "stream_length": length, "context": context}
+            for key, answer, length, context in zip(readings, answers, lengths, contexts, strict=True)
+        }
 
-    def forget(self, timeline_id: str) -> bool:
+    def forget(self, timeline_id: str) -> Forgotten:
         """
-        Deletes all that the store has of a timeline, also of other models. Its next post begins anew. Returns whether
-        there was anything.
+        Deletes all that the store has of a timeline, also of other models. Its next post begins anew. Returns what
+        there was. Raises a `ValueError` for an id with a control character.
         """
-        was_there = self.store.forget(read_name(timeline_id))
-        self.dropped["forgotten"] += was_there
-        return was_there
+        check_id("timeline_id", timeline_id)
+        forgotten = self.store.forget(read_name(timeline_id))
+        self.dropped["forgotten"] += any(forgotten)
+        return forgotten
+
+
+def check_id(name: str, value: str):
+    """Raises a `ValueError`, which does not repeat the id, if it has a control character."""
+    for place, character in enumerate(value):
+        if unicodedata.category(character) in NOT_IN_IDS:
+            raise ValueError(
+                f"{name}: character {place} of the id is U+{ord(character):04X}, a control character or half of a "
+                "surrogate pair: send an id without it."
+            )
+
+
+def check_clock(moment: ReadTime):
+    """
+    Raises a `ValueError`, which does not repeat the time, for a date that is more than a day ahead of the clock.
+    Seconds since some start, which are durations or lie in 1970, are no dates.
+    """
+    if moment.kind in ("missing", "a duration") or are_since_start(moment.seconds, moment.seconds):
+        return
+    now = time.time()
+    if moment.seconds > now + MOST_AHEAD:
+        raise ValueError(
+            f"the post: timestamp: it is more than a day later than now ({to_date(round(now)).isoformat()}), so that "
+            "all later posts of the timeline would be late; check the year, and that a number is the seconds since "
+            "1970-01-01 UTC."
+        )
+
+
+def short_hash(values: bytes) -> str:
+    """Returns 16 digits by which damage of values is detected."""
+    return hashlib.sha256(values).hexdigest()[:16]
+
+
+def read_kept(stored: bytes) -> list:
+    """
+    Returns the id, the text, the time in seconds, the kind of the time and the speaker of a kept post
+    ([`LivePost.as_text`]). Raises an error if it is damaged.
+    """
+    checksum, values = stored[:16].decode(), stored[16:]
+    if short_hash(values) != checksum:
+        raise ValueError("The checksum differs.")
+    return json.loads(values)
 
 
 def last_time(memory: StreamMemory, timeline_id: str) -> float:

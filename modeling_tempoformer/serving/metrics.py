@@ -30,7 +30,7 @@ class LiveMetrics(Collector):
     | `alarms_total` | answers whose label is the watched class |
     | `post_contexts_total` | answers by the source of the earlier posts |
     | `posts_caught_up_total` | earlier posts that were read because a memory missed them |
-    | `memories_dropped_total` | dropped memories by reason: damaged, forgotten |
+    | `memories_dropped_total` | dropped memories and kept texts by reason: damaged, forgotten |
     | `redis_keys_dropped_total` | keys that Redis dropped by reason: evicted (its memory is full), expired (idle) |
 
     A model without a watched class has neither a histogram nor alarms. The last metric is of the whole Redis server:

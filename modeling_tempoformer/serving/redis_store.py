@@ -1,21 +1,28 @@
 """Keeps memories of timelines in Redis, shared by all processes that reach it, each model's apart."""
 
+import hashlib
+import re
 import secrets
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
 from typing import NamedTuple
 
 import redis
 
 
-# The keys are `tempoformer:memory:MODEL:ID` and `tempoformer:texts:ID`; the third is the set of models.
+# The keys are `tempoformer:memory:MODEL:HASH` and `tempoformer:texts:HASH`; the third is the set of models.
 MEMORY, TEXTS, MODELS = "tempoformer:memory:", "tempoformer:texts:", "tempoformer:models"
+# It is written to see whether Redis writes.
+WRITABLE = "tempoformer:writable"
 VERSION_BYTES = 16
-# Writes a memory and the texts of new posts, unless another process has written the memory since it was read. A
-# timeline that was forgotten or has expired meanwhile is not written, and counts as written. Redis runs a script
-# atomically. Two models that get the same post keep its text once.
+# Keys of a batch that are deleted together, so that Redis serves others in between.
+KEYS_AT_ONCE = 1000
+# Writes a memory and the texts of new posts, and deletes damaged texts, unless another process has written the memory
+# since it was read. A timeline that was forgotten or has expired meanwhile is not written, and counts as written.
+# Redis runs a script atomically. Two models that get the same post keep its text once.
 SAVE = f"""
 local memory, texts, models = unpack(KEYS)
-local read_version, had_texts, value, milliseconds, model, most_texts = unpack(ARGV)
+local read_version, had_texts, value, milliseconds, model, most_texts, num_damaged = unpack(ARGV)
 local version = redis.call('GETRANGE', memory, 0, {VERSION_BYTES - 1})
 local is_gone = read_version ~= '' or had_texts == '1' and redis.call('EXISTS', texts) == 0
 if version == '' and is_gone then return 1 end
@@ -23,7 +30,9 @@ if version ~= read_version then return 0 end
 redis.call('SET', memory, value, 'PX', milliseconds)
 redis.call('SADD', models, model)
 if most_texts == '0' then return 1 end
-for number = 7, #ARGV do
+local first_text = 8 + num_damaged
+for number = 8, first_text - 1 do redis.call('LREM', texts, 0, ARGV[number]) end
+for number = first_text, #ARGV do
     if not redis.call('LPOS', texts, ARGV[number]) then redis.call('RPUSH', texts, ARGV[number]) end
 end
 redis.call('LTRIM', texts, -most_texts, -1)
@@ -33,29 +42,46 @@ return 1
 FORGET = """
 local texts, models = unpack(KEYS)
 local before_model, after_model = unpack(ARGV)
-local deleted = redis.call('DEL', texts)
+local deleted = {redis.call('DEL', texts)}
 for _, model in ipairs(redis.call('SMEMBERS', models)) do
-    deleted = deleted + redis.call('DEL', before_model .. model .. after_model)
+    if redis.call('DEL', before_model .. model .. after_model) == 1 then deleted[#deleted + 1] = model end
 end
 return deleted
 """
 
 
+def hash_id(timeline_id: str) -> str:
+    """
+    Returns the SHA-256 of an id, which stands for it in keys: an id is the client's, and might hold a line break, the
+    parts of another key, or a pattern.
+    """
+    return hashlib.sha256(timeline_id.encode()).hexdigest()
+
+
 class StoredTimeline(NamedTuple):
     """
-    A stored timeline: the version and the bytes of a model's memory, both empty without one, and the texts
-    of its last posts, oldest first, which all models share.
+    A stored timeline: the version and the bytes of a model's memory, empty and None without one, and the texts of its
+    last posts, oldest first, which all models share. Its reader names the `damaged` ones, which the next save deletes.
     """
 
     version: bytes = b""
-    memory: bytes = b""
+    memory: bytes | None = None
     texts: tuple[bytes, ...] = ()
+    damaged: tuple[bytes, ...] = ()
+
+
+class Forgotten(NamedTuple):
+    """What was deleted of a timeline: the memories of `models`, and whether there were texts."""
+
+    models: tuple[str, ...] = ()
+    texts: bool = False
 
 
 class RedisStore:
     """
-    Stores one memory for each timeline and model, with the key `tempoformer:memory:MODEL:ID`, so that models which run
-    side by side do not overwrite each other. That of a model that is not used any more expires.
+    Stores one memory for each timeline and model, with the key `tempoformer:memory:MODEL:HASH`, so that models which
+    run side by side do not overwrite each other. HASH is the SHA-256 of the timeline's id. The memory of a model that
+    is not used any more expires.
 
     A memory begins with its version, random bytes that are new at each write. A write succeeds only if the stored
     version is the one that was read: if two processes step a timeline at the same time, one of them must read again.
@@ -67,8 +93,8 @@ class RedisStore:
             Time without a post, by the server's clock, after which a model's memory of a timeline is deleted, and so
             are its texts. At least 0.001.
         keep_texts (`int`, *optional*, defaults to 0):
-            Number of posts of each timeline whose texts are stored, with the key `tempoformer:texts:ID`, so that a new
-            model can read them. 0 stores none, and reads none. More than 0 needs Redis 6.0.6.
+            Number of posts of each timeline whose texts are stored, with the key `tempoformer:texts:HASH`, so that a
+            new model can read them. 0 stores none, and reads none. More than 0 needs Redis 6.0.6.
     """
 
     def __init__(self, client: redis.Redis, max_idle_seconds: float = 90 * 86400, keep_texts: int = 0):
@@ -79,14 +105,15 @@ class RedisStore:
         """Returns what a model remembers of each timeline, at least one, and the stored texts."""
         timeline_ids = list(timeline_ids)
         pipeline = self.client.pipeline(transaction=False)
-        pipeline.mget([f"{MEMORY}{model}:{timeline_id}" for timeline_id in timeline_ids])
-        for timeline_id in timeline_ids if self.keep_texts else ():
-            pipeline.lrange(TEXTS + timeline_id, 0, -1)
+        hashes = [hash_id(timeline_id) for timeline_id in timeline_ids]
+        pipeline.mget([f"{MEMORY}{model}:{hashed}" for hashed in hashes])
+        for hashed in hashes if self.keep_texts else ():
+            pipeline.lrange(TEXTS + hashed, 0, -1)
         values, *texts = execute(pipeline)
         texts = map(tuple, texts or [()] * len(timeline_ids))
-        parts = [((value or b"")[:VERSION_BYTES], (value or b"")[VERSION_BYTES:]) for value in values]
+        parts = [() if value is None else (value[:VERSION_BYTES], value[VERSION_BYTES:]) for value in values]
         return {
-            timeline_id: StoredTimeline(*part, kept)
+            timeline_id: StoredTimeline(*part)._replace(texts=kept)
             for timeline_id, part, kept in zip(timeline_ids, parts, texts, strict=True)
         }
 
@@ -98,18 +125,43 @@ class RedisStore:
         """
         pipeline = self.client.pipeline(transaction=False)
         for timeline_id, (read, memory, texts) in timelines.items():
-            keys = [f"{MEMORY}{model}:{timeline_id}", TEXTS + timeline_id, MODELS]
+            hashed = hash_id(timeline_id)
+            keys = [f"{MEMORY}{model}:{hashed}", TEXTS + hashed, MODELS]
             value, had_texts = secrets.token_bytes(VERSION_BYTES) + memory, int(bool(read.texts))
-            values = [read.version, had_texts, value, self.milliseconds, model, self.keep_texts, *texts]
+            values = [read.version, had_texts, value, self.milliseconds, model, self.keep_texts, len(read.damaged)]
+            values += [*read.damaged, *texts]
             self.save_script(keys, values, client=pipeline)
         return {timeline_id for timeline_id, done in zip(timelines, execute(pipeline), strict=True) if done}
 
-    def forget(self, timeline_id: str) -> bool:
+    def check(self):
+        """Raises Redis's own error if it cannot be reached or does not write, because it is full or read-only."""
+        self.client.set(WRITABLE, 1, px=1000)
+
+    def forget(self, timeline_id: str) -> Forgotten:
         """
         Deletes a timeline, its texts and the memories of all models. A step under way does not write it back. Returns
-        whether it existed.
+        what there was.
         """
-        return bool(self.forget_script([TEXTS + timeline_id, MODELS], [MEMORY, f":{timeline_id}"]))
+        hashed = hash_id(timeline_id)
+        had_texts, *models = self.forget_script([TEXTS + hashed, MODELS], [MEMORY, f":{hashed}"])
+        return Forgotten(tuple(sorted(model.decode() for model in models)), bool(had_texts))
+
+    def models(self) -> list[str]:
+        """Returns the models that have ever had a memory here."""
+        return sorted(model.decode() for model in self.client.smembers(MODELS))
+
+    def forget_model(self, model: str) -> int:
+        """
+        Deletes all memories of a model, and nothing else. Returns how many there were. Stop the model first: a memory
+        that it writes meanwhile may stay. Raises a `ValueError` for what is not the name of a model.
+        """
+        if not re.fullmatch("[0-9a-f]{16}", model):
+            raise ValueError(f"A model's name is 16 digits from 0 to f, as `/health` answers it, but got {model!r}.")
+        keys: Iterator[bytes] = self.client.scan_iter(f"{MEMORY}{model}:*", count=KEYS_AT_ONCE)
+        number = 0
+        while some := list(islice(keys, KEYS_AT_ONCE)):
+            number += self.client.unlink(*some)
+        return number
 
 
 def execute(pipeline: redis.client.Pipeline) -> list:

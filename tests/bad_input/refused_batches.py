@@ -120,6 +120,7 @@ STEP = {
     "a new time that is NaN": (step(timestamps=[1.0, float("nan")]), "Post 1…'bob'…nan"),
     "a new time in milliseconds": (step(timestamps=[1.0, 1.7e12]), "Post 1…'bob'…1700000000000.0"),
     "times in 32 bits": (step(timestamps=torch.tensor([1.0, 2.0])), "Post 0…'ann'…1970"),
+    "a new time of another kind": (step(timestamps=["2024-05-01", "2024-05-02"]), "Post 0…'ann'…a date…a number"),
     "no times, where the timeline had some": (step(timestamps=None), "Post 0…'ann'"),
     "a model that trains": (
         lambda folder: tiny_model().train().step(torch.full((1, 2), 7), timeline_ids=["ann"]),

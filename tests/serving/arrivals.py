@@ -11,13 +11,13 @@ from helpers import tiny_reader
 from transformers import pipeline
 
 from modeling_tempoformer.serving.live_classifier import LiveClassifier
-from modeling_tempoformer.serving.redis_store import StoredTimeline
+from modeling_tempoformer.serving.redis_store import Forgotten, StoredTimeline
 
 
 TIMELINES = {
     "ann": {
         "text": ["so happy", "the rain", "alone", "good day", "no more", "why"],
-        "timestamp": [1e9 + 60**n for n in range(6)],
+        "timestamp": [5e8 + 60**n for n in range(6)],
     },
     "bob": {
         "text": ["why", "happy day", "rain rain", "the", "alone now", "no"],
@@ -61,7 +61,7 @@ class DictStore:
         found = {}
         for name in timeline_ids:
             texts = tuple((self.texts or {}).get(name, ()))
-            found[name] = StoredTimeline(*self.memories.get(name, (b"", b"")), texts)
+            found[name] = StoredTimeline(*self.memories.get(name, (b"", None)), texts)
         return found
 
     def save(self, model, timelines):
@@ -75,16 +75,19 @@ class DictStore:
                 self.writes += 1
                 self.memories[name] = (str(self.writes).encode(), memory)
                 if self.texts is not None:
-                    kept = self.texts.setdefault(name, [])
+                    self.texts[name] = kept = [one for one in self.texts.get(name, ()) if one not in read.damaged]
                     kept += [text.encode() for text in texts if text.encode() not in kept]
             # A timeline that was forgotten meanwhile is not written, and counts as written.
             if is_gone or now.version == read.version:
                 saved.add(name)
         return saved
 
+    def check(self):
+        pass
+
     def forget(self, timeline_id):
-        found = [(each or {}).pop(timeline_id, None) for each in (self.memories, self.texts)]
-        return any(one is not None for one in found)
+        memory, texts = ((each or {}).pop(timeline_id, None) for each in (self.memories, self.texts))
+        return Forgotten(() if memory is None else ("model",), texts is not None)
 
 
 def send(classifier: LiveClassifier, timelines: dict, posts: list[tuple[str, int]], num_earlier: int = 0) -> list:

@@ -17,8 +17,8 @@ from fastapi.testclient import TestClient
 from helpers import ROOT, WITH_STATES
 from prometheus_client.parser import text_string_to_metric_families
 
-from modeling_tempoformer.serving.live_classifier import LiveClassifier
-from modeling_tempoformer.serving.redis_store import MEMORY, MODELS
+from modeling_tempoformer.serving.live_classifier import LiveClassifier, LivePost
+from modeling_tempoformer.serving.redis_store import MEMORY, MODELS, WRITABLE, hash_id
 
 
 SERVER = ROOT / "examples" / "server.py"
@@ -34,7 +34,10 @@ def server():
 
 
 def serve_while_busy(server, jobs: list[tuple]) -> list:
-    """Returns the answers, or exceptions, of jobs (function, item) that arrive while another one is computed."""
+    """
+    Returns the answers, or exceptions, of jobs that arrive while another one is computed. Each is a function, an item,
+    which is also the id of its timeline by default, and more arguments of [`Batches.answer`].
+    """
     busy, go_on = threading.Event(), threading.Event()
 
     def first(items):
@@ -45,9 +48,10 @@ def serve_while_busy(server, jobs: list[tuple]) -> list:
     async def arrive():
         batches = server.Batches()
         serving = asyncio.create_task(batches.serve())
-        begun = asyncio.create_task(batches.answer(first, 0))
+        begun = asyncio.create_task(batches.answer(first, 0, "another timeline"))
         await asyncio.to_thread(busy.wait, 30)
-        others = [asyncio.create_task(batches.answer(*job)) for job in jobs]
+        jobs_of = [(function, item, *(more or [str(item)])) for function, item, *more in jobs]
+        others = [asyncio.create_task(batches.answer(*job)) for job in jobs_of]
         await asyncio.sleep(0)
         go_on.set()
         _, *answers = await asyncio.gather(begun, *others, return_exceptions=True)
@@ -100,8 +104,92 @@ def test_who_is_forgotten_is_forgotten_after_the_posts_that_were_waiting(server)
         done.append(("forget", names))
         return names
 
-    serve_while_busy(server, [(score, "ann"), (score, "bob"), (forget, "ann"), (score, "cy")])
-    assert done == [("score", ["ann", "bob"]), ("forget", ["ann"]), ("score", ["cy"])]
+    serve_while_busy(server, [(score, "ann"), (score, "bob"), (forget, "ann"), (score, "ann"), (score, "cy")])
+    assert [did for did, names in done if "ann" in names] == ["score", "forget", "score"]
+    # Nobody else waits for it.
+    assert done[0] == ("score", ["ann", "bob", "cy"])
+
+
+def live_post(*lengths: int) -> LivePost:
+    """Returns a post after earlier ones, with these numbers of tokens."""
+    columns = {"input_ids": [[7] * length for length in lengths]}
+    return LivePost("long", "1", columns, None, "missing", None, "why", None, "texts")
+
+
+def test_short_posts_do_not_wait_for_a_long_history_which_goes_on(server):
+    """A history of ten batches is read text by text. Its timeline is forgotten afterwards."""
+    asked = []
+
+    def read(items):
+        asked.append([item if isinstance(item, str) else item.num_posts for item in items])
+        results = [item if isinstance(item, str) or item.num_posts == 1 else item.after(1) for item in items]
+        return ["done" if isinstance(one, LivePost) and one is item else one for one, item in zip(results, items)]
+
+    def forget(items):
+        asked.append(items)
+        return items
+
+    half, long = server.MAX_TOKENS // 2, live_post(*[server.MAX_TOKENS] * 10)
+    jobs = [(read, long, "long", long.num_tokens), (forget, "gone", "long")]
+    jobs += [(read, f"short {number}", f"short {number}", half) for number in range(3)]
+    answers = serve_while_busy(server, jobs)
+    assert answers == ["done", "gone", "short 0", "short 1", "short 2"]
+    # The other half of each batch is for short posts.
+    assert [one[:2] for one in asked[:3]] == [[10, "short 0"], [9, "short 1"], [8, "short 2"]]
+    assert [one[0] for one in asked[3:]] == [7, 6, 5, 4, 3, 2, 1, "gone"]
+
+
+def test_posts_of_too_many_tokens_do_not_wait(server):
+    double, most = Doubler(), server.MAX_WAITING_TOKENS
+    answers = serve_while_busy(server, [(double, n, str(n), tokens) for n, tokens in enumerate((most, 1, 0))])
+    assert answers[0] == 0 and answers[2] == 4 and answers[1].status_code == 503
+
+
+class Caller:
+    """Stands for a request whose client stays, or has gone."""
+
+    def __init__(self, has_gone: bool):
+        self.has_gone = has_gone
+
+    async def is_disconnected(self) -> bool:
+        return self.has_gone
+
+
+def test_a_post_whose_client_has_gone_is_not_computed(server):
+    double = Doubler()
+    jobs = [(double, number, str(number), 1, Caller(number % 2 == 1)) for number in range(4)]
+    answers = serve_while_busy(server, jobs)
+    assert double.asked == [[0, 2]] and answers[::2] == [0, 4]
+    assert [answer.status_code for answer in answers[1::2]] == [499, 499]
+
+
+def test_the_service_sees_that_a_client_has_gone(server, pipe, tmp_path, monkeypatch):
+    """The request is given to the app as a server does that has read its body, and then sees the connection close."""
+    store = DictStore()
+    pipe.save_pretrained(tmp_path / "model")
+    monkeypatch.setattr(server, "RedisStore", lambda *settings: store)
+    app = server.create_app(str(tmp_path / "model"), "redis://127.0.0.1:1")
+    scope = {"type": "http", "method": "POST", "path": "/score", "raw_path": b"/score", "query_string": b""}
+    scope |= {"headers": [(b"content-type", b"application/json")], "http_version": "1.1", "scheme": "http"}
+
+    async def ask(body: bytes) -> int:
+        messages = [{"type": "http.disconnect"}, {"type": "http.request", "body": body}]
+        sent = []
+
+        async def receive():
+            return messages.pop() if len(messages) > 1 else messages[0]
+
+        async def send(message):
+            sent.append(message)
+
+        await app(scope, receive, send)
+        return sent[0]["status"]
+
+    with TestClient(app) as client:
+        before = counts_of(client).get(("posts_total", "gone"), 0)
+        assert client.portal.call(ask, json.dumps(post_of("ann", 0)).encode()) == 499
+        assert store.memories == {} and counts_of(client)["posts_total", "gone"] == before + 1
+        assert client.post("/score", json=post_of("ann", 0)).status_code == 200
 
 
 @pytest.fixture
@@ -132,6 +220,37 @@ def test_no_post_waits_for_an_explanation(server, client, monkeypatch):
         scored.set()
         assert explained.result(60).status_code == 200
     assert answer.status_code == 200 and busy.status_code == 503
+
+
+def test_a_post_with_a_history_of_too_many_tokens_is_refused_as_it_is_cut(server, client, monkeypatch):
+    """A word is a token, each text has two special ones, and a text is cut to 24 before it counts."""
+    monkeypatch.setattr(server, "MAX_POST_TOKENS", 72)
+    for words, posts, status in ((100, 2, 200), (22, 2, 200), (22, 3, 413), (100, 3, 413)):
+        earlier = [{"text": "so " * words, "timestamp": 1}] * posts
+        post = post_of("ann", 0, post_id=f"{words} {posts}", text="so " * 100, history=earlier)
+        answer = client.post("/score", json=post)
+        assert answer.status_code == status, answer.text
+        if status == 413:
+            assert "96 tokens" in answer.json()["detail"] and "72" in answer.json()["detail"]
+
+
+@pytest.mark.parametrize("path", ["/score", "/forget"])
+def test_an_id_with_a_line_break_is_refused(client, path):
+    body = {**(post_of("ann", 0) if path == "/score" else {}), "timeline_id": "ann\ntempoformer:models"}
+    answer = client.post(path, json=body)
+    assert answer.status_code == 422 and "timeline_id" in answer.json()["detail"]
+    assert "models" not in answer.text
+
+
+def test_times_that_cannot_follow_are_refused(client):
+    """A number after a date of an earlier request, and a year that is a typing error."""
+    answers = [
+        client.post("/score", json=post_of("ann", 0, post_id=str(number), timestamp=timestamp))
+        for number, timestamp in enumerate(("2024-05-01", 1.75e9, "2924-05-01", "2024-05-02"))
+    ]
+    assert [answer.status_code for answer in answers] == [200, 422, 422, 200]
+    assert "a date" in answers[1].json()["detail"] and "later than now" in answers[2].json()["detail"]
+    assert answers[3].json()["stream_length"] == 2
 
 
 def test_a_timeline_of_too_many_tokens_is_not_explained(server, client, monkeypatch):
@@ -166,8 +285,9 @@ def test_the_service_scores_explains_and_forgets(pipe, client):
     # The post is sent again, sent late, sent after its timeline was forgotten, and sent with earlier texts.
     assert client.post("/score", json=post_of("ann", 3)).json() == answers[3].json()
     assert client.post("/score", json=post_of("ann", 1, post_id="late")).status_code == 409
-    for was_there in (True, False):
-        assert client.post("/forget", json={"timeline_id": "ann"}).json() == {"forgotten": was_there}
+    for models in (["model"], []):
+        expected_answer = {"forgotten": bool(models), "models": models, "texts": False}
+        assert client.post("/forget", json={"timeline_id": "ann"}).json() == expected_answer
     earlier = [{key: values[number] for key, values in TIMELINES["ann"].items()} for number in range(4)]
     answer = client.post("/score", json=post_of("ann", 4, history=earlier)).json()
     assert_same([answer], expected[4:5])
@@ -177,7 +297,7 @@ def test_the_service_scores_explains_and_forgets(pipe, client):
     assert explained[-1]["stream"] == [2, 3, 4, 5]
     assert_same(explained, pipe.explain(TIMELINES["bob"]))
     # An explanation stores nothing.
-    assert client.post("/forget", json={"timeline_id": "bob"}).json() == {"forgotten": False}
+    assert not client.post("/forget", json={"timeline_id": "bob"}).json()["forgotten"]
 
     assert client.get("/").headers["content-type"].startswith("text/html")
     assert "/score" in client.get("/openapi.json").json()["paths"]
@@ -313,7 +433,8 @@ def test_where_redis_refuses_or_is_gone(server, pipe, redis_url, tmp_path):
     pipe.save_pretrained(tmp_path / "model")
     database = redis.Redis.from_url(redis_url)
     # A foreign value is an error of its timeline alone, and no answer names another timeline.
-    foreign = f"{MEMORY}{LiveClassifier(pipe, DictStore()).model_id}:bob"
+    model_id = LiveClassifier(pipe, DictStore()).model_id
+    foreign = f"{MEMORY}{model_id}:{hash_id('bob')}"
     database.lpush(foreign, "no memory")
     with TestClient(server.create_app(str(tmp_path / "model"), redis_url)) as client, ThreadPoolExecutor() as pool:
         health = client.get("/health").json()
@@ -322,14 +443,39 @@ def test_where_redis_refuses_or_is_gone(server, pipe, redis_url, tmp_path):
         answers = list(pool.map(lambda name: client.post("/score", json=post_of(name, 5)), names))
         assert [answer.status_code for answer in answers] == [200, 503] * 10
         assert not any("bob" in answer.text or "EVALSHA" in answer.text for answer in answers)
-        assert client.post("/forget", json={"timeline_id": "ann"}).json() == {"forgotten": True}
-        assert set(database.keys()) == {foreign.encode(), MODELS.encode()}
+        forgotten = client.post("/forget", json={"timeline_id": "ann"}).json()
+        assert forgotten == {"forgotten": True, "models": [model_id], "texts": False}
+        assert set(database.keys()) - {WRITABLE.encode()} == {foreign.encode(), MODELS.encode()}
         # Without Redis there are no answers, and the service continues.
         database.shutdown(nosave=True)
         assert client.get("/health").status_code == 503
         answer = client.post("/score", json=post_of("ann", 5))
         assert answer.status_code == 503 and "Redis" in answer.json()["detail"]
         assert client.post("/explain", json=TIMELINES["bob"]).status_code == 200
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("settings", [{"maxmemory": 1}, {"replicaof": "127.0.0.1 1"}], ids=str)
+def test_the_service_is_not_healthy_while_redis_does_not_write(server, pipe, redis_url, tmp_path, settings):
+    """Redis is full, or a copy that is read-only."""
+    pipe.save_pretrained(tmp_path / "model")
+    database = redis.Redis.from_url(redis_url)
+    with TestClient(server.create_app(str(tmp_path / "model"), redis_url)) as client:
+        assert client.get("/health").status_code == 200
+        for command, value in settings.items():
+            if command == "replicaof":
+                database.execute_command("replicaof", *value.split())
+            else:
+                database.config_set(command, value)
+        answer = client.get("/health")
+        assert answer.status_code == 503
+        assert ("maxmemory" if "maxmemory" in settings else "read only") in answer.json()["detail"]
+        assert client.post("/score", json=post_of("ann", 5)).status_code == 503
+        # Redis reads, and so the ping of earlier versions was answered.
+        assert database.ping()
+        database.execute_command("replicaof", "no", "one")
+        database.config_set("maxmemory", 0)
+        assert client.get("/health").status_code == 200
 
 
 @pytest.mark.slow

@@ -7,6 +7,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import time
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -108,21 +109,75 @@ def test_systemd_takes_the_unit(tmp_path):
     assert done.returncode == 0 and not said, said
 
 
+def proxy_config(folder: Path, ports: dict[str, int], proxy: int) -> Path:
+    """Writes the configuration of the proxy with the ports of a test, and nothing outside the folder of the test."""
+    config = (FOLDER / "nginx.conf").read_text(encoding="utf-8").replace("listen 8000", f"listen 127.0.0.1:{proxy}")
+    for worker, port in ports.items():
+        config = config.replace(f"{worker}:8000", f"127.0.0.1:{port}")
+    own = "".join(
+        f"{name}_temp_path {folder}/{name};" for name in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+    )
+    config = config.replace("/tmp/nginx.pid", f"{folder}/pid").replace("http {", f"http {{ {own}", 1)
+    (folder / "nginx.conf").write_text(config, encoding="utf-8")
+    return folder / "nginx.conf"
+
+
+# Answers a path that ends in a status with it, and others after two seconds. Writes down what it gets.
+SLOW_WORKER = """
+import http.server, sys, time
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_POST(self):
+        self.rfile.read(int(self.headers["Content-Length"]))
+        print(self.path, flush=True)
+        status = self.path.rpartition("/")[2]
+        if not status.isdigit():
+            time.sleep(2)
+        self.send_response(int(status) if status.isdigit() else 200)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def log_message(self, *values):
+        pass
+
+http.server.ThreadingHTTPServer(("127.0.0.1", int(sys.argv[1])), Handler).serve_forever()
+"""
+
+
+@pytest.mark.slow
+def test_the_proxy_does_not_send_a_post_that_takes_too_long_to_the_other_worker(tmp_path):
+    """One that a worker has no room for it does."""
+    if shutil.which("nginx") is None:
+        pytest.skip("There is no nginx.")
+    ports, proxy = {worker: free_port() for worker in WORKERS}, free_port()
+    config = proxy_config(tmp_path, ports, proxy)
+    config.write_text(config.read_text(encoding="utf-8").replace("proxy_read_timeout 30s", "proxy_read_timeout 1s"))
+    with ExitStack() as opened:
+        for worker, port in ports.items():
+            log = opened.enter_context((tmp_path / worker).open("w"))
+            opened.callback(subprocess.Popen([sys.executable, "-c", SLOW_WORKER, str(port)], stdout=log).kill)
+            wait_for(lambda port=port: httpx.post(f"http://127.0.0.1:{port}/204", content=b"{}"))
+        nginx = ["nginx", "-p", str(tmp_path), "-c", str(config), "-e", str(tmp_path / "errors"), "-g", "daemon off;"]
+        opened.callback(subprocess.Popen(nginx).terminate)
+        client = opened.enter_context(httpx.Client(base_url=f"http://127.0.0.1:{proxy}", timeout=60))
+        wait_for(lambda: client.post("/204", content=b"{}"))
+        assert client.post("/score", content=b"{}").status_code == 504
+        time.sleep(2.5)
+        got = "".join((tmp_path / worker).read_text() for worker in WORKERS)
+        assert got.count("/score") == 1
+        # A worker that failed is left out for two seconds.
+        client.post("/full/503", content=b"{}")
+        got = "".join((tmp_path / worker).read_text() for worker in WORKERS)
+        assert got.count("/full") == 2
+
+
 @pytest.mark.slow
 def test_the_proxy_gives_posts_to_the_other_worker_while_one_is_dead(redis_url, tmp_path):
     """Each post is read once: the streams grow by one post, whoever answers."""
     folder = build_context(tmp_path)
     ports, proxy = {worker: free_port() for worker in WORKERS}, free_port()
     model = save_model(tmp_path / "model")
-    config = (FOLDER / "nginx.conf").read_text(encoding="utf-8").replace("listen 8000", f"listen 127.0.0.1:{proxy}")
-    for worker, port in ports.items():
-        config = config.replace(f"{worker}:8000", f"127.0.0.1:{port}")
-    # Nothing outside the folder of the test
-    own = "".join(
-        f"{name}_temp_path {tmp_path}/{name};" for name in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
-    )
-    config = config.replace("/tmp/nginx.pid", f"{tmp_path}/pid").replace("http {", f"http {{ {own}", 1)
-    (tmp_path / "nginx.conf").write_text(config, encoding="utf-8")
+    proxy_config(tmp_path, ports, proxy)
     with ExitStack() as opened:
 
         def start(worker: str) -> subprocess.Popen:

@@ -92,8 +92,10 @@ def test_a_new_model_warms_beside_the_old_one_takes_its_place_and_gives_it_back(
         assert len(database.keys(f"{TEXTS}*")) == 2 * (source == "kept")
         assert len(database.keys(f"{MEMORY}*")) == 4
         # A person who is forgotten through one server is forgotten by both models.
-        old.client.post("/forget", json={"timeline_id": "ann"})
-        assert not any(b"ann" in key for key in database.keys())
+        forgotten = old.client.post("/forget", json={"timeline_id": "ann"}).json()
+        models = [service.client.get("/health").json()["model"] for service in (old, new)]
+        assert forgotten == {"forgotten": True, "models": sorted(models), "texts": source == "kept"}
+        assert len(database.keys(f"{TEXTS}*")) == (source == "kept") and len(database.keys(f"{MEMORY}*")) == 2
 
 
 def test_other_thresholds_are_another_server_on_the_same_memory(redis_url, tmp_path):
@@ -162,12 +164,21 @@ def test_the_proxy_of_the_page_sends_scoring_to_both_and_forgetting_to_one(tmp_p
 
 
 def test_the_command_of_the_page_deletes_the_memory_of_one_model(redis_url):
-    (command,) = re.findall(r"^redis-cli .+", PAGE, flags=re.MULTILINE)
+    """Ids that hold a line break, the parts of another key or a pattern are ids like others."""
+    (command,) = re.findall(r"^tempoformer forget .+", PAGE, flags=re.MULTILINE)
+    model, other = "0123456789abcdef", "fedcba9876543210"
     database = redis.Redis.from_url(redis_url)
-    stores = RedisStore(database, keep_texts=5)
-    for model in ("0123456789abcdef", "fedcba9876543210"):
-        stores.save(model, {name: (StoredTimeline(), b"memory", ["text"]) for name in ("ann", "bob it's")})
-    port = database.get_connection_kwargs()["port"]
-    subprocess.run(command.replace("redis-cli", f"redis-cli -p {port}"), shell=True, check=True)
-    left = {f"{MEMORY}fedcba9876543210:{name}".encode() for name in ("ann", "bob it's")}
-    assert set(database.keys(f"{MEMORY}*")) == left and len(database.keys(f"{TEXTS}*")) == 2
+    store = RedisStore(database, keep_texts=5)
+    names = ["ann", "bob it's", "*", "cy\ntempoformer:models", f"dan\n{MEMORY}{other}:ann", f"{model}:eve"]
+    for one in (model, other):
+        store.save(one, {name: (StoredTimeline(), b"memory", ["text"]) for name in names})
+    words = command.replace("redis://127.0.0.1:6379/0", redis_url).split()
+    done = subprocess.run(
+        [sys.executable, "tempoformer.py", *words[1:]], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert f"{len(names)} memories" in done.stdout and other in done.stdout
+    assert not any(one.memory for one in store.load(model, names).values())
+    assert [one.memory for one in store.load(other, names).values()] == [b"memory"] * len(names)
+    assert len(database.keys(f"{MEMORY}*")) == len(database.keys(f"{TEXTS}*")) == len(names)
+    # Whoever is forgotten is still forgotten everywhere.
+    assert [store.forget(name) for name in names] == [((other,), True)] * len(names)
