@@ -16,6 +16,7 @@ from .timelines import to_label
 
 logger = logging.getLogger(__name__)
 
+LEFT_OUT = "A column that is no state is left out by --state_column none."
 # Classes of labels that are derived from states
 DERIVED_LABELS = ["No-Change", "Change"]
 # Numbers with more distinct values than this are cut into quantiles.
@@ -44,13 +45,15 @@ def choose_states(timelines: Sequence[Timeline]) -> StateNames | None:
     if not counts:
         return None
     if len(counts) < 2:
-        raise ValueError(f"The posts have one state only, {next(iter(counts))!r}: there is nothing to learn.")
+        raise ValueError(
+            f"The posts have one state only, {next(iter(counts))!r}: there is nothing to learn. {LEFT_OUT}"
+        )
     values = to_numbers(counts)
     if values is None:
         if len(counts) > MOST_CLASSES:
             raise ValueError(
                 f"The posts have {len(counts)} states, such as {next(iter(counts))!r}: a state is a number, or one "
-                f"of at most {MOST_CLASSES} classes."
+                f"of at most {MOST_CLASSES} classes. {LEFT_OUT}"
             )
         return StateNames(sorted(counts), None)
     if len(set(values)) > MOST_GRADES:
@@ -102,10 +105,10 @@ def check_step(timelines: Iterable[Timeline], step: float):
     if states and are_numbers and not step:
         raise ValueError(
             "The posts have no labels, and states that are numbers: say by --change_step which difference between two "
-            "posts is a change."
+            f"posts is a change. {LEFT_OUT}"
         )
     if states and not are_numbers and step:
-        raise ValueError("--change_step is a difference of numbers, but the states are classes.")
+        raise ValueError(f"--change_step is a difference of numbers, but the states are classes. {LEFT_OUT}")
 
 
 def with_changes(timeline: Timeline, step: float) -> Timeline:

@@ -10,8 +10,8 @@ from other_tools import write_samples
 from transformers import HfArgumentParser
 
 from modeling_tempoformer.data.arguments import DataTrainingArguments
+from modeling_tempoformer.data.csv_tables import logger
 from modeling_tempoformer.data.post_splits import choose_label_names, load_splits, timeline_columns
-from modeling_tempoformer.data.tables import logger
 from modeling_tempoformer.data.timelines import to_timelines
 
 
