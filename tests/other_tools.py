@@ -136,6 +136,35 @@ PRODIGY = [
         ("nothing new", "2024-05-01T09:01:00Z", "switch", "accept"),
     )
 ]
+# UTF-8 that was read as Latin-1 and encoded again. The newest message stands first, and a picture has no text.
+MESSENGER = {
+    "participants": [{"name": "Zo\u00c3\u00ab"}, {"name": "Ann"}],
+    "messages": [
+        {"sender_name": "Ann", "timestamp_ms": 1714554060500, "content": "nothing new"},
+        {"sender_name": "Ann", "timestamp_ms": 1714554030000, "photos": [{"uri": "a.jpg"}]},
+        {
+            "sender_name": "Zo\u00c3\u00ab",
+            **{"timestamp_ms": 1714554000000, "content": "sch\u00c3\u00b6ner Tag \u00f0\u009f\u0098\u0080"},
+        },
+    ],
+    "title": "x",
+    "thread_path": "inbox/x_1",
+}
+TWARC = [
+    {"data": [{"id": "1823", "author_id": "9007199254740993", "created_at": "2024-05-01T09:00:00.000Z"}]},
+    {"errors": [{"title": "Not Found Error", "value": "42"}]},
+    {"data": [{"id": "1824", "author_id": "9007199254740993", "created_at": "2024-05-01T09:01:00.000Z"}]},
+    {"meta": {"result_count": 0}},
+]
+TWARC[0]["data"][0]["text"], TWARC[2]["data"][0]["text"] = "so happy today", "nothing new"
+REDCAP = """\
+record_id,redcap_event_name,redcap_repeat_instrument,redcap_repeat_instance,diary_ts,diary_text,age
+1,baseline_arm_1,,,,,34
+1,baseline_arm_1,diary,1,2024-05-01 09:00,so happy today,
+1,baseline_arm_1,diary,2,2024-05-01 09:01,nothing new,
+2,baseline_arm_1,,,,,41
+2,baseline_arm_1,diary,1,2024-05-01 09:00,slept a little,
+"""
 QUALTRICS = """\
 StartDate,EndDate,Status,Progress,ResponseId,participant,Q1,Q2
 Start Date,End Date,Response Type,Progress,Response ID,participant,"How was your day?
@@ -197,6 +226,9 @@ def write_samples(folder: Path):
         "annotations.jsonl": as_lines(PRODIGY),
         "qualtrics.csv": "\ufeff" + QUALTRICS,
         "basic.csv": MPATH,
+        "message_1.json": json.dumps(MESSENGER, indent=2),
+        "tweets.jsonl": as_lines(TWARC),
+        "redcap.csv": REDCAP,
         "diary_r.csv": R,
         "spss.csv": SPSS,
         "sas.csv": SAS,

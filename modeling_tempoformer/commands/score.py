@@ -16,10 +16,12 @@ from typing import Any
 from huggingface_hub.utils import tqdm
 
 from ..data.arguments import TableArguments, check_positive
+from ..data.columns import NO_COLUMN
 from ..data.files import write_json
+from ..data.post_splits import table_options
 from ..data.timelines import warn_of_nobody
 from ..serving.cluster import run_tasks, started_ray
-from ..serving.corpus import WORK, Corpus, check_times, find_tables
+from ..serving.corpus import WORK, Corpus, check_names, check_times, find_tables
 from ..serving.scorer import (
     RECORD,
     CountingPipeline,
@@ -77,10 +79,15 @@ def main(arguments: list[str]):
     pipe = CountingPipeline(model=loaded.model, tokenizer=loaded.tokenizer, device="cpu")
     columns = {role: getattr(args, f"{role}_column") for role in ("timeline", "timestamp", "text", "id", "speaker")}
     # A table without it is refused, as one without texts is.
-    columns["speaker"] = columns["speaker"] or ("speaker" if pipe.model.config.reads_speakers else None)
+    if pipe.model.config.reads_speakers:
+        columns["speaker"] = columns["speaker"] or "speaker"
+        if columns["speaker"] == NO_COLUMN:
+            raise ValueError(f"--speaker_column {NO_COLUMN} cannot be given with this model, which reads who speaks.")
     check_kept(args.keep_columns, classes_of(pipe.model.config))
     num_partitions = max(MIN_PARTITIONS, sum(os.path.getsize(table) for table in tables) // PARTITION_BYTES)
-    corpus = Corpus(output, tables, columns, num_partitions, args.records, tuple(args.keep_columns))
+    corpus = Corpus(output, tables, columns, num_partitions, kept=tuple(args.keep_columns), **table_options(args))
+    if corpus.one_timeline:
+        check_names(tables)
     record = make_record(pipe, corpus)
     begun, parts = check_record(output, record), read_parts(output)
     try:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from ..data.arguments import PostArguments, check_positive
-from ..data.post_splits import class_named, load_file, nested_options, timeline_columns
+from ..data.post_splits import class_named, load_file, table_form, timeline_columns
 from ..data.splits import hold_back, read_split
 from ..data.timelines import to_timelines
 from ..evaluation.report import read_test, test_summary
@@ -56,8 +56,8 @@ def main(arguments: list[str]):
     if args.watch is not None:
         pipe.model.config.watched = class_named(args.watch, names, "watch")
     try:
-        posts = load_file(args.test_file, args.task_name, **nested_options(args))
-        timelines = to_timelines(posts, names, **timeline_columns(args))
+        posts = load_file(args.test_file, args.task_name, **table_form(args))
+        timelines = to_timelines(posts, names, **timeline_columns(args), drop_incomplete=args.drop_incomplete)
     except ValueError as problem:
         raise ValueError(f"{args.test_file}: {problem}") from None
     # The page shows scores of labelled posts, which must not be posts that the model has learned from.

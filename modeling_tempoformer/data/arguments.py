@@ -34,11 +34,24 @@ class TableArguments:
     records: str | None = field(
         default=None,
         metadata={
-            "help": "Where objects of JSON hold lists of posts: the path of these (messages, chats.list.messages)."
+            "help": "Where objects of JSON hold lists of posts: the path of these (messages, chats.list.messages; '*' "
+            "for posts that are keyed by their ids)."
+        },
+    )
+    one_timeline: bool = field(
+        default=False, metadata={"help": "All posts of a file are of one timeline, which is named after the file."}
+    )
+    drop_incomplete: bool = field(
+        default=False,
+        metadata={
+            "help": "Leave out rows without text, time or id, and objects of JSON without --records, and count."
         },
     )
     timeline_column: str = "timeline_id"
-    timestamp_column: str | None = field(default=None, metadata={"help": "Default: 'timestamp', if it exists."})
+    timestamp_column: str | None = field(
+        default=None,
+        metadata={"help": "Default: 'timestamp', if it exists. Two columns: date+time. 'none': posts have no times."},
+    )
     text_column: str = "text"
 
 
@@ -55,14 +68,19 @@ class PostArguments(TableArguments):
         default=None,
         metadata={"help": "The files are in the original form of this corpus. Default: tables of posts."},
     )
-    label_column: str | None = field(default=None, metadata={"help": "Default: 'label', if it exists."})
+    label_column: str | None = field(
+        default=None, metadata={"help": "Default: 'label', if it exists; 'none' leaves that out."}
+    )
     id_column: str | None = None
     speaker_column: str | None = field(
-        default=None, metadata={"help": "Writers of posts. Default: 'speaker', if it exists."}
+        default=None, metadata={"help": "Writers of posts. Default: 'speaker', if it exists; 'none' leaves that out."}
     )
     state_column: str | None = field(
         default=None,
-        metadata={"help": "States of posts (a mood, a score), whose change is asked. Default: 'state', if it exists."},
+        metadata={
+            "help": "States of posts (a mood, a score), whose change is asked. Default: 'state', if it exists; 'none' "
+            "leaves that out."
+        },
     )
     annotator_column: str | None = field(
         default=None,

@@ -15,8 +15,9 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 from transformers.utils import logging
 
+from .csv_tables import read_csv
 from .files import decode_json, naming_broken_file, open_text, read_lines
-from .tables import load_table, read_csv
+from .tables import load_table
 
 
 logger = logging.get_logger(__name__)

@@ -26,9 +26,9 @@ from ..time_points_temporal_bert import (
     read_years,
 )
 from .arguments import TextDataTrainingArguments
+from .columns import find_column, require_column
 from .passages import untagged
 from .post_splits import check_given, load_file, load_splits
-from .tables import check_column
 from .text_layouts import TEXT_SUFFIXES, read_passages, time_of_file
 from .timelines import column_names
 
@@ -78,10 +78,13 @@ def load_text_splits(
     """Loads the splits of dated texts, with the column [`SOURCE`]. Texts of the test split need no column of times."""
     splits = load_splits(arguments, cache_dir, token, load_texts, "files")
     for name, texts in splits.items():
-        check_column(column_names(texts), arguments.text_column, "text")
-        if name == "test" and arguments.time_column not in texts.column_names:
-            texts = texts.add_column(arguments.time_column, [None] * len(texts))
-        check_column(column_names(texts), arguments.time_column, "time")
+        time_column, present = arguments.time_column, column_names(texts)
+        if name == "test" and find_column(present, time_column, "time") is None:
+            texts = texts.add_column(time_column, [None] * len(texts))
+            present = [*present, time_column]
+        for role, column in (("text", arguments.text_column), ("time", time_column)):
+            if (found := require_column(present, column, role)) != column:
+                texts = texts.rename_column(found, column)
         splits[name] = name_sources(texts)
     return splits
 

@@ -2,6 +2,7 @@
 
 import errno
 import gzip
+import io
 import json
 import os
 import re
@@ -16,6 +17,10 @@ from filelock import FileLock, Timeout
 
 
 PACKAGE = Path(__file__).parents[1]
+# Rows of a table in memory while it is read
+ROWS_AT_ONCE = 1000
+# Endings of compressed files that are read as what they hold.
+ZIPPED = (".gz", ".zst")
 # Files whose names begin with an underscore are never pushed.
 LOCK = "_lock"
 # The messages, without an error number, of safetensors, PyTorch and NumPy when they cannot write a whole file.
@@ -24,17 +29,27 @@ CUT_SHORT = re.compile(r"Error while serializing|enforce fail at inline_containe
 
 def open_text(path: str | Path, newline: str | None = None, errors: str | None = None) -> IO[str]:
     """
-    Opens a UTF-8 file to read, with or without a byte-order mark. Decompresses a file that ends in `.gz`. `newline`
-    and `errors` are arguments of Python's `open`.
+    Opens a UTF-8 file to read, with or without a byte-order mark. Decompresses a file that ends in `.gz` or `.zst`.
+    `newline` and `errors` are arguments of Python's `open`.
     """
-    opener = gzip.open if Path(path).suffix == ".gz" else open
-    return opener(path, "rt", encoding="utf-8-sig", errors=errors, newline=newline)
+    suffix = Path(path).suffix.lower()
+    if suffix == ".zst":
+        file = pa.input_stream(str(path), compression="zstd")
+    else:
+        file = gzip.open(path) if suffix == ".gz" else open(path, "rb")
+    return io.TextIOWrapper(file, encoding="utf-8-sig", errors=errors, newline=newline)
+
+
+def unzipped_name(path: str | Path) -> str:
+    """Returns the name of a file without the ending of its compression."""
+    path = Path(path)
+    return path.stem if path.suffix.lower() in ZIPPED else path.name
 
 
 def read_lines(path: str | Path, keep_blank: bool = False) -> Iterator[tuple[int, str]]:
     """
     Yields the lines of a file, with their numbers from 1, without blank ones unless `keep_blank`. The file may be
-    gzipped.
+    compressed ([`open_text`]).
     """
     with naming_broken_file(path), open_text(path) as file:
         for number, line in enumerate(file, 1):
@@ -66,7 +81,9 @@ def naming_broken_file(path: str | Path) -> Iterator[None]:
     except (OSError, EOFError, zlib.error, pa.ArrowInvalid) as problem:
         if getattr(problem, "errno", None) is not None:  # such as a missing file
             raise
-        raise ValueError(f"{path} cannot be read, it may have been cut short: {problem}") from None
+        # The dumps of Reddit need more memory than pyarrow grants.
+        hint = "; if it is whole, unpack it by zstd -d --long=31" if Path(path).suffix.lower() == ".zst" else ""
+        raise ValueError(f"{path} cannot be read, it may have been cut short: {problem}{hint}") from None
 
 
 @contextmanager

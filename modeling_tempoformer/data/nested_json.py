@@ -1,30 +1,55 @@
 """Finds the posts in nested objects of JSON: records in other objects, and values by dotted names."""
 
+import unicodedata
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import Any
 
 
+# In a path, stands for every key of an object, which becomes the field of this name around the record.
+EACH, KEY = "*", "key"
 # Stands before the name of a field of the object around a record, where the record has a field of that name, too.
 AROUND = ".."
 
 
-def each_record(value: Any, path: Sequence[str], where: str, around: tuple[dict, ...] = ()) -> Iterator[tuple]:
+@lru_cache(4096)
+def plain_name(name: str) -> str:
+    """Returns what is equal in names that are nearly the same: their letters and digits, in any case and width."""
+    around = AROUND if name.startswith(AROUND) else ""
+    characters = unicodedata.normalize("NFKC", name).casefold()
+    return around + "".join(char for char in characters if unicodedata.category(char)[0] in "LMN")
+
+
+def each_record(
+    value: Any, path: Sequence[str], where: str, around: tuple[dict, ...] = (), missing: list[str] | None = None
+) -> Iterator[tuple]:
     """
     Yields each record at a path of keys, and the objects around it, the nearest first. Each of a list's values is
-    followed. Raises a `ValueError` that begins with `where` for an object without the next key.
+    followed, and of an object's at [`EACH`]. An object without the next key is counted in `missing`, if there is such
+    a list; else it raises a `ValueError` that begins with `where`.
     """
     if isinstance(value, list):
         for part in value:
-            yield from each_record(part, path, where, around)
+            yield from each_record(part, path, where, around, missing)
     elif not path:
         yield value, *around
+    elif isinstance(value, dict) and path[0] == EACH and EACH not in value:
+        for key, part in value.items():
+            yield from each_record(part, path[1:], where, ({KEY: key}, *around), missing)
     elif not isinstance(value, dict) or path[0] not in value:
+        if missing is not None:
+            missing.append(where)
+            return
         keys = f"its keys are {', '.join(value)}" if isinstance(value, dict) else f"it is {value!r:.80}"
-        raise ValueError(f"{where}: an object has no {path[0]!r}, which --records names; {keys}.")
+        raise ValueError(
+            f"{where}: an object has no {path[0]!r}, which --records names; {keys}. If it has no posts, "
+            "--drop_incomplete leaves such objects out."
+        )
     else:
         name, *rest = path
         others = {key: part for key, part in value.items() if key != name}
-        yield from each_record([] if value[name] is None else value[name], rest, where, (others, *around))
+        inner = [] if value[name] is None else value[name]
+        yield from each_record(inner, rest, where, (others, *around), missing)
 
 
 class Flattener:
@@ -38,7 +63,8 @@ class Flattener:
 
     def __init__(self, columns: Sequence[str]):
         self.paths = {column: split_path(column) for column in columns}
-        self.wanted = {*self.paths, *(name for name, _ in self.paths.values())}
+        # A column is also found by nearly its name.
+        self.wanted = set(map(plain_name, [*self.paths, *(name for name, _ in self.paths.values())]))
         # Whether a name is a field of the records (0), or of which object around them.
         self.levels: dict[str, int] = {}
 
@@ -53,7 +79,7 @@ class Flattener:
             for name, value in fields.items():
                 while name in row:
                     name = AROUND + name
-                is_wanted = not self.wanted or name in self.wanted
+                is_wanted = not self.wanted or plain_name(name) in self.wanted
                 if is_wanted and self.levels.setdefault(name, level) != level:
                     raise ValueError(
                         f"{where}: {name!r} is a field of some records, and of the objects around others, and a "

@@ -10,7 +10,8 @@ from datasets import Dataset, IterableDataset, load_dataset
 
 from ..names_tempoformer import read_name
 from ..timeline_tempoformer import NO_LABEL, Timeline
-from .arguments import DatasetArguments, DataTrainingArguments, PostArguments
+from .arguments import DatasetArguments, DataTrainingArguments, PostArguments, TableArguments
+from .columns import NO_COLUMN, column_of_role, find_columns, wanted_columns
 from .corpora import TASKS
 from .facts import describe_annotators, unit_of
 from .post_errors import PostError
@@ -29,10 +30,13 @@ from .splits import (
 from .states import DERIVED_LABELS, check_step, find_state_column, with_changes
 from .surveys import Survey, survey
 from .tables import find_files, load_table, stream_table
-from .timelines import TimelineStream, column_names, label_names, read_columns, to_timelines
+from .timelines import TimelineStream, column_names, label_names, to_timelines
 
 
 logger = logging.getLogger(__name__)
+
+# Options for the files of tables
+OF_FILES = ("records", "one_timeline")
 
 
 class Splits(NamedTuple):
@@ -56,21 +60,20 @@ class Splits(NamedTuple):
         return all(facts.timed for facts in self.surveys.values())
 
 
-def load_file(
-    path: str, task_name: str | None, streaming: bool = False, records: str | None = None, columns: Sequence[str] = ()
-) -> Dataset | IterableDataset:
+def load_file(path: str, task_name: str | None, streaming: bool = False, **form: Any) -> Dataset | IterableDataset:
     """
-    Posts or dated texts from a file: a corpus in its original form, or a table, which may be streamed. `records` and
-    `columns` are arguments of [`load_table`].
+    Posts or dated texts from a file: a corpus in its original form, or a table, which may be streamed. `form` has
+    arguments of [`load_table`].
     """
-    if records is not None and task_name is not None:
-        raise ValueError(f"--records reads tables, not the files of --task_name {task_name}.")
+    for option in OF_FILES if task_name is not None else ():
+        if form.get(option):
+            raise ValueError(f"--{option} reads tables, not the files of --task_name {task_name}.")
     if streaming and task_name is not None:
         raise ValueError(
             f"--streaming reads tables and datasets of the Hub, not the files of --task_name {task_name}."
         )
     if task_name is None:
-        return stream_table(find_files(path), records, columns) if streaming else load_table(path, records, columns)
+        return stream_table(find_files(path), **form) if streaming else load_table(path, **form)
     try:
         return Dataset.from_list(list(TASKS[task_name](path)))
     except (KeyError, ValueError) as problem:
@@ -100,10 +103,11 @@ def load_splits(
         raise ValueError(f"Give either --dataset_name or at least one of {options}.")
     if files:
         streamed = {split: arguments.streaming and split == "train" for split in files}
-        nested = nested_options(arguments) if isinstance(arguments, PostArguments) else {}
-        return {split: load(path, arguments.task_name, streamed[split], **nested) for split, path in files.items()}
-    if getattr(arguments, "records", None) is not None:
-        raise ValueError("--records reads files, not --dataset_name.")
+        form = table_form(arguments) if isinstance(arguments, PostArguments) else {}
+        return {split: load(path, arguments.task_name, streamed[split], **form) for split, path in files.items()}
+    for option in OF_FILES:
+        if getattr(arguments, option, None):
+            raise ValueError(f"--{option} reads files, not --dataset_name.")
     where = {"path": name, "name": arguments.dataset_config_name, "cache_dir": cache_dir, "token": token}
     present = load_dataset(**where, streaming=arguments.streaming)
     if splits := {split: present[split] for split in SPLITS if split in present}:
@@ -125,13 +129,17 @@ def choose_label_names(posts: Mapping[str, Dataset | IterableDataset], arguments
         if given and len(given) != len(DERIVED_LABELS):
             raise ValueError("Without a column of labels, --labels are two: the names of no change and of change.")
         return given or DERIVED_LABELS
+    if arguments.label_column == NO_COLUMN and not given:
+        raise ValueError("--label_column none leaves nothing to learn: there is no column of states, either.")
     return given or label_names(first, arguments.label_column or "label")
 
 
 def derives_labels(posts: Dataset | IterableDataset, arguments: PostArguments) -> bool:
     """Tells whether the posts have states and no labels, which are then derived."""
-    columns = column_names(posts)
-    return arguments.label_column is None and "label" not in columns and (arguments.state_column or "state") in columns
+    if arguments.label_column not in (None, NO_COLUMN):
+        return False
+    columns = timeline_columns(arguments)
+    return lacks(posts, "label", columns) and not lacks(posts, "state", columns)
 
 
 def choose_change_step(
@@ -159,10 +167,24 @@ def timeline_columns(arguments: PostArguments) -> dict[str, str | None]:
     return {name: getattr(arguments, name, None) for name in names} | {"id_column": id_column}
 
 
-def nested_options(arguments: PostArguments) -> dict[str, Any]:
-    """The arguments of [`load_file`] that find posts and their values in nested objects."""
-    columns = {name.removesuffix("_column"): column for name, column in timeline_columns(arguments).items()}
-    return {"records": arguments.records, "columns": read_columns(columns)}
+def by_role(columns: Mapping[str, str | None]) -> dict[str, str | None]:
+    """The column names by role, without the ending of the arguments of [`to_timelines`]."""
+    return {name.removesuffix("_column"): column for name, column in columns.items()}
+
+
+def table_form(arguments: PostArguments) -> dict[str, Any]:
+    """The arguments of [`load_table`]."""
+    return table_options(arguments) | {"columns": wanted_columns(by_role(timeline_columns(arguments)))}
+
+
+def table_options(arguments: TableArguments) -> dict[str, Any]:
+    """The arguments of [`load_table`] but the columns. Raises a `ValueError` for options that exclude each other."""
+    if arguments.one_timeline and arguments.timeline_column != TableArguments.timeline_column:
+        raise ValueError(
+            "--one_timeline says that there is no column of timelines, but --timeline_column names one: give only one "
+            "of them."
+        )
+    return {name: getattr(arguments, name) for name in ("records", "one_timeline", "drop_incomplete")}
 
 
 def split_posts(
@@ -258,21 +280,20 @@ def make_timelines(
     for name, posts_of_split in posts.items():
         try:
             columns = timeline_columns(arguments)
-            present = column_names(posts_of_split)
             # Texts to predict need no states, whatever their column is called.
-            if name != "train" and columns["state_column"] not in present:
+            if name != "train" and columns["state_column"] != NO_COLUMN and lacks(posts_of_split, "state", columns):
                 columns["state_column"] = None
             # Only some files may have several annotators, and only posts that are scored need a group.
-            others = [column_names(others) for other, others in posts.items() if other != name]
-            if columns["annotator_column"] not in present and any(
-                columns["annotator_column"] in each for each in others
+            others = [rows for other, rows in posts.items() if other != name]
+            if lacks(posts_of_split, "annotator", columns) and not all(
+                lacks(rows, "annotator", columns) for rows in others
             ):
                 columns["annotator_column"] = None
-            if name == "train" and columns["group_column"] not in present and others:
+            if name == "train" and lacks(posts_of_split, "group", columns) and others:
                 columns["group_column"] = None
             if columns["annotator_column"] is not None and derives_labels(posts_of_split, arguments):
                 raise ValueError("--annotator_column needs a column of labels: there are states alone.")
-            read = to_timelines(posts_of_split, names, **columns)
+            read = to_timelines(posts_of_split, names, **columns, drop_incomplete=arguments.drop_incomplete)
             if isinstance(read, list):
                 if change_step is not None and derives_labels(posts_of_split, arguments):
                     read = derive_labels(read, change_step, name)
@@ -286,6 +307,11 @@ def make_timelines(
         except ValueError as problem:
             raise with_source(problem, name, arguments) from None
     return timelines
+
+
+def lacks(posts: Dataset | IterableDataset, role: str, columns: Mapping[str, str | None]) -> bool:
+    """Tells whether posts have no column of a role; `columns` are the arguments of [`to_timelines`]."""
+    return column_of_role(column_names(posts), role, columns[f"{role}_column"]) is None
 
 
 def report_units(timelines: Mapping[str, list[Timeline]], arguments: DataTrainingArguments):
@@ -319,8 +345,8 @@ def derive_labels(timelines: list[Timeline], step: float, split: str) -> list[Ti
 
 def report_state_column(posts: Dataset, timelines: list[Timeline], columns: Mapping[str, str | None]):
     """Logs that the labels are changes of a column that is not read, if they are."""
-    read = {column for column in columns.values() if column} | {"timestamp", "label", "speaker", "state"}
-    if all(timeline.states is None for timeline in timelines):
+    if columns["state_column"] != NO_COLUMN and all(timeline.states is None for timeline in timelines):
+        read = set(find_columns(posts.column_names, by_role(columns)).values())
         found = find_state_column(posts, timelines, read)
         if found is not None:
             column, step = found

@@ -19,6 +19,7 @@ from ..timeline_tempoformer import NO_LABEL, Timeline
 
 logger = logging.getLogger(__name__)
 
+LEFT_OUT = "A column that is no state is left out by --state_column none."
 # Classes of labels that are derived from states
 DERIVED_LABELS = ["No-Change", "Change"]
 # Numbers have at most this many digits behind or before the point in a name; a float has no more that count.
@@ -49,12 +50,14 @@ def choose_states(timelines: Sequence[Timeline]) -> StateNames | None:
     if not counts:
         return None
     if len(counts) < 2:
-        raise ValueError(f"The posts have one state only, {next(iter(counts))!r}: there is nothing to learn.")
+        raise ValueError(
+            f"The posts have one state only, {next(iter(counts))!r}: there is nothing to learn. {LEFT_OUT}"
+        )
     if (numbers_of := to_numbers(counts)) is None:
         if len(counts) > MOST_CLASSES:
             raise ValueError(
                 f"The posts have {len(counts)} states, such as {next(iter(counts))!r}: a state is a number, or one "
-                f"of at most {MOST_CLASSES} classes."
+                f"of at most {MOST_CLASSES} classes. {LEFT_OUT}"
             )
         return StateNames(sorted(counts), None)
     check_decimals(counts)
@@ -62,7 +65,9 @@ def choose_states(timelines: Sequence[Timeline]) -> StateNames | None:
     for number, count in zip(numbers_of, counts.values(), strict=True):
         posts[number] += count
     if len(posts) < 2:
-        raise ValueError(f"The posts have one state only, {next(iter(counts))!r}: there is nothing to learn.")
+        raise ValueError(
+            f"The posts have one state only, {next(iter(counts))!r}: there is nothing to learn. {LEFT_OUT}"
+        )
     values = sorted(posts)
     if len(values) <= MOST_GRADES:
         return StateNames(name_numbers(values), values)
@@ -182,10 +187,10 @@ def check_step(timelines: Iterable[Timeline], step: float):
     if states and are_numbers and not step:
         raise ValueError(
             "The posts have no labels, and states that are numbers: say by --change_step which difference between two "
-            "posts is a change."
+            f"posts is a change. {LEFT_OUT}"
         )
     if states and not are_numbers and step:
-        raise ValueError("--change_step is a difference of numbers, but the states are classes.")
+        raise ValueError(f"--change_step is a difference of numbers, but the states are classes. {LEFT_OUT}")
 
 
 def with_changes(timeline: Timeline, step: float) -> Timeline:

@@ -8,10 +8,11 @@ from pathlib import Path
 from transformers.utils import logging
 
 from ..time_points_temporal_bert import as_name, is_missing
-from .files import read_lines
+from .columns import find_column, require_column
+from .files import ZIPPED, read_lines, unzipped_name
 from .gutenberg import are_wrapped, is_gutenberg, read_gutenberg, read_paragraphs
 from .passages import GAP, Columns, Dropped, Passage, find_date_in_name
-from .tables import check_column, read_tables
+from .tables import TABLES, read_tables
 from .tei import read_tei
 from .token_lines import Lines, TokenFile, read_token_lines, token_layout
 
@@ -20,8 +21,7 @@ logger = logging.get_logger(__name__)
 
 # The layouts that an ending names. All others are known by their first lines.
 LAYOUTS = {".conllu": "conllu", ".conll": "conllu", ".vrt": "vrt", ".vert": "vrt", ".xml": "xml", ".tei": "xml"}
-TEXT_SUFFIXES = tuple(f"{suffix}{zipped}" for suffix in (".txt", *LAYOUTS) for zipped in ("", ".gz"))
-TABLE_SUFFIXES = (".csv", ".tsv", ".json", ".jsonl", ".parquet")
+TEXT_SUFFIXES = tuple(f"{suffix}{zipped}" for suffix in (".txt", *LAYOUTS) for zipped in ("", *ZIPPED))
 # The number of first lines that tell the layout of a file.
 NUM_FIRST_LINES = 200
 TEI_ROOT = re.compile(r"<(?:\w+:)?(?:TEI|teiCorpus)(?:\.2)?[\s>]")
@@ -34,13 +34,13 @@ LONGEST_MEAN_WORD = 12
 
 def is_table(path: str | Path) -> bool:
     """Tells whether the name of a file is that of a table."""
-    return Path(path).name.lower().removesuffix(".gz").endswith(TABLE_SUFFIXES)
+    return Path(path).name.lower().endswith(TABLES)
 
 
 def time_of_file(path: str | Path) -> str:
     """The name of a file or a folder without the suffixes of texts and tables: the name of its time point."""
-    name = Path(path).name.removesuffix(".gz")
-    return name.rpartition(".")[0] if name.endswith((*TEXT_SUFFIXES, *TABLE_SUFFIXES)) else name
+    name = unzipped_name(path)
+    return name.rpartition(".")[0] if name.endswith((*TEXT_SUFFIXES, *TABLES)) else name
 
 
 def read_passages(path: str | Path, columns: Columns = Columns()) -> Iterator[Passage]:
@@ -85,7 +85,7 @@ def each_passage(path: Path, columns: Columns, dropped: Dropped) -> Iterator[Pas
 
 def read_file(path: Path, name: str, columns: Columns, dropped: Dropped) -> Iterator[Passage]:
     """Yields the passages of a text file in the layout of its ending or of its first lines."""
-    layout = LAYOUTS.get(Path(path.name.removesuffix(".gz")).suffix)
+    layout = LAYOUTS.get(Path(unzipped_name(path)).suffix)
     lines = read_lines(path, keep_blank=True)
     # XML may have another encoding than UTF-8.
     first = [] if layout == "xml" else list(islice(lines, NUM_FIRST_LINES))
@@ -123,11 +123,9 @@ def read_rows(path: Path, columns: Columns) -> Iterator[Passage]:
     for table in read_tables(str(path)):
         cells = []
         for role, column in (("text", columns.text), ("time", columns.time), ("source", columns.source)):
-            if column in ("date", "source") and column not in table.column_names:
-                cells.append([None] * table.num_rows)
-            else:
-                check_column(table.column_names, column, role)
-                cells.append(table[column].to_pylist())
+            may_lack = column in ("date", "source")
+            found = (find_column if may_lack else require_column)(table.column_names, column, role)
+            cells.append(table[found].to_pylist() if found else [None] * table.num_rows)
         for number, (text, date, source) in enumerate(zip(*cells, strict=True), number + 1):
             if not is_missing(text):
                 date = "" if is_missing(date) else as_name(date)

@@ -13,11 +13,21 @@ from transformers.utils import logging
 
 from ..names_tempoformer import read_name
 from ..timeline_tempoformer import NO_LABEL, BadValue, Post, Timeline, read_post, read_role
-from ..times_tempoformer import TimeColumn
+from ..times_tempoformer import TimeColumn, to_seconds
+from .columns import (
+    NO_COLUMN,
+    USUAL,
+    cells_of,
+    column_of_role,
+    find_columns,
+    is_missing,
+    require_column,
+    warn_of_times,
+)
 from .facts import Facts, check_units, merge_annotators
+from .files import ROWS_AT_ONCE
 from .post_errors import PostError, name_row
 from .spellings import PLURALS, Spellings, check_labels, read_label
-from .tables import ROWS_AT_ONCE, check_column
 
 
 logger = logging.get_logger(__name__)
@@ -33,14 +43,15 @@ OF_R = (
 IN_JSON = (
     " In JSON, --records names the list of posts in an object, and a path such as author.name a value in an object."
 )
-# Columns that are read by default, if the table has them.
-USUAL = {"timestamp": "timestamp", "label": "label", "speaker": "speaker", "state": "state"}
 # Floats of fewer than 64 bits
 NARROW = (pa.float16(), pa.float32())
 # Columns of names
 ROLES = ("timeline", "id", "label", "speaker", "state", "group", "split", "annotator")
-# Columns that no model reads, and that are read only if they are named
+# Roles whose columns no model reads
 FACTS = ("group", "split", "annotator")
+# Roles without which a row is no post, if there is a column of them
+COMPLETE = ("timeline", "id", "text", "timestamp")
+DROPPED = "--drop_incomplete (in Python `drop_incomplete=True`) leaves out rows without text, time or id"
 
 
 def single(value: Any, row: int, column: str) -> Any:
@@ -80,7 +91,7 @@ def label_names(posts: Dataset | IterableDataset, column: str = "label") -> list
         one label is that label. Raises a `ValueError` without such a column, for a list of several labels, and for
         labels that are hard to tell apart.
     """
-    check_column(column_names(posts), column, "label", IN_JSON)
+    column = require_column(column_names(posts), column, "label", IN_JSON)
     if (declared := class_names(posts, column)) is not None:
         check_labels(declared)
         return list(map(read_name, declared))
@@ -123,76 +134,136 @@ def each_table(posts: Dataset | IterableDataset) -> Iterator[pa.Table | Rows]:
         yield Rows(columns, schema)
 
 
-def read_columns(columns: Mapping[str, str | None]) -> list[str]:
-    """Returns the columns that are read, if there are such; `columns` are those of [`read_posts`]."""
-    return [column or USUAL[role] for role, column in columns.items() if column or role in USUAL]
-
-
 def read_posts(
     tables: Iterable[pa.Table | Rows],
     labels: Sequence[str] | None,
-    columns: dict[str, str | None],
+    columns: Mapping[str, str | None],
     times: TimeColumn | None = None,
     names: Sequence[str] | None = None,
     spellings: Spellings | None = None,
+    drop_incomplete: bool = False,
 ) -> Iterator[tuple[str, Post]]:
     """
-    Yields the timeline id of each post, and the post. Checks all but whether ids are unique. `columns` names the
-    column of each role; for None the usual column is read if there is one. `names` are the names of a column of class
-    ids, in which ids below 0 mean no label. Posts have [`Facts`] if there is a column of them. [`Spellings`] compares
-    the names of all posts.
+    Yields the timeline id of each post, and the post. Checks all but whether ids are unique. `columns` has the name of
+    each role's column, as [`find_columns`] takes it; other roles are not read. `names` are the names of a column of
+    class ids, in which ids below 0 mean no label. Posts have [`Facts`] if there is a column of them. [`Spellings`]
+    compares the names of all posts. Rows without text, time or id are left out and counted if `drop_incomplete`.
     """
-    required = {role: column for role, column in columns.items() if column is not None}
-    columns = {**USUAL, **required, "id": columns["id"]}
-    exact = [columns[role] for role in ("timeline", "id", "timestamp")]
-    has_facts = any(role in required for role in FACTS)
+    given, columns = columns, None
+    present: dict[str, None] = {}
     class_ids = {read_label(name): label for label, name in enumerate(labels or ())}
     times, spellings, row = times or TimeColumn(), spellings or Spellings(), -1
-    for number, table in enumerate(tables):
-        # A later piece of JSON lacks a column in which none of its rows has a value.
-        for role, column in required.items() if number == 0 else ():
-            check_column(table.column_names, column, role, IN_JSON)
+    num_read, untimed = 0, None
+    lacking: Counter[str] = Counter()
+    for table in tables:
+        columns = find_columns(table.column_names, given, columns, IN_JSON)
+        present.update(dict.fromkeys(table.column_names))
+        exact = [columns.get(role) for role in ("timeline", "id", "timestamp")]
         for field in table.schema:
             if field.name in exact and field.type in NARROW:
                 raise ValueError(f"Column '{field.name}' has floats of fewer than 64 bits, which are too coarse.")
-        batch, missing = table.to_pydict(), [None] * len(table)
+        batch, has_facts = table.to_pydict(), any(columns.get(role) is not None for role in FACTS)
         for field in table.schema:
             if field.name in columns.values() and field.type in NARROW:
                 # As Python's floats they would have other decimals: 0.7 would be 0.699999988079071.
                 as_narrow = field.type.to_pandas_dtype()
                 batch[field.name] = [None if cell is None else as_narrow(cell) for cell in batch[field.name]]
-        for cells in zip(*(batch.get(column, missing) for column in columns.values()), strict=True):
+        complete = [role for role in COMPLETE if drop_incomplete and columns.get(role) is not None]
+        for cells in zip(*(cells_of(batch, column, len(table)) for column in columns.values()), strict=True):
             row += 1
-            values = {
-                role: single(cell, row, column) for (role, column), cell in zip(columns.items(), cells, strict=True)
-            }
-            if names is not None:
-                values["label"] = None if values["label"] is None or values["label"] < 0 else names[values["label"]]
+            values = dict(zip(columns, cells, strict=True))
+            if missing := [role for role in complete if is_missing(values[role])]:
+                lacking[missing[0]] += 1
+                continue
+            num_read += 1
             try:
-                found = {role: read_role(role, values[role]) for role in ROLES if columns.get(role) is not None}
-                for role in ("timeline", "id"):
-                    if found.get(role) == "":
-                        raise BadValue(role, values[role], "an id must not be missing")
-                post = read_post(times, row, f"row {row}", values["text"], values["timestamp"])
-            except BadValue as bad:
-                raise PostError(row, columns[bad.field], bad.value, bad.problem) from None
-            label = read_label(found["label"])
-            if labels is not None and label and label not in class_ids:
-                problem = f"the label is not one of {', '.join(labels)}" + (f". {OF_R}" if label == R_MISSING else "")
-                raise PostError(row, columns["label"], values["label"], problem)
+                found, post = read_row(values, row, columns, times, labels, class_ids, names, untimed)
+            except PostError as bad:
+                raise with_option(bad, given, columns) from None
+            if untimed is None and columns.get("timestamp") is not None and post.timestamp is None:
+                untimed = row
             for role in PLURALS:
                 spellings.add(role, found.get(role, ""), row, columns.get(role))
-            post = post._replace(
-                post_id=found.get("id", str(row)),
-                label=class_ids.get(label, NO_LABEL),
-                speaker=found["speaker"] if columns["speaker"] in batch else None,
-                state=found["state"] if columns["state"] in batch else None,
-            )
             if has_facts:
                 post = post._replace(facts=read_facts(post, found, values, columns))
             yield found["timeline"], post
+    if lacking:
+        report_dropped(lacking, row + 1, columns, num_read)
+    if columns is not None:
+        warn_of_times(present, given, times.first is not None and times.first[0] != "missing")
     times.warn()
     spellings.warn()
+
+
+def read_row(
+    values: dict[str, Any],
+    row: int,
+    columns: Mapping[str, str | None],
+    times: TimeColumn,
+    labels: Sequence[str] | None,
+    class_ids: Mapping[str, int],
+    names: Sequence[str] | None,
+    untimed: int | None,
+) -> tuple[dict[str, str], Post]:
+    """
+    Reads the names of a row by role, and its post. `values` has its cells by role, and `untimed` is the first row that
+    had no time. The other arguments are those of [`read_posts`]. Raises a [`PostError`].
+    """
+    for role, cell in values.items():
+        values[role] = single(cell, row, columns[role])
+    if names is not None and "label" in values:
+        values["label"] = None if values["label"] is None or values["label"] < 0 else names[values["label"]]
+    time = values.get("timestamp")
+    try:
+        found = {role: read_role(role, values[role]) for role in ROLES if columns.get(role) is not None}
+        for role in ("timeline", "id"):
+            if found.get(role) == "":
+                raise BadValue(role, values[role], f"an id must not be missing; {DROPPED}")
+        post = read_post(times, row, f"row {row}", values["text"], time)
+    except BadValue as bad:
+        column = columns[bad.field]
+        if bad.field == "timestamp" and untimed is not None and is_time(time):
+            problem = f"the time is missing, while row {row} has one ({time!r})"
+            raise PostError(untimed, column, None, f"{problem}; {DROPPED}") from None
+        hint = f"; {DROPPED}" if bad.field in ("text", "timestamp") and is_missing(bad.value) else ""
+        raise PostError(row, column, bad.value, bad.problem + hint) from None
+    label = read_label(found.get("label"))
+    if labels is not None and label and label not in class_ids:
+        problem = f"the label is not one of {', '.join(labels)}" + (f". {OF_R}" if label == R_MISSING else "")
+        raise PostError(row, columns["label"], values["label"], problem)
+    post = post._replace(
+        post_id=found.get("id", str(row)),
+        label=class_ids.get(label, NO_LABEL),
+        speaker=found.get("speaker"),
+        state=found.get("state"),
+    )
+    return found, post
+
+
+def is_time(value: Any) -> bool:
+    """Tells whether a value is a time that can be read."""
+    try:
+        return to_seconds(value) is not None
+    except ValueError:
+        return False
+
+
+def with_option(bad: PostError, given: Mapping[str, str | None], columns: Mapping[str, str | None]) -> PostError:
+    """Returns the error, with the option that leaves its column out if nobody has named the column."""
+    for role, column in columns.items():
+        if column == bad.column and role in USUAL and given[role] is None:
+            hint = f"if the column has no {role}s, leave it out by --{role}_column {NO_COLUMN}"
+            return PostError(bad.row, bad.column, bad.value, f"{bad.problem}; {hint}")
+    return bad
+
+
+def report_dropped(lacking: Mapping[str, int], num_rows: int, columns: Mapping[str, str | None], num_read: int):
+    """Logs how many rows lack a value. Raises a `ValueError` if none is left. `lacking` counts the rows by role."""
+    counts = ", ".join(f"{count} have nothing in the column {columns[role]!r}" for role, count in lacking.items())
+    said = f"{sum(lacking.values())} of {num_rows} rows are no posts: {counts}."
+    if not num_read:
+        raise ValueError(f"--drop_incomplete leaves nothing: {said}")
+    logger.warning_once(f"Left out by --drop_incomplete: {said}")
 
 
 def read_facts(
@@ -278,7 +349,7 @@ class TimelineStream:
     Args:
         shards (`list[tuple[int | None, IterableDataset]]`): Posts, with the number of their shard; None for a single
             one.
-        labels, columns, names (`Sequence[str]` or `dict`): The arguments of [`read_posts`].
+        labels, columns, names, drop_incomplete: The arguments of [`read_posts`].
     """
 
     def __init__(
@@ -287,8 +358,10 @@ class TimelineStream:
         labels: Sequence[str] | None,
         columns: dict[str, str | None],
         names: Sequence[str] | None,
+        drop_incomplete: bool = False,
     ):
         self.shards, self.labels, self.columns, self.names = shards, labels, columns, names
+        self.drop_incomplete = drop_incomplete
         # The times, the names and the first rows of timelines that were read. They are the same in each pass.
         self.times, self.spellings = TimeColumn(), Spellings()
         self.begun: dict[str, tuple[int, int | None]] = {}
@@ -300,8 +373,8 @@ class TimelineStream:
         """Yields the timelines of some of the shards, such as those of one worker or process."""
         for shard, posts in shards:
             try:
-                settings = (self.labels, self.columns, self.times, self.names, self.spellings)
-                rows = read_posts(each_table(posts), *settings)
+                form = (self.times, self.names, self.spellings, self.drop_incomplete)
+                rows = read_posts(each_table(posts), self.labels, self.columns, *form)
                 groups = groupby(rows, itemgetter(0))
                 checked = ((name, [post for _, post in check_ids(group, self.columns)]) for name, group in groups)
                 for timeline_id, group in watched(checked):
@@ -337,6 +410,7 @@ def to_timelines(
     annotator_column: str | None = None,
     group_column: str | None = None,
     split_column: str | None = None,
+    drop_incomplete: bool = False,
 ) -> list[Timeline] | TimelineStream:
     """
     Groups posts to timelines.
@@ -348,9 +422,10 @@ def to_timelines(
             unlabelled. With them, single posts may be.
         timeline_column, timestamp_column, text_column, label_column, id_column (`str`, *optional*):
             Column names. By default, times are read from a column "timestamp", and labels from a column "label", if
-            there is one. Times are all ISO-8601, all numbers of seconds, or all missing (see [`to_seconds`]). Without
-            times, timelines keep the order of their posts. Without `id_column`, a post's id is its row; in a stream of
-            several shards the number of the shard precedes it. Ids must be unique within their timeline.
+            there is one. "date+time" names two columns, of dates and of times of day. Times are all ISO-8601, all
+            numbers of seconds, or all missing (see [`to_seconds`]). Without times, timelines keep the order of their
+            posts. Without `id_column`, a post's id is its row; in a stream of several shards the number of the shard
+            precedes it. Ids must be unique within their timeline.
         speaker_column, state_column (`str`, *optional*):
             Column names. By default, writers of posts are read from a column "speaker", and states, classes or
             numbers, from a column "state", if there is one. Both may be missing in single posts.
@@ -359,6 +434,12 @@ def to_timelines(
         group_column, split_column (`str`, *optional*):
             Column names: the group by which a post is scored, and what its timeline belongs to, which splits never
             divide. Both may be missing in single posts. They become the `facts` of timelines.
+        drop_incomplete (`bool`, *optional*, defaults to `False`):
+            True to leave out rows without timeline id, post id, time or text, as far as there are such columns. A
+            warning counts them.
+
+    A column is also found by nearly its name ("Timestamp", " text"), with a warning, if no other one is as close.
+    "none" as a name leaves out the column that would be read by default; if a column is named so, that is an error.
 
     Returns:
         `list[Timeline]` in the order of their first posts. For a stream, a [`TimelineStream`], which has the shards of
@@ -373,15 +454,17 @@ def to_timelines(
     columns = {"timeline": timeline_column, "timestamp": timestamp_column, "text": text_column}
     columns |= {"label": label_column, "id": id_column, "speaker": speaker_column, "state": state_column}
     columns |= {"annotator": annotator_column, "group": group_column, "split": split_column}
-    names = class_names(posts, label_column or USUAL["label"])
+    present = posts.column_names or ()
+    names = class_names(posts, column_of_role(present, "label", label_column) or "")
     if isinstance(posts, IterableDataset):
         if annotator_column is not None:
             raise ValueError("The labels of several annotators are merged in memory: a stream cannot have them.")
         count = posts.num_shards
         shards = [(number, posts.shard(count, number)) for number in range(count)] if count > 1 else [(None, posts)]
-        return TimelineStream(shards, labels, columns, names)
+        return TimelineStream(shards, labels, columns, names, drop_incomplete)
     groups: dict[str, list[Post]] = {}
-    rows = read_posts(each_table(posts), labels, columns, names=names)
+    rows = read_posts(each_table(posts), labels, columns, names=names, drop_incomplete=drop_incomplete)
+    columns = find_columns(present, columns, hint=IN_JSON)
     for timeline_id, post in rows if annotator_column else check_ids(rows, columns):
         groups.setdefault(timeline_id, []).append(post)
     if annotator_column:

@@ -13,14 +13,14 @@ from zlib import crc32
 import pyarrow as pa
 from pyarrow import parquet
 
+from ..data.columns import wanted_columns
 from ..data.files import written_whole
 from ..data.post_errors import PostError
-from ..data.tables import read_tables
-from ..data.timelines import is_nobody, read_columns, read_posts
+from ..data.tables import TABLES, name_of_timeline, read_tables
+from ..data.timelines import is_nobody, read_posts
 from ..times_tempoformer import TimeColumn, are_since_start
 
 
-TABLES = tuple(f".{kind}{end}" for kind in ("csv", "tsv", "json", "jsonl") for end in ("", ".gz")) + (".parquet",)
 # Folder in the output folder, deleted at the end. Readers of Parquet skip names that begin with an underscore.
 WORK = "_work"
 # Begins the names of kept columns in a partition.
@@ -59,13 +59,25 @@ def find_tables(names: list[str], output: Path) -> list[str]:
     return sorted(tables.values())
 
 
+def check_names(tables: list[str]):
+    """Raises a `ValueError` for two files of one name, whose posts would be of one timeline with `--one_timeline`."""
+    named: dict[str, str] = {}
+    for table in tables:
+        if (first := named.setdefault(name_of_timeline(table), table)) != table:
+            raise ValueError(
+                f"--one_timeline names a timeline after its file, but {first} and {table} have the same name: rename "
+                "one of them."
+            )
+
+
 @dataclass(frozen=True)
 class Corpus:
     """
     The posts of all input files, partitioned by a hash of the timeline id. The posts of each input file are in one
     Parquet file in `WORK`. With n partitions, its row groups k, n + k, 2n + k and so on belong to partition k.
-    `columns` names the columns of the timeline, the timestamp, the text, the id and the speaker; `records` is the
-    argument of [`load_table`]. `kept` names columns that stand beside the predictions, as texts.
+    `columns` names the columns of the timeline, the timestamp, the text, the id and the speaker; `records`,
+    `one_timeline` and `drop_incomplete` are the arguments of [`load_table`] and [`to_timelines`]. `kept` names columns
+    that stand beside the predictions, as texts.
     """
 
     output: Path
@@ -74,6 +86,8 @@ class Corpus:
     num_partitions: int
     records: str | None = None
     kept: tuple[str, ...] = ()
+    one_timeline: bool = False
+    drop_incomplete: bool = False
 
     @property
     def schema(self) -> pa.Schema:
@@ -91,9 +105,12 @@ class Corpus:
             parquet.ParquetWriter(path, self.schema, compression="zstd") as writer,
         ):
             try:
-                rows = read_tables(table, self.records, [*read_columns(self.columns), *self.kept])
-                kept: deque[dict[str, str | None]] = deque()
-                posts = read_posts(self.keep(rows, kept), None, {**self.columns, "label": None}, times)
+                wanted = [*wanted_columns(self.columns), *self.kept]
+                rows = read_tables(table, self.records, wanted, self.one_timeline, self.drop_incomplete)
+                kept: deque[tuple[int, dict[str, str | None]]] = deque()
+                posts = read_posts(
+                    self.keep(rows, kept), None, self.columns, times, drop_incomplete=self.drop_incomplete
+                )
                 while batch := list(islice(posts, POSTS_AT_ONCE)):
                     partitions: list[list[dict]] = [[] for _ in counts]
                     for timeline_id, post in batch:
@@ -101,7 +118,8 @@ class Corpus:
                         row["speaker"] = post.speaker or ""
                         row["post_id"] = post.post_id if self.columns["id"] else f"{table}:{post.row}"
                         partition = crc32(timeline_id.encode()) % self.num_partitions
-                        partitions[partition].append({**row, **kept.popleft(), "file": number, "row": post.row})
+                        row |= {**cells_of_row(kept, post.row), "file": number, "row": post.row}
+                        partitions[partition].append(row)
                         if is_nobody(timeline_id):
                             nobody[timeline_id] += 1
                     for partition, rows in enumerate(partitions):
@@ -113,11 +131,12 @@ class Corpus:
                 raise ValueError(str(problem) if named else f"{table}: {problem}") from None
         return number, times, counts, nobody
 
-    def keep(self, tables: Iterable[pa.Table], kept: deque[dict[str, str | None]]) -> Iterator[pa.Table]:
+    def keep(self, tables: Iterable[pa.Table], kept: deque[tuple[int, dict[str, str | None]]]) -> Iterator[pa.Table]:
         """
-        Yields tables unchanged, and appends the kept columns of each row, as texts, to `kept`. Raises a `ValueError`
-        for a column that the first table lacks.
+        Yields tables unchanged, and appends each row's number, and its kept columns as texts, to `kept`. Raises a
+        `ValueError` for a column that the first table lacks.
         """
+        first = 0
         for number, table in enumerate(tables):
             missing = [name for name in self.kept if name not in table.column_names]
             # A later piece of JSON lacks a column in which none of its rows has a value.
@@ -126,7 +145,11 @@ class Corpus:
                 raise ValueError(f"--keep_columns: there is no column {missing[0]!r}; the columns are {present}.")
             nothing = [None] * len(table)
             cells = {name: nothing if name in missing else table[name].to_pylist() for name in self.kept}
-            kept.extend({KEPT + name: to_text(cells[name][row]) for name in self.kept} for row in range(len(table)))
+            kept.extend(
+                (first + row, {KEPT + name: to_text(cells[name][row]) for name in self.kept})
+                for row in range(len(table))
+            )
+            first += len(table)
             yield table
 
     def read(self, partition: int) -> pa.Table:
@@ -145,6 +168,15 @@ class Corpus:
         for post in posts[posts.duplicated(["timeline_id", "post_id"])].itertuples():
             problem = PostError(post.row, self.columns["id"], post.post_id, "a post id must be unique in its timeline")
             raise ValueError(f"{self.tables[post.file]}: {problem}")
+
+
+def cells_of_row(kept: deque[tuple[int, dict[str, str | None]]], row: int) -> dict[str, str | None]:
+    """Takes the cells of a row and of those before it, which were left out, from `kept`, and returns the row's."""
+    while kept:
+        number, cells = kept.popleft()
+        if number == row:
+            return cells
+    raise IndexError(row)
 
 
 def to_text(cell: Any) -> str | None:

@@ -54,8 +54,9 @@ def make_record(pipe: CountingPipeline, corpus: Corpus) -> dict[str, Any]:
         digest.update(weight.contiguous().flatten().view(torch.uint8).numpy())
     files = [[table, Path(table).stat().st_size, Path(table).stat().st_mtime_ns] for table in corpus.tables]
     settings = {f"--{role}_column": column for role, column in corpus.columns.items()} | {"--records": corpus.records}
-    # None, as in the record of a run that began before there was this option.
+    # None, as in the record of a run that began before there were these options.
     settings["--keep_columns"] = list(corpus.kept) or None
+    settings |= {f"--{name}": getattr(corpus, name) or None for name in ("one_timeline", "drop_incomplete")}
     return {"model": digest.hexdigest(), **settings, "list of input files": files}
 
 

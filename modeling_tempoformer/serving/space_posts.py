@@ -4,7 +4,9 @@ import re
 
 from datasets import Dataset
 
-from ..data.tables import find_separator, read_csv
+from ..data.columns import find_column
+from ..data.csv_tables import find_separator, read_csv
+from ..data.tables import TIMELINE
 
 
 MOST_POSTS = 2000  # what a page shows well and a small server computes in a minute or two
@@ -20,15 +22,14 @@ def parse_posts(text: str) -> Dataset:
 
     Args:
         text (`str`): A table, or one post on each line after its time. The first line of a table names the columns,
-            `text` among them, separated by tabs, semicolons or commas. Without timeline ids, all posts are one
+            `text` among them, separated as in a CSV file. Without timeline ids, all posts are one
             timeline.
 
     Raises a `ValueError` without posts, for more than 2,000 posts, and for a line that is in neither form.
     """
-    header = text.strip().partition("\n")[0].lower()
-    if "text" in (name.strip(' "') for name in header.split(find_separator(header))):
-        rows = [row for table in read_csv("the table", text.lstrip("\r\n")) for row in table.to_pylist()]
-        posts = [{name.strip().lower(): cell for name, cell in row.items()} for row in rows]
+    header = text.strip().partition("\n")[0]
+    if find_column(header.split(find_separator(header)), "text", "text") is not None:
+        posts = [row for table in read_csv("the table", text.lstrip("\r\n")) for row in table.to_pylist()]
     else:
         posts = read_lines(text)
     if not posts:
@@ -38,7 +39,9 @@ def parse_posts(text: str) -> Dataset:
             f"There are {len(posts):,} posts, and this page takes at most {MOST_POSTS:,}: for more, run "
             "run_timeline_view.py on your own machine."
         )
-    return Dataset.from_list([{"timeline_id": "your posts", **post} for post in posts])
+    if find_column(posts[0], TIMELINE, "timeline") is None:
+        posts = [{TIMELINE: "your posts", **post} for post in posts]
+    return Dataset.from_list(posts)
 
 
 def read_lines(text: str) -> list[dict[str, str]]:

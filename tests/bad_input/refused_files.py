@@ -4,6 +4,7 @@ import gzip
 from pathlib import Path
 
 import pandas as pd
+import pyarrow as pa
 from datasets import Dataset
 from helpers import VOCABULARY
 from transformers import BertTokenizer
@@ -78,7 +79,24 @@ TABLES = {
         "posts.json, line 1…'data'…list",
     ),
     "a Parquet file cut short": (half_a_parquet, "posts.parquet"),
-    "a file of another kind": (table(HEADER, "posts.xlsx"), "posts.xlsx….csv"),
+    "a file of another kind": (table(HEADER, "posts.docx"), "posts.docx….csv"),
+    "an old spreadsheet": (table(HEADER, "posts.xls"), "posts.xls….csv…CSV UTF-8….xlsx"),
+    "zst cut short": (
+        table(pa.compress(HEADER.encode() + GOOD.encode() * 999, "zstd", asbytes=True)[:-9], "posts.csv.zst"),
+        "posts.csv.zst…zstd -d",
+    ),
+    "a header again in another order": (
+        table(f"{HEADER}{GOOD}text,label,timeline_id,timestamp\nhello,O,ann,2024-05-01\n"),
+        "posts.csv, line 3…order",
+    ),
+    "objects that are keyed by ids": (
+        table('{\n"p1": {"text": "so"},\n"p2": {"text": "sad"}}', "posts.json"),
+        "posts.json…'p1'…--records '*'",
+    ),
+    "objects one after the other, the last cut short": (
+        table('{"text": "so"} {"text": "sad"}\n{"text": "gl', "posts.json"),
+        "posts.json, line 2, column 10",
+    ),
     "a file that is not there": (lambda folder: load_table(str(folder / "a.csv")), "a.csv", "FileNotFoundError"),
 }
 

@@ -10,8 +10,8 @@ from other_tools import write_samples
 from transformers import HfArgumentParser
 
 from modeling_tempoformer.data.arguments import DataTrainingArguments
+from modeling_tempoformer.data.csv_tables import logger
 from modeling_tempoformer.data.post_splits import choose_label_names, load_splits, timeline_columns
-from modeling_tempoformer.data.tables import logger
 from modeling_tempoformer.data.timelines import to_timelines
 
 
@@ -25,6 +25,10 @@ EXPECTED = {
     "Discord": [{"100": [(NINE + 0.123, HAPPY, None, "11", "901"), (NINE + 60, NEW, None, "12", "902")]}],
     "Slack": [{"general": [(NINE + 0.0002, HAPPY, None, "U1"), (NINE + 86400, NEW, None, "U2")]}],
     "Telegram": [{"7000": [(NINE, HAPPY, None, "user1", "2"), (NINE + 60, "see https://a.org!", None, "user2", "3")]}],
+    "Facebook and Instagram": [
+        {"inbox/x_1": [(NINE, "schöner Tag 😀", None, "Zoë"), (NINE + 60.5, NEW, None, "Ann")]}
+    ],
+    "Twitter": [{"9007199254740993": [(NINE, HAPPY, None, "1823"), (NINE + 60, NEW, None, "1824")]}],
     "Reddit": [{"ann": [(NINE, HAPPY, None, "l1"), (NINE + 86400, NEW, None, "l2")]}],
     "ConvoKit": [{"c0": [(NINE, HAPPY, "steady", "ann", "u0"), (NINE + 60, NEW, "switch", "ben", "u1")]}],
     "Label Studio": [
@@ -39,6 +43,7 @@ EXPECTED = {
     "doccano": [{"ann": [(NINE, HAPPY, "steady", "1"), (NINE + 60, NEW, None, "2")]}],
     "Prodigy": [ANN],
     "Qualtrics": [{"ann": [(NINE, HAPPY, "steady", "R_1"), (NINE + 60, NEW, "switch", "R_2")]}],
+    "REDCap": [{"1": [(NINE, HAPPY, None), (NINE + 60, NEW, None)], "2": [(NINE, "slept a little", None)]}],
     "m-Path": [{"23": [(NINE, "so happy\ntoday", None, "50"), (NINE + 60, "nothing; new", None, "20")]}],
     "R": [{"ann": [(NINE, 'so "happy" today', "steady"), (NINE + 54000, NEW, None)]}] * 2,
     "SPSS and SAS": [
@@ -62,8 +67,9 @@ def read(options: str) -> dict[str, list[tuple]]:
     ((_, posts),) = load_splits(arguments).items()
     has_labels = arguments.label_column is not None or "label" in posts.column_names
     names = choose_label_names({"test": posts}, arguments) if has_labels else None
+    columns = timeline_columns(arguments) | {"drop_incomplete": arguments.drop_incomplete}
     timelines = {}
-    for timeline in to_timelines(posts, names, **timeline_columns(arguments)):
+    for timeline in to_timelines(posts, names, **columns):
         lists = [timeline.timestamps or [None] * len(timeline), timeline.texts]
         lists += [[names[label] if label >= 0 else None for label in timeline.labels]]
         lists += [] if timeline.speakers is None else [timeline.speakers]

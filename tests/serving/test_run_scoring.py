@@ -168,6 +168,29 @@ def test_posts_nested_in_json_are_scored_as_flat_ones(ray, model, tmp_path):
     pd.testing.assert_frame_equal(scored.drop(columns="post_id"), flat.drop(columns="post_id"), rtol=0, atol=1e-5)
 
 
+def test_conversations_without_ids_are_scored_as_flat_posts(ray, model, tmp_path):
+    """Each file is one conversation, and some of its rows are no posts."""
+    times = [f"2024-05-01 09:00:{row:02}" for row in range(9)]
+    posts = [{"timeline_id": "ab"[row % 2], "timestamp": time, "text": "so"} for row, time in enumerate(times)]
+    for name in ("flat", "files"):
+        (tmp_path / name).mkdir()
+    write_table(tmp_path / "flat" / "posts.csv", posts)
+    for name in "ab":
+        rows = [
+            {"Date": post["timestamp"][:10], "Time": post["timestamp"][11:], "Text": post["text"]}
+            for post in posts
+            if post["timeline_id"] == name
+        ]
+        write_table(tmp_path / "files" / f"{name}.csv", [rows[0], {**rows[0], "Text": ""}, *rows[1:]])
+    flat = start(model, tmp_path / "flat", tmp_path / "flat_scored")
+    given = ["--one_timeline", "--drop_incomplete", "--timestamp_column", "date+time"]
+    scored = start(model, tmp_path / "files", tmp_path / "files_scored", *given)
+    assert len(flat) == 9
+    pd.testing.assert_frame_equal(scored.drop(columns="post_id"), flat.drop(columns="post_id"), rtol=0, atol=1e-5)
+    with pytest.raises(ValueError, match="another --drop_incomplete"):
+        start(model, tmp_path / "files", tmp_path / "files_scored", given[0], *given[2:])
+
+
 def test_bad_input_is_one_sentence_and_the_command_works_once_it_is_mended(ray, model, tmp_path):
     posts = [{"timeline_id": "a", "timestamp": f"2024-05-{day:02}", "text": "x"} for day in range(1, 9)]
     folder = tmp_path / "posts"

@@ -224,7 +224,8 @@ def keep(folder: Path, files: dict[str, list[dict]], *kept: str, **settings) -> 
 def test_columns_of_the_input_stand_beside_the_predictions(tmp_path, monkeypatch):
     """Each post has its own, from files of several formats, in several pieces, and with gaps."""
     monkeypatch.setattr(corpus_module, "POSTS_AT_ONCE", 7)
-    monkeypatch.setattr("modeling_tempoformer.data.tables.ROWS_AT_ONCE", 5)
+    for module in ("csv_tables", "json_tables"):
+        monkeypatch.setattr(f"modeling_tempoformer.data.{module}.ROWS_AT_ONCE", 5)
     posts = [
         {"timeline_id": "ab"[row % 2], "timestamp": 1e9 - row, "text": f"so sad {row}", "who": f"w{row}", "n": row}
         for row in range(36)

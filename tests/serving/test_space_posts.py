@@ -5,6 +5,7 @@ import io
 
 import pytest
 
+from modeling_tempoformer import to_timelines
 from modeling_tempoformer.serving.space_posts import MOST_POSTS, parse_posts
 
 
@@ -17,9 +18,17 @@ def test_a_table(mark, end):
         ["007", "2024-05-02T22:10:00Z", "", "bad", ""],
     ]
     csv.writer(file, delimiter=mark, lineterminator=end).writerows(rows)
-    assert parse_posts(file.getvalue() + end).to_list() == [
-        dict(zip(("timeline_id", "timestamp", "text", "mood", "label"), row, strict=True)) for row in rows[1:]
-    ]
+    posts = parse_posts(file.getvalue() + end)
+    assert posts.to_list() == [dict(zip(rows[0], row, strict=True)) for row in rows[1:]]
+    ann, other = to_timelines(posts, ["Switch"])
+    assert (ann.texts, ann.timestamps, ann.labels) == ([rows[1][2]], [1714521600.0], [0])
+    assert (other.timeline_id, other.timestamps) == ("007", [1714687800.0])
+
+
+def test_ids_under_nearly_the_usual_name_are_not_replaced():
+    for header in ("Timeline ID,Text", "timeline_id,text", " TIMELINE_ID, text"):
+        timelines = to_timelines(parse_posts(f"{header}\nann,so\nben,sad\n"))
+        assert [timeline.timeline_id for timeline in timelines] == ["ann", "ben"]
 
 
 @pytest.mark.parametrize(

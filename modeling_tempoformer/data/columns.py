@@ -1,0 +1,174 @@
+"""Finds the columns of posts: those that options name, the usual ones, and those whose names are nearly the same."""
+
+import re
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from transformers.utils import logging
+
+from .nested_json import plain_name
+
+
+logger = logging.get_logger(__name__)
+
+# Roles whose column is read by default, if the table has it, and what is given as its name to leave it out
+USUAL = {"timestamp": "timestamp", "label": "label", "speaker": "speaker", "state": "state"}
+NO_COLUMN = "none"
+# Joins the names of a column of dates and a column of times of day.
+PLUS = "+"
+# Programs write a date as its midnight.
+MIDNIGHT = re.compile(r"[ T]00:00(?::00(?:\.0+)?)?$")
+HOUR_OF_ONE_DIGIT = re.compile(r"\d:")
+ONE_TIMELINE = " If all posts of a file are of one timeline, give --one_timeline."
+
+
+def find_column(present: Collection[str], name: str, role: str) -> str | None:
+    """
+    Returns the column of a name, else the only one whose name is nearly the same, which is said; None if there is
+    none. `role` names the option of the column. Raises a `ValueError` if several are nearly the same.
+    """
+    if name in present:
+        return name
+    close = [column for column in present if plain_name(column) == plain_name(name)]
+    leave_out = f", or leave it out by --{role}_column {NO_COLUMN}" if role in USUAL else ""
+    if len(close) > 1:
+        raise ValueError(
+            f"The columns {', '.join(map(repr, close))} all have nearly the name {name!r}: name the {role}'s by "
+            f"--{role}_column (in Python `{role}_column=`){leave_out}."
+        )
+    for column in close:
+        logger.warning_once(
+            f"The column {column!r} is read as the {role}, as its name is nearly {name!r}. Name another one by "
+            f"--{role}_column{leave_out}."
+        )
+    return next(iter(close), None)
+
+
+def require_column(present: Collection[str], name: str, role: str, hint: str = "") -> str:
+    """Returns the column that [`find_column`] finds. Raises a `ValueError`, which ends in `hint`, if there is none."""
+    if (column := find_column(present, name, role)) is None:
+        raise ValueError(
+            f"There is no column '{name}' for the {role}; the columns are {', '.join(present)}. Name yours by "
+            f"--{role}_column (in Python `{role}_column=`).{hint}"
+        )
+    return column
+
+
+def parts_of(present: Collection[str], role: str, name: str) -> list[str]:
+    """Returns the names of the one or two columns that a name stands for: `date+time` names two of times."""
+    return name.split(PLUS, 1) if role == "timestamp" and name not in present else [name]
+
+
+def column_of_role(present: Collection[str], role: str, name: str | None) -> str | None:
+    """
+    Returns the column that is read for a role, None if there is none.
+
+    Args:
+        present (`Collection[str]`): The columns of the table.
+        role (`str`): "timeline", "timestamp", "text", "label" and so on.
+        name (`str`, *optional*): The name that is given. By default the one in [`USUAL`], if there is one. "none"
+            leaves the role out. The timestamp's may be two joined by a plus, of dates and of times of day; they are
+            returned so, too.
+
+    Raises a `ValueError` for several columns that have nearly that name, and for "none" where a column has that name.
+    """
+    if name == NO_COLUMN and role in USUAL:
+        if any(plain_name(column) == NO_COLUMN for column in present):
+            raise ValueError(
+                f"--{role}_column {NO_COLUMN} says that no column is read, but there is a column of that name: "
+                "rename it."
+            )
+        return None
+    name = name or USUAL.get(role)
+    if name is None:
+        return None
+    found = [find_column(present, part, role) for part in parts_of(present, role, name)]
+    return None if None in found else PLUS.join(found)
+
+
+def find_columns(
+    present: Collection[str],
+    columns: Mapping[str, str | None],
+    earlier: Mapping[str, str | None] | None = None,
+    hint: str = "",
+) -> dict[str, str | None]:
+    """
+    Returns the column of each role, None if there is none.
+
+    Args:
+        present (`Collection[str]`): The columns of the table.
+        columns (`Mapping[str, str | None]`): The name of each role's column, as [`column_of_role`] takes it.
+        earlier (`Mapping[str, str | None]`, *optional*): The result for an earlier piece of the table. Pieces of JSON
+            lack columns in which none of their rows has a value.
+        hint (`str`, *optional*): Ends the error.
+
+    Raises the errors of [`column_of_role`]. Raises a `ValueError` for a column that is named and not in the first
+    piece, and for one whose name changes.
+    """
+    found = {}
+    for role, name in columns.items():
+        column = column_of_role(present, role, name)
+        before = earlier and earlier[role]
+        if column and before and column != before:
+            raise ValueError(f"The column of the {role} is named {before!r} in some rows, and {column!r} in others.")
+        is_left_out = name is None or (name == NO_COLUMN and role in USUAL)
+        if column is None and earlier is None and not is_left_out:
+            for part in parts_of(present, role, name):
+                require_column(present, part, role, (ONE_TIMELINE if role == "timeline" else "") + hint)
+        found[role] = column or before
+    return found
+
+
+def wanted_columns(columns: Mapping[str, str | None]) -> list[str]:
+    """Returns the names of columns that are read, if there are such; `columns` are those of [`find_columns`]."""
+    names = [column or USUAL[role] for role, column in columns.items() if column or role in USUAL]
+    parts = (columns.get("timestamp") or "").split(PLUS)
+    return [*(name for name in names if name != NO_COLUMN), *(parts if len(parts) == 2 else ())]
+
+
+def cells_of(batch: Mapping[str, list], column: str | None, num_rows: int) -> list[Any]:
+    """
+    Returns the cells of a column that [`find_columns`] has found, None for each row of a table without it. Two columns
+    of times are joined.
+    """
+    missing = [None] * num_rows
+    if column is None or column in batch or PLUS not in column:
+        return batch.get(column, missing)
+    dates, times = (batch.get(part, missing) for part in column.split(PLUS, 1))
+    return list(map(join_time, dates, times))
+
+
+def join_time(date: Any, time: Any) -> str | None:
+    """Returns a date and a time of day as one text, None if one of them is missing."""
+    date, time = ("" if is_missing(cell) else str(cell).strip() for cell in (date, time))
+    if not (date and time):
+        return None
+    return f"{MIDNIGHT.sub('', date)} {'0' if HOUR_OF_ONE_DIGIT.match(time) else ''}{time}"
+
+
+def is_missing(cell: Any) -> bool:
+    """Tells whether a cell has nothing: None, NaN, NaT, an empty list or a text without a visible character."""
+    return cell is None or cell != cell or cell == [] or (isinstance(cell, str) and not cell.strip())
+
+
+def warn_of_times(present: Collection[str], columns: Mapping[str, str | None], has_times: bool):
+    """
+    Says, once a run, that posts are read without times that nobody has left out, and that a column of times of day
+    beside one of dates is not read. `present` has the columns of the table, and `columns` the names that are given.
+    """
+    column = column_of_role(present, "timestamp", columns.get("timestamp"))
+    if not has_times and columns.get("timestamp") != NO_COLUMN:
+        why = "there is no column 'timestamp'" if column is None else f"the column {column!r} is empty"
+        logger.warning_once(
+            f"The posts are read without times, in the order of the file: {why}. --timestamp_column names another "
+            f"column; --timestamp_column {NO_COLUMN} says that there is none."
+        )
+    if column is None or column not in present:
+        return
+    sibling = plain_name(column).replace("date", "time")
+    for other in present:
+        if other != column and plain_name(other) == sibling:
+            logger.warning_once(
+                f"Times are read from the column {column!r} alone, and not from {other!r}. If that is the time of "
+                f"day, give both: --timestamp_column '{column}{PLUS}{other}'."
+            )

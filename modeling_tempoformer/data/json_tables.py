@@ -1,0 +1,148 @@
+"""Reads tables of JSON: objects in lines, in a list, one after the other, or in an object."""
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from functools import partial
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from transformers.utils import logging
+
+from .files import ROWS_AT_ONCE, decode_json, open_text, read_lines
+from .nested_json import EACH, KEY, Flattener, each_record
+
+
+logger = logging.get_logger(__name__)
+
+# Type of a JSON column in which some list has several values, and how many of these are kept: such a column is refused
+# by the code that needs it, whose error shows them.
+LISTS, LIST_SHOWN = pa.list_(pa.string()), 5
+JSON_FORM = (
+    "a JSON file must have one object for each post, in a line of its own, one after the other or in one list, as "
+    "pandas writes them by to_json(path, orient='records', lines=True); posts in a list of an object are named by "
+    f"--records, and posts that are keyed by their ids by --records '{EACH}'"
+)
+JSON_HINT = f"; {JSON_FORM}, and may have been cut short"
+SPACE = re.compile(r"\s*")
+
+
+def read_json(
+    path: str | Path, records: str | None = None, columns: Sequence[str] = (), drop_incomplete: bool = False
+) -> Iterator[pa.Table]:
+    """Yields the rows of a JSON file in tables, every value as text."""
+    rows = read_objects(path, records, columns, drop_incomplete)
+    while batch := list(islice(rows, ROWS_AT_ONCE)):
+        names = dict.fromkeys(chain.from_iterable(batch))
+        yield pa.table({name: text_column([row.get(name) for row in batch]) for name in names})
+
+
+def text_column(values: list[str | list[str] | None], as_lists: bool = False) -> pa.Array:
+    """Returns a column of texts, or of lists of texts if some value is a list."""
+    if not (as_lists or any(isinstance(value, list) for value in values)):
+        return pa.array(values, pa.string())
+    return pa.array([[value] if isinstance(value, str) else value for value in values], LISTS)
+
+
+def read_objects(
+    path: str | Path, records: str | None, columns: Sequence[str], drop_incomplete: bool
+) -> Iterator[dict[str, str | list[str] | None]]:
+    """
+    Yields the rows of a JSON file, every value as text. If `drop_incomplete`, objects without the records are left out
+    with a warning that counts them.
+    """
+    keys = records.split(".") if records else []
+    flattener = Flattener(columns)
+    is_nested = bool(keys) or any("." in column for column in columns)
+    missing: list[str] = []
+    for where, value in read_values(path):
+        if not keys and where == str(path):
+            parts = {kind: [name for name, part in value.items() if isinstance(part, kind)] for kind in (list, dict)}
+            if len(parts[dict]) == len(value) > 0:
+                raise ValueError(
+                    f"{path} is one object of objects, such as {parts[dict][0]!r}: if each is a post, give "
+                    f"--records '{EACH}', and its key is the column '{KEY}'."
+                )
+            raise ValueError(
+                f"{path} is one object: name the list of posts in it by --records; its lists are "
+                f"{', '.join(parts[list]) or 'none'}."
+            )
+        found = each_record(value, keys, where, (), missing if drop_incomplete else None) if keys else [(value,)]
+        for number, (record, *around) in enumerate(found):
+            name = f"{where}, record {number} (counting from 0)" if keys else where
+            is_row = is_nested and isinstance(record, dict)
+            yield to_texts(flattener.row(record, around, name) if is_row else record, name)
+    if missing:
+        logger.warning_once(
+            f"{path}: left out {len(missing)} objects without the records {records!r}, the first at {missing[0]}."
+        )
+
+
+def read_values(path: str | Path) -> Iterator[tuple[str, Any]]:
+    """
+    Yields where they stand, and the values of a JSON file: one in each line, those of one list, objects one after the
+    other, or one object. Numbers are texts.
+    """
+    as_integer = partial(re.sub, r"\.0+$", "")
+    settings = {"parse_int": str, "parse_float": as_integer, "parse_constant": lambda _: None}
+    for count, (number, line) in enumerate(read_lines(path)):
+        if count == 0 and not is_whole(line):
+            with open_text(path) as file:
+                content = file.read()
+            if content.lstrip().startswith("["):
+                rows = decode_json(content, path, hint=JSON_HINT, **settings)
+                yield from ((f"{path}, entry {entry} (counting from 0)", row) for entry, row in enumerate(rows))
+            else:
+                values = list(each_value(content, path, settings))
+                yield from values if len(values) > 1 else ((str(path), value) for _, value in values)
+            return
+        yield f"{path}, line {number}", decode_json(line, path, number, JSON_HINT, **settings)
+
+
+def is_whole(line: str) -> bool:
+    """Tells whether the first line of a file is a value, or is broken, and not the beginning of more."""
+    if line.lstrip().startswith("["):
+        return False
+    try:
+        json.loads(line)
+    except json.JSONDecodeError as problem:
+        return not (problem.pos >= len(line.rstrip()) or problem.msg.startswith("Extra data"))
+    return True
+
+
+def each_value(content: str, path: str | Path, settings: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Yields the line in which it begins, and each of the values that follow one another in a text."""
+    decoder, line, counted, position = json.JSONDecoder(**settings), 1, 0, SPACE.match(content).end()
+    while position < len(content):
+        line, counted = line + content.count("\n", counted, position), position
+        try:
+            value, end = decoder.raw_decode(content, position)
+        except json.JSONDecodeError as problem:
+            where = f"{path}, line {problem.lineno}, column {problem.colno}"
+            raise ValueError(f"{where}: this is not JSON ({problem.msg}){JSON_HINT}.") from None
+        yield f"{path}, line {line}", value
+        position = SPACE.match(content, end).end()
+
+
+def to_texts(row: Any, where: str) -> dict[str, str | list[str] | None]:
+    """Returns the values of an object as text. Lists are shortened, and other nested values are left out."""
+    texts = {}
+    for name, value in (row if isinstance(row, dict) else {}).items():
+        values = value if isinstance(value, list) else [value]
+        if any(isinstance(part, (dict, list)) for part in values):
+            continue
+        values = [json.dumps(part) if isinstance(part, bool) else part for part in values[:LIST_SHOWN]]
+        for part in values:
+            try:
+                (part or "").encode()
+            except UnicodeEncodeError:
+                raise ValueError(
+                    f"{where}, column {name!r}: {part!r:.80} has half of a surrogate pair, such as an emoji that "
+                    "was cut: leave it out, in Python by text.encode('utf-8', 'ignore').decode()."
+                ) from None
+        texts[name] = values if len(values) > 1 else next(iter(values), None)
+    if not texts:
+        raise ValueError(f"{where}: expected an object with a post's values, got {row!r:.80}; {JSON_FORM}.")
+    return texts

@@ -1,0 +1,254 @@
+"""Checks which columns are read: the usual ones, those of nearly the same name, and those that options name."""
+
+import logging
+
+import pytest
+from datasets import Dataset, IterableDataset
+from helpers import write_table
+
+from modeling_tempoformer import label_names, load_table, to_timelines
+from modeling_tempoformer.data.arguments import DataTrainingArguments, TextDataTrainingArguments
+from modeling_tempoformer.data.columns import logger
+from modeling_tempoformer.data.dated_texts import load_text_splits
+from modeling_tempoformer.data.passages import Columns
+from modeling_tempoformer.data.post_errors import PostError
+from modeling_tempoformer.data.post_splits import (
+    choose_change_step,
+    choose_label_names,
+    load_splits,
+    make_timelines,
+    split_posts,
+)
+from modeling_tempoformer.data.states import choose_states
+from modeling_tempoformer.data.tables import stream_table
+from modeling_tempoformer.data.text_layouts import read_passages
+from modeling_tempoformer.serving.corpus import Corpus
+
+
+USUAL = ["timeline_id", "timestamp", "text", "label", "speaker", "state"]
+# The later post stands first.
+ROWS = [
+    ("ann", "2024-05-02", "glad", "IS", "ben", "4"),
+    ("ann", "2024-05-01", "sad", "O", "ann", "2"),
+]
+NEARLY = {
+    "capitals": ["Timeline_ID", "Timestamp", "Text", "LABEL", "Speaker", "STATE"],
+    "white space": [" timeline_id", " timestamp", "text ", "label\t", " speaker", "\u00a0state"],
+    "other signs": ["timeline id", "time-stamp", "text:", "label?", "(speaker)", "state."],
+    "byte-order marks": [f"\ufeff{name}" for name in USUAL],
+    "wide letters": ["".join(chr(ord(char) + 0xFEE0) if char.isalpha() else char for char in name) for name in USUAL],
+}
+
+
+@pytest.fixture
+def said(caplog, monkeypatch):
+    """Returns what was said in warnings."""
+    monkeypatch.setattr(logging.getLogger("modeling_tempoformer"), "propagate", True)
+    logger.warning_once.cache_clear()
+    return lambda: [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+
+
+def table_of(names, rows=ROWS) -> list[dict]:
+    return [dict(zip(names, row, strict=True)) for row in rows]
+
+
+def values(timelines) -> list[tuple]:
+    return [
+        (each.timeline_id, each.timestamps, each.texts, each.labels, each.speakers, each.states) for each in timelines
+    ]
+
+
+EXPECTED = [("ann", [1714521600.0, 1714608000.0], ["sad", "glad"], [1, 0], ["ann", "ben"], ["2", "4"])]
+
+
+@pytest.mark.parametrize("kind", ["csv", "jsonl", "parquet"])
+@pytest.mark.parametrize("names", NEARLY)
+def test_nearly_the_usual_names_are_read_everywhere(tmp_path, said, names, kind):
+    """By the script, in Python, as a stream and in scoring; and it is said for each column."""
+    path = write_table(tmp_path / f"posts.{kind}", table_of(NEARLY[names]))
+    arguments = DataTrainingArguments(test_file=path, labels=["IS", "O"])
+    assert values(make_timelines(load_splits(arguments), arguments, ["IS", "O"])["test"]) == EXPECTED
+    for posts in (load_table(path), stream_table([path])):
+        assert values(to_timelines(posts, ["IS", "O"])) == EXPECTED and label_names(posts) == ["IS", "O"]
+    # The reader of CSV takes the mark at the beginning of a file away.
+    for name in set(USUAL).difference(load_table(path).column_names):
+        assert any(f"--{name.removesuffix('_id')}_column" in message for message in said())
+
+    columns = {"timeline": "timeline_id", "timestamp": None, "text": "text", "id": None, "speaker": None}
+    corpus = Corpus(tmp_path / "scored", [path], columns, 1)
+    corpus.write_file(0)
+    scored = corpus.read(0).to_pydict()
+    assert [scored[name] for name in ("timeline_id", "time", "text", "speaker")] == [
+        ["ann"] * 2,
+        *(EXPECTED[0][1], EXPECTED[0][2], EXPECTED[0][4]),
+    ]
+
+
+def test_the_exact_name_wins_and_a_choice_is_refused():
+    exact = [{**row, "Timestamp": "never", "STATE": "9"} for row in table_of(USUAL)]
+    assert values(to_timelines(Dataset.from_list(exact), ["IS", "O"])) == EXPECTED
+    names = ["timeline_id", "Timestamp", "text", "TimeStamp", "speaker", "state"]
+    with pytest.raises(ValueError, match="'Timestamp', 'TimeStamp'.*--timestamp_column"):
+        to_timelines(Dataset.from_list(table_of(names)))
+    chosen = to_timelines(Dataset.from_list(table_of(names)), timestamp_column="Timestamp")
+    assert chosen[0].timestamps == EXPECTED[0][1]
+    assert to_timelines(Dataset.from_list(table_of(names)), timestamp_column="none")[0].timestamps is None
+
+
+def test_names_that_are_given_may_be_nearly_right_too():
+    names = ["Person", "written", "Entry", "mood", "who", "day"]
+    given = {"timeline_column": "person", "timestamp_column": "Written", "text_column": "entry "}
+    given |= {"label_column": "MOOD", "speaker_column": "Who", "state_column": "Day"}
+    assert values(to_timelines(Dataset.from_list(table_of(names)), ["IS", "O"], **given)) == EXPECTED
+    # The name of a field around a record is no misspelling of the record's own.
+    with pytest.raises(ValueError, match=r"'\.\.Person'.*--timeline_column"):
+        to_timelines(Dataset.from_list(table_of(names)), **{**given, "timeline_column": "..Person"})
+
+
+@pytest.mark.parametrize("role", ["timestamp", "label", "speaker", "state"])
+def test_a_column_that_only_has_the_name_is_left_out(tmp_path, role):
+    """Nothing can be read in it."""
+    rows = [{**row, role: ["a", "b"]} for row in table_of(USUAL)]
+    posts = Dataset.from_list(rows)
+    for read in (posts, posts.to_iterable_dataset()):
+        with pytest.raises(PostError, match=f"'{role}'.*--{role}_column none"):
+            list(to_timelines(read, ["IS", "O"]))
+        ((timeline),) = to_timelines(read, ["IS", "O"], **{f"{role}_column": "none"})
+    without = Dataset.from_list([{name: cell for name, cell in row.items() if name != role} for row in rows])
+    assert values([timeline]) == values(to_timelines(without, ["IS", "O"]))
+    # A column whose name says that there is none is not left out in silence.
+    for name in ("none", "None"):
+        with pytest.raises(ValueError, match=f"--{role}_column none.*rename"):
+            to_timelines(posts.rename_column(role, name), **{f"{role}_column": "none"})
+    for needed in ("timeline", "text"):
+        with pytest.raises(ValueError, match=f"'none'.*--{needed}_column"):
+            to_timelines(posts, **{f"{needed}_column": "none"})
+
+
+def test_errors_of_states_name_the_option():
+    def states(*cells) -> list:
+        rows = [{"timeline_id": "a", "text": "so", "state": cell} for cell in cells]
+        return to_timelines(Dataset.from_list(rows))
+
+    for cells in (["CA", "CA"], [f"city {number}" for number in range(51)]):
+        with pytest.raises(ValueError, match="--state_column none"):
+            choose_states(states(*cells))
+
+
+def script(path, **options):
+    """Returns the label names, the change step and the timelines of a training by a script."""
+    arguments = DataTrainingArguments(train_file=str(path), **options)
+    posts = load_splits(arguments)
+    names, step = choose_label_names(posts, arguments), choose_change_step(posts, arguments)
+    made = split_posts(posts, arguments, names, ["train"], 0, None, members=2, change_step=step)
+    return names, step, sorted(made.timelines["train"] + made.timelines["test"], key=lambda each: each.timeline_id)
+
+
+def test_labels_and_states_are_told_apart_by_the_same_names(tmp_path):
+    """States named nearly so derive labels, and a column of labels that is left out counts as none."""
+    rows = [
+        {"timeline_id": f"t{person}", "text": f"so {day}", "State": "xy"[day % 3 == 2], "LABEL": str(person)}
+        for person in range(8)
+        for day in range(6)
+    ]
+    without = [{name: cell for name, cell in row.items() if name != "LABEL"} for row in rows]
+    derived = [-100, 0, 1, 1, 0, 1]
+    for path, options in (
+        (write_table(tmp_path / "a.csv", without), {}),
+        (write_table(tmp_path / "b.csv", rows), {"label_column": "none"}),
+    ):
+        names, step, timelines = script(path, **options)
+        assert len(names) == 2 and step == 0
+        assert [timeline.labels for timeline in timelines] == [derived] * 8
+    names, step, timelines = script(tmp_path / "b.csv", state_column="none")
+    assert names == [str(person) for person in range(8)] and step is None and timelines[0].states is None
+    with pytest.raises(ValueError, match="--label_column none"):
+        script(tmp_path / "b.csv", label_column="none", state_column="none")
+    numbers = [{**row, "State": str(number)} for number, row in enumerate(without)]
+    with pytest.raises(ValueError, match="--change_step.*--state_column none"):
+        script(write_table(tmp_path / "c.csv", numbers))
+
+
+def test_posts_without_times_are_not_read_so_in_silence(said):
+    def messages(rows, **columns):
+        logger.warning_once.cache_clear()
+        before = len(said())
+        to_timelines(Dataset.from_list(rows), **columns)
+        return [message for message in said()[before:] if "--timestamp_column" in message]
+
+    untimed = [{"timeline_id": "a", "text": "so", "sent": "2024-05-01"}]
+    assert len(messages(untimed)) == 1
+    assert len(messages([{**untimed[0], "timestamp": ""}])) == 1
+    assert messages(untimed, timestamp_column="none") == []
+    assert messages(untimed, timestamp_column="sent") == []
+
+
+DAYS = [("2024-05-02", "00:10:00"), ("2024-05-01", "21:30:00"), ("2024-05-01", "9:00:12"), ("2024-05-01", "12:00")]
+SECONDS = [1714554012.0, 1714564800.0, 1714599000.0, 1714608600.0]
+
+
+@pytest.mark.parametrize("midnight", ["", " 00:00:00", "T00:00"])
+@pytest.mark.parametrize("kind", ["csv", "jsonl", "parquet"])
+def test_date_and_time_in_two_columns(tmp_path, said, kind, midnight):
+    rows = [
+        {"person": "a", "note": str(number), "Sent_date": date + midnight, "Sent_time": time}
+        for number, (date, time) in enumerate(DAYS)
+    ]
+    path = write_table(tmp_path / f"posts.{kind}", rows)
+    given = {"timeline_column": "person", "text_column": "note", "timestamp_column": "sent_date+Sent_time"}
+    arguments = DataTrainingArguments(test_file=path, **given)
+    for timelines in (
+        make_timelines(load_splits(arguments), arguments, ["O"])["test"],
+        to_timelines(stream_table([path]), **given),
+    ):
+        ((timeline),) = timelines
+        assert (timeline.timestamps, timeline.texts) == (SECONDS, ["2", "3", "1", "0"])
+    assert not [message for message in said() if "alone" in message]
+    with pytest.raises(ValueError, match="'hour'.*--timestamp_column"):
+        to_timelines(load_table(path), **{**given, "timestamp_column": "Sent_date+hour"})
+
+    to_timelines(load_table(path), **{**given, "timestamp_column": "Sent_date"})
+    ((message),) = [message for message in said() if "'Sent_date' alone" in message]
+    assert "'Sent_time'" in message and "--timestamp_column 'Sent_date+Sent_time'" in message
+
+
+def test_a_row_with_only_one_of_date_and_time_is_named():
+    rows = [{"timeline_id": "a", "text": "so", "date": date, "time": time} for date, time in DAYS]
+    rows[2]["time"] = ""
+    with pytest.raises(PostError, match=r"Row 2 .*'date\+time'.*--drop_incomplete"):
+        to_timelines(Dataset.from_list(rows), timestamp_column="date+time")
+    ((timeline),) = to_timelines(Dataset.from_list(rows), timestamp_column="date+time", drop_incomplete=True)
+    assert timeline.timestamps == SECONDS[1:]
+    # One column may be named with a plus.
+    named = Dataset.from_list([{"timeline_id": "a", "text": "so", "date+time": "2024-05-01"}])
+    assert to_timelines(named, timestamp_column="date+time")[0].timestamps == [1714521600.0]
+
+
+def test_pieces_of_a_stream_may_not_change_the_name():
+    """A later piece may have the column that an earlier one lacks."""
+    first = [{"timeline_id": "a", "text": "so", "label": None} for _ in range(1000)]
+
+    def stream(name):
+        yield from first
+        yield {"timeline_id": "b", name: "sad", "Label": "O"}
+
+    def read(name):
+        posts = IterableDataset.from_generator(stream, gen_kwargs={"name": name})
+        return list(to_timelines(posts, ["O"], timestamp_column="none"))
+
+    with pytest.raises(ValueError, match="'label'.*'Label'"):
+        read("text")
+
+
+def test_texts_for_words_are_found_by_nearly_the_usual_names(tmp_path):
+    """A column of dates that was missed would leave the texts without a time."""
+    rows = [{"Date": f"19{year}", "Text": "so sad", "Source": f"book {year}"} for year in (15, 90)]
+    passages = read_passages(write_table(tmp_path / "a.csv", rows), Columns(time="date"))
+    assert [(each.date, each.source, each.words) for each in passages] == [
+        ("1915", "book 15", ["so", "sad"]),
+        ("1990", "book 90", ["so", "sad"]),
+    ]
+    path = write_table(tmp_path / "b.csv", [{"Time": row["Date"], "TEXT": row["Text"]} for row in rows])
+    for options in ({"train_files": [path]}, {"test_files": [path]}):
+        ((texts),) = load_text_splits(TextDataTrainingArguments(**options)).values()
+        assert (texts["time"][:], texts["text"][:]) == (["1915", "1990"], ["so sad"] * 2)

@@ -1,0 +1,325 @@
+"""Checks files that are not quite what they seem: separators, repeated headers, JSON in other forms, garbled texts."""
+
+import gzip
+import json
+import logging
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pyarrow as pa
+import pytest
+from datasets import Dataset
+from helpers import write_table
+
+from modeling_tempoformer import load_table, to_timelines
+from modeling_tempoformer.data.arguments import DataTrainingArguments
+from modeling_tempoformer.data.csv_tables import cell_text, logger
+from modeling_tempoformer.data.dated_texts import read_text_files
+from modeling_tempoformer.data.post_errors import PostError
+from modeling_tempoformer.data.post_splits import load_splits, make_timelines, split_posts, table_form
+from modeling_tempoformer.data.tables import stream_table
+from modeling_tempoformer.serving.corpus import Corpus, check_names, find_tables
+
+
+@pytest.fixture
+def said(caplog, monkeypatch):
+    """Returns the warnings that have some words."""
+    monkeypatch.setattr(logging.getLogger("modeling_tempoformer"), "propagate", True)
+    logger.warning_once.cache_clear()
+    return lambda words: [record.getMessage() for record in caplog.records if words in record.getMessage()]
+
+
+def write(path: Path, content: str) -> str:
+    path.write_text(content, encoding="utf-8")
+    return str(path)
+
+
+def rows_of(path, **form) -> list[dict]:
+    """Returns the rows of a table, which are the same in memory and as a stream."""
+    rows = list(load_table(path, **form))
+    assert list(stream_table([str(path)], **form)) == rows
+    return rows
+
+
+@pytest.mark.parametrize(
+    ("content", "row"),
+    [
+        ('id;"How are you, really, today, now?"\na;fine\n', {"id": "a", "How are you, really, today, now?": "fine"}),
+        ('"a,b";"c, d"\n1;2\n', {"a,b": "1", "c, d": "2"}),
+        ('id;"How,\nare, you"\na;fine\n', {"id": "a", "How,\nare, you": "fine"}),
+        ("sep=;\nid;a,b,c\nx;y\n", {"id": "x", "a,b,c": "y"}),
+        ('\ufeff"sep=|"\r\nid|text\r\nx|so; sad\r\n', {"id": "x", "text": "so; sad"}),
+        ("id|text\nx|so, sad; now\n", {"id": "x", "text": "so, sad; now"}),
+    ],
+)
+def test_the_separator_is_found(tmp_path, content, row):
+    assert rows_of(write(tmp_path / "a.csv", content)) == [row]
+
+
+def test_the_line_of_a_bad_row_counts_the_line_of_the_separator(tmp_path):
+    with pytest.raises(ValueError, match="a.csv, line 4: 3 cells"):
+        load_table(write(tmp_path / "a.csv", "sep=;\na;b\n1;2\n1;2;3\n"))
+
+
+HEADER = "timeline_id,text,label\n"
+
+
+def test_a_header_inside_a_file_is_left_out_and_counted(tmp_path, said):
+    content = f"\ufeff{HEADER}ann,so,O\n{HEADER}ben,sad,O\n\ufeff{HEADER}\nben,text,label\n"
+    path = write(tmp_path / "a.csv", content)
+    assert [row["text"] for row in rows_of(path)] == ["so", "sad", "text"]
+    (message,) = said("a.csv")
+    assert "2 lines" in message and "line 3" in message
+    # The name of the only column may be a text.
+    assert rows_of(write(tmp_path / "b.csv", "text\nso\ntext\n")) == [{"text": "so"}, {"text": "text"}]
+
+
+POSTS = [{"id": "1", "text": "so\n} {"}, {"id": "2", "text": "sad"}]
+ONE = json.dumps(POSTS[0])
+JSON_FORMS = {
+    "pretty-printed, one after the other": "\n".join(json.dumps(post, indent=2) for post in POSTS),
+    "in one line": " ".join(map(json.dumps, POSTS)),
+    "without anything between them": "".join(map(json.dumps, POSTS)),
+    "after blank lines": "\n\n" + json.dumps(POSTS, indent=1),
+    "the first in two lines": ONE.replace(", ", ",\n", 1) + "\n" + json.dumps(POSTS[1]),
+    "lines": "\n".join(map(json.dumps, POSTS)),
+}
+
+
+@pytest.mark.parametrize("form", JSON_FORMS)
+@pytest.mark.parametrize("kind", ["json", "jsonl", "ndjson"])
+def test_each_form_of_json_has_the_same_posts(tmp_path, form, kind):
+    assert rows_of(write(tmp_path / f"a.{kind}", JSON_FORMS[form])) == POSTS
+
+
+def test_an_object_whose_first_line_has_more_than_a_brace(tmp_path):
+    path = write(tmp_path / "a.json", '{"room": "r",\n "messages": ' + json.dumps(POSTS) + "}")
+    assert rows_of(path, records="messages") == [{**post, "room": "r"} for post in POSTS]
+    with pytest.raises(ValueError, match=r"--records.*messages"):
+        load_table(path)
+
+
+@pytest.mark.parametrize("indent", [None, 1])
+def test_posts_that_are_keyed_by_their_ids(tmp_path, indent):
+    keyed = {"p1": {"text": "so"}, "p2": {"text": "sad"}}
+    expected = [{"text": "so", "key": "p1"}, {"text": "sad", "key": "p2"}]
+    path = write(tmp_path / "a.json", json.dumps(keyed, indent=indent))
+    assert rows_of(path, records="*") == expected
+    with pytest.raises(ValueError, match=r"--records '\*'"):
+        load_table(path)
+    path = write(tmp_path / "b.json", json.dumps({"room": "r", "posts": keyed}, indent=indent))
+    assert rows_of(path, records="posts.*") == [{**row, "room": "r"} for row in expected]
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.tsv", "a.json", "a.jsonl", "a.ndjson"])
+@pytest.mark.parametrize("end", ["", ".gz", ".zst"])
+def test_every_kind_may_be_compressed(tmp_path, name, end):
+    rows = [{"timeline_id": "ann", "text": f"so é {number}"} for number in range(2000)]
+    path = Path(write_table(tmp_path / name.replace("ndjson", "jsonl"), rows))
+    content = path.read_bytes()
+    packed = {"": content, ".gz": gzip.compress(content), ".zst": pa.compress(content, "zstd", asbytes=True)}
+    path = tmp_path / (name + end)
+    path.write_bytes(packed[end])
+    assert rows_of(path) == rows
+    # Scoring finds each in a folder.
+    (tmp_path / "folder").mkdir()
+    path.rename(tmp_path / "folder" / path.name)
+    assert find_tables([str(tmp_path / "folder")], tmp_path / "scored") == [str(tmp_path / "folder" / path.name)]
+
+
+def test_texts_of_words_may_be_compressed_too(tmp_path):
+    (tmp_path / "1815.txt.zst").write_bytes(pa.compress(b"so sad\nso glad\n", "zstd", asbytes=True))
+    assert [(row["time"], row["text"]) for row in read_text_files([str(tmp_path / "1815.txt.zst")])] == [
+        ("1815", "so sad"),
+        ("1815", "so glad"),
+    ]
+
+
+# Bytes that Windows-1252 lacks. Browsers read them as control characters, as Latin-1 has them.
+LACKED = [0x81, 0x8D, 0x8F, 0x90, 0x9D]
+
+
+def garble(text: str, codec: str) -> str:
+    """Reads the bytes of UTF-8 one by one."""
+    return "".join(bytes([byte]).decode("latin-1" if byte in LACKED else codec) for byte in text.encode())
+
+
+TEXTS = ["schöner Tag 😀", "müde", "geht’s dir gut?", "plain", "”“ Ђ — 中文 è à", ""]
+
+
+@pytest.mark.parametrize("codec", ["latin-1", "cp1252"])
+@pytest.mark.parametrize("kind", ["csv", "json", "parquet"])
+def test_texts_that_were_encoded_twice_are_mended(tmp_path, said, kind, codec):
+    """Each column by itself: all of its texts beyond ASCII decode again, also after a thousand of ASCII."""
+    plain = [{"who": "ann", "text": "so", "own": "é"}] * 1500
+    rows = [*plain, *({"who": "Zoë", "text": text, "own": "£ é"} for text in TEXTS)]
+    garbled = [{**row, "who": garble(row["who"], codec), "text": garble(row["text"], codec)} for row in rows]
+    path = write_table(tmp_path / f"a.{kind}", garbled)
+    assert rows_of(path) == rows
+    counts = {name: said(f"'{name}': mended") for name in ("who", "text", "own")}
+    assert [len(messages) for messages in counts.values()] == [1, 1, 0]
+    assert "mended 6 texts" in counts["who"][0] and "mended 4 texts" in counts["text"][0]
+
+
+@pytest.mark.parametrize("other", ["é", "😀", "Ã", "BEAUTÉ\u00a0! très", "naïve"])
+def test_a_column_with_one_good_text_stays_as_it_is(tmp_path, said, other):
+    """The good one may come late."""
+    texts = [garble("schön", "latin-1"), *["so"] * 1500, other]
+    path = write_table(tmp_path / "a.csv", [{"id": "1", "text": text} for text in texts])
+    assert [row["text"] for row in rows_of(path)] == texts and not said("mended")
+
+
+def timelines_of(path, **options):
+    arguments = DataTrainingArguments(test_file=str(path), **options)
+    return make_timelines(load_splits(arguments), arguments, ["O"])["test"]
+
+
+# Rows of an event without a diary, and rows that lack something
+EVENTS = [
+    {"who": "1", "at": "", "note": "", "age": "34"},
+    {"who": "1", "at": "2024-05-02", "note": "went for a walk", "age": ""},
+    {"who": "1", "at": "2024-05-01", "note": "  ", "age": ""},
+    {"who": "", "at": "2024-05-03", "note": "whose?", "age": ""},
+    {"who": "2", "at": " ", "note": "when?", "age": ""},
+    {"who": "2", "at": "2024-05-04", "note": "made soup", "age": ""},
+]
+NAMES = {"timeline_column": "who", "timestamp_column": "at", "text_column": "note"}
+KEPT = [("1", [1714608000.0], ["went for a walk"], [1]), ("2", [1714780800.0], ["made soup"], [5])]
+
+
+def kept(timelines) -> list[tuple]:
+    return [(each.timeline_id, each.timestamps, each.texts, each.input_rows) for each in timelines]
+
+
+@pytest.mark.parametrize("kind", ["csv", "jsonl", "parquet"])
+def test_rows_that_are_no_posts_are_left_out_and_counted(tmp_path, said, kind):
+    """In the script, in Python, as a stream and in scoring; other rows keep their numbers and kept columns."""
+    rows = EVENTS if kind == "csv" else [{name: cell.strip() or None for name, cell in row.items()} for row in EVENTS]
+    path = write_table(tmp_path / f"a.{kind}", rows)
+    assert kept(timelines_of(path, drop_incomplete=True, **NAMES)) == KEPT
+    for posts in (load_table(path), stream_table([path])):
+        assert kept(to_timelines(posts, **NAMES, drop_incomplete=True)) == KEPT
+    (message,) = said("--drop_incomplete")
+    counts = ("4 of 6", "2 have nothing in the column 'note'", "1 have nothing in the column 'who'")
+    assert all(count in message for count in (*counts, "1 have nothing in the column 'at'"))
+
+    columns = {"timeline": "who", "timestamp": "at", "text": "note", "id": None, "speaker": None}
+    corpus = Corpus(tmp_path / "scored", [path], columns, 1, kept=("at",), drop_incomplete=True)
+    corpus.write_file(0)
+    scored = corpus.read(0).to_pydict()
+    assert (scored["text"], scored["row"], scored["kept.at"]) == (
+        ["went for a walk", "made soup"],
+        [1, 5],
+        ["2024-05-02", "2024-05-04"],
+    )
+
+
+def test_what_is_missing_is_named_with_the_option(tmp_path):
+    """The row without a time is blamed, and not the first one with a time."""
+    cases = {"at": (EVENTS[:2], 0), "who": (EVENTS[3:4], 0)}
+    cases["late"] = ([EVENTS[1], EVENTS[4]], 1)
+    for name, (rows, number) in cases.items():
+        path = write_table(tmp_path / "a.csv", rows)
+        column = "at" if name == "late" else name
+        with pytest.raises(ValueError, match=f"Row {number} .*'{column}'.*--drop_incomplete"):
+            timelines_of(path, **NAMES)
+    with pytest.raises(PostError, match="Row 1 .*'note'.*--drop_incomplete"):
+        to_timelines(Dataset.from_list([EVENTS[1], {**EVENTS[1], "note": None}]), **NAMES)
+    # A time that cannot be read is blamed itself.
+    with pytest.raises(ValueError, match="Row 1 .*'soon'"):
+        timelines_of(write_table(tmp_path / "b.csv", [EVENTS[0], {**EVENTS[1], "at": "soon"}]), **NAMES)
+    with pytest.raises(ValueError, match="--drop_incomplete.*1 of 1"):
+        timelines_of(write_table(tmp_path / "c.csv", EVENTS[:1]), drop_incomplete=True, **NAMES)
+
+
+def test_objects_without_records_are_left_out_and_counted(tmp_path, said):
+    pages = [{"data": [{"text": "so"}]}, {"errors": [{"value": "42"}]}, {"meta": {}}, {"data": [{"text": "sad"}]}]
+    path = write_table(tmp_path / "a.jsonl", pages)
+    with pytest.raises(ValueError, match="a.jsonl, line 2.*'data'.*errors.*--drop_incomplete"):
+        load_table(path, "data")
+    assert rows_of(path, records="data", drop_incomplete=True) == [{"text": "so"}, {"text": "sad"}]
+    (message,) = said("objects without")
+    assert "2 objects" in message and "line 2" in message
+    # Of nested objects only the one without posts is left out.
+    chats = {"chats": [{"id": "a"}, {"id": "b", "posts": [{"text": "so"}]}]}
+    path = write(tmp_path / "b.json", json.dumps(chats))
+    assert rows_of(path, records="chats.posts", drop_incomplete=True) == [{"text": "so", "id": "b"}]
+    with pytest.raises(ValueError, match="no rows"):
+        load_table(path, "chats.post", drop_incomplete=True)
+
+
+def test_a_file_of_one_conversation(tmp_path):
+    """Each file is a timeline of its name, in the script, as a stream and in scoring."""
+    for name in ("talk.csv.gz", "chat.csv"):
+        write_table(tmp_path / name, [{"text": f"{name} {number}", "label": "ab"[number % 2]} for number in range(4)])
+    ((talk),) = timelines_of(tmp_path / "talk.csv.gz", one_timeline=True, label_column="none")
+    assert talk.timeline_id == "talk" and talk.texts == [f"talk.csv.gz {number}" for number in range(4)]
+    arguments = DataTrainingArguments(
+        train_file=str(tmp_path / "chat.csv"), validation_file=str(tmp_path / "talk.csv.gz"), one_timeline=True
+    )
+    made = split_posts(load_splits(arguments), arguments, ["a", "b"], ["train", "validation"], 0, None)
+    assert {name: [each.timeline_id for each in part] for name, part in made.timelines.items()} == {
+        "train": ["chat"],
+        "validation": ["talk"],
+    }
+    files = [str(tmp_path / name) for name in ("chat.csv", "talk.csv.gz")]
+    stream = to_timelines(stream_table(files, one_timeline=True))
+    assert [(each.timeline_id, len(each)) for each in stream] == [("chat", 4), ("talk", 4)]
+    columns = {"timeline": "timeline_id", "timestamp": None, "text": "text", "id": None, "speaker": None}
+    corpus = Corpus(tmp_path / "scored", files, columns, 1, one_timeline=True)
+    for number in range(2):
+        corpus.write_file(number)
+    assert corpus.read(0)["timeline_id"].to_pylist() == ["chat"] * 4 + ["talk"] * 4
+
+
+def test_what_one_timeline_contradicts_is_refused(tmp_path):
+    path = write_table(tmp_path / "a.csv", [{"Timeline_ID": "ann", "text": "so"}])
+    with pytest.raises(ValueError, match="--one_timeline.*'Timeline_ID'"):
+        load_table(path, one_timeline=True)
+    with pytest.raises(ValueError, match="--timeline_column.*--one_timeline"):
+        timelines_of(path, timeline_column="person")
+    with pytest.raises(ValueError, match="--one_timeline.*--timeline_column"):
+        table_form(DataTrainingArguments(test_file=path, one_timeline=True, timeline_column="person"))
+    for options in ({"dataset_name": "me/posts"}, {"test_file": path, "task_name": "lrs"}):
+        with pytest.raises(ValueError, match="--one_timeline"):
+            load_splits(DataTrainingArguments(one_timeline=True, **options))
+    with pytest.raises(ValueError, match="a/chat.csv.*b/chat.csv.gz"):
+        check_names(["a/chat.csv", "b/other.csv", "b/chat.csv.gz"])
+
+
+def test_a_spreadsheet_needs_a_library(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "openpyxl", None)
+    with pytest.raises(ValueError, match=r"a.xlsx.*openpyxl.*CSV UTF-8"):
+        load_table(write(tmp_path / "a.xlsx", "PK"))
+
+
+def test_cells_of_a_spreadsheet_as_texts():
+    """It keeps fifteen digits of a number: an id of more has lost the others, and is refused as a shortened one."""
+    moment = pd.Timestamp("2024-05-01 09:00:12").to_pydatetime()
+    pairs = [(7, "7"), (7.0, "7"), (0.5, "0.5"), (-3.0, "-3"), (123456789012345, "123456789012345"), (True, "True")]
+    pairs += [("007", "007"), (moment, "2024-05-01 09:00:12"), (moment.replace(hour=0, second=0), "2024-05-01")]
+    assert [cell_text(cell) for cell, _ in pairs] == [text for _, text in pairs]
+    row = {"timeline_id": cell_text(1823034723867713280), "text": "so"}
+    with pytest.raises(PostError, match="'timeline_id'.*lost digits"):
+        to_timelines(Dataset.from_list([row]))
+
+
+def test_a_spreadsheet_is_read_as_its_csv_file(tmp_path, said):
+    pytest.importorskip("openpyxl")
+    days = [pd.Timestamp("2024-05-01 09:00:12"), pd.Timestamp("2024-05-02")]
+    posts = pd.DataFrame({"timeline_id": ["007", "ann"], "timestamp": days, "text": ["so", None], "state": [1.0, 2.5]})
+    with pd.ExcelWriter(tmp_path / "a.xlsx") as writer:
+        pd.DataFrame().to_excel(writer, sheet_name="empty")
+        posts.to_excel(writer, sheet_name="posts", index=False, startrow=2, startcol=1)
+        posts.to_excel(writer, sheet_name="copy", index=False)
+    expected = [
+        {"timeline_id": "007", "timestamp": "2024-05-01 09:00:12", "text": "so", "state": "1"},
+        {"timeline_id": "ann", "timestamp": "2024-05-02", "text": "", "state": "2.5"},
+    ]
+    assert rows_of(tmp_path / "a.xlsx") == expected
+    (message,) = said("sheet")
+    assert "'posts'" in message and "'copy'" in message and "'empty'" not in message
+    (tmp_path / "b.xlsx").write_bytes((tmp_path / "a.xlsx").read_bytes()[:-100])
+    with pytest.raises(ValueError, match="b.xlsx"):
+        load_table(tmp_path / "b.xlsx")
