@@ -245,6 +245,7 @@ def read_objects(
             name = f"{where}, record {number} (counting from 0)" if keys else where
             is_row = is_nested and isinstance(record, dict)
             yield to_texts(flattener.row(record, around, name) if is_row else record, name)
+    flattener.warn(str(path))
 
 
 def read_values(path: str | Path) -> Iterator[tuple[str, Any]]:
