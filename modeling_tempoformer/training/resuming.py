@@ -47,7 +47,13 @@ MAY_CHANGE = (
 )
 
 
-def train_or_resume(trainer: Trainer, posts: str, *arguments: Any, split: Mapping[str, Sequence[str]] | None = None):
+def train_or_resume(
+    trainer: Trainer,
+    posts: str,
+    *arguments: Any,
+    split: Mapping[str, Sequence[str]] | None = None,
+    others: Mapping[Path, Mapping[str, Any]] | None = None,
+):
     """
     Trains a model and saves it, with its metrics and its learning curve.
 
@@ -61,9 +67,14 @@ def train_or_resume(trainer: Trainer, posts: str, *arguments: Any, split: Mappin
         arguments: The script's arguments besides the Trainer's. All are compared, except those of [`MAY_CHANGE`].
         split (`Mapping[str, Sequence[str]]`, *optional*): The content of `_split.json` for a training that starts
             anew.
+        others (`Mapping[Path, Mapping[str, Any]]`, *optional*): The folders of trainings of the same posts that the
+            same command asks for, and the settings in which each differs. All are checked before this one begins.
     """
     args, output_dir = trainer.args, Path(trainer.args.output_dir)
     trained_on = compared_settings(trainer, posts, arguments)
+    for folder, changed in (others or {}).items():
+        if folder.is_dir() and (checkpoint := get_last_checkpoint(folder)) is not None:
+            check_same(Path(checkpoint), {**trained_on, **changed})
     last = find_last_checkpoint(args, trained_on)
     if args.resume_from_checkpoint is None and last is not None and is_complete(output_dir):
         metrics = load_ended(trainer)
