@@ -196,16 +196,21 @@ def score_alarms(
     wanted = (own_alarm(config.watched, config.calibration) or {}).get("wanted")
     facts = {"wanted": wanted} if wanted else {}
     facts |= measure_alarms(timelines, alarms, predictions >= 0, config.watched, config.first_posts)
-    labels, numbers = all_labels(timelines), timeline_numbers(timelines)
+    labels = all_labels(timelines)
     labelled = labels >= 0
-    kind = next(iter(wanted or {"precision": None}))
+    is_alarm, is_class = alarms[labelled], labels[labelled] == config.watched
+    judged = is_alarm, is_class, timeline_numbers(timelines)[labelled]
+    comparable = is_alarm.any() and is_class.any()
     facts["compared_with"] = {
-        name: described | compare_alarms(shares[:, config.watched], *judged, kind)
-        for judged in [(alarms[labelled], labels[labelled] == config.watched, numbers[labelled])]
-        if judged[0].any() and judged[1].any()
-        for name, (shares, described) in rivals.items()
+        name: described | compare_alarms(shares[:, config.watched], *judged, alarm_kind(facts))
+        for name, (shares, described) in (rivals if comparable else {}).items()
     }
     return facts
+
+
+def alarm_kind(facts: Mapping[str, Any]) -> str:
+    """Returns what rivals' alarms have as much of as those of the model: the precision, unless a recall was wanted."""
+    return next(iter(facts.get("wanted") or ["precision"]))
 
 
 def compare_alarms(

@@ -15,7 +15,7 @@ from transformers import PreTrainedConfig
 
 from ..data.facts import all_facts
 from ..timeline_tempoformer import Timeline
-from .alarms import OTHER, alarm_sentence, measured_words, score_alarms, wanted_words
+from .alarms import OTHER, alarm_kind, alarm_sentence, measured_words, score_alarms, wanted_words
 from .annotator_scores import score_annotators
 from .group_scores import score_groups
 from .method_names import rival_name
@@ -208,20 +208,14 @@ def alarm_lines(results: Mapping[str, Any]) -> list[str]:
     lines = [
         f"{results['watched']}, the class to watch, is an alarm {least}{wanted_words(facts)}: {measured_words(facts)}"
     ]
-    rivals = []
+    kind, rivals = alarm_kind(facts), []
     for name, score in facts["compared_with"].items():
         apart = difference_of(score)
         apart = apart if apart == NO_DIFFERENCE else f"this model {apart}"
-        rivals.append(f"{rival_name(name, score)} {score.get(OTHER[alarm_kind(facts)], 0.0):.3f} ({apart})")
+        rivals.append(f"{rival_name(name, score)} {score[OTHER[kind]]:.3f} ({apart})")
     if rivals:
-        kind = alarm_kind(facts)
         lines.append(f"With alarms of the same {kind} or more, the {OTHER[kind]} of rivals is: {listed(rivals)}.")
     return lines
-
-
-def alarm_kind(facts: Mapping[str, Any]) -> str:
-    """What alarms of rivals have as much of as those of the model: the precision, unless a recall was wanted."""
-    return next(iter(facts.get("wanted") or ["precision"]))
 
 
 def alarm_rows(results: Mapping[str, Any]) -> list[list[str]]:

@@ -271,8 +271,9 @@ def test_a_wanted_share_is_one_and_between_0_and_1():
 
 def assert_same_predictions(rows: list[dict[str, str]], others: list[dict[str, str]]):
     """Checks that tables are equal, except for rounding of the probabilities."""
+    numbers = [*PROBABILITIES, "watched_probability", "watched_threshold"]
     for row, other in zip(rows, others, strict=True):
-        assert_same(*(one | {name: float(one[name]) for name in PROBABILITIES} for one in (row, other)))
+        assert_same(*(one | {name: float(one[name]) for name in numbers} for one in (row, other)))
 
 
 @pytest.mark.slow
