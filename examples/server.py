@@ -127,20 +127,27 @@ class State(BaseModel):
 
 
 class Answer(BaseModel):
+    watched_probability: float | None = Field(
+        None, description="The probability of the class to watch, if the model has one."
+    )
+    alarm: bool | None = Field(
+        None,
+        description="Whether watched_probability is at least watched_threshold; without such a number, whether the "
+        "label is the class to watch.",
+    )
+    watched_threshold: float | None = Field(None, description="The probability from which on a post is an alarm.")
+    watched: str | None = Field(None, description="The class to watch.")
     label: str
     score: float = Field(description="The probability of the label.")
     probabilities: dict[str, float] = Field(description="The probability of each class.")
     state: State | None = Field(None, description="The state of the post, if the model has learned states.")
     thresholds: dict[str, float] | None = Field(
         description="If the model has thresholds, the label is the class with the largest probability / threshold; "
-        "otherwise it is the most probable class. The watched_threshold of an alarm comes first."
+        "otherwise it is the most probable class."
     )
-    reason: str | None = Field(None, description="Why the post has this label where another is more probable.")
-    alarm: bool | None = Field(None, description="Whether the label is the class to watch, if the model has one.")
-    watched: str | None = Field(None, description="The class to watch.")
-    watched_probability: float | None = Field(None, description="The probability of the class to watch.")
-    watched_threshold: float | None = Field(
-        None, description="The probability from which on the class to watch is the label, if there is such a number."
+    reason: str | None = Field(
+        None,
+        description="Why the label is not the most probable class, or why alarm and label say different things.",
     )
     stream_length: int = Field(description="The number of posts that were read, including this one.")
     context: Literal[*CONTEXTS] = Field(description="The source of the earlier posts.")

@@ -13,6 +13,7 @@ from transformers import (
 )
 
 from .configuration_post_tempoformer import PostTempoFormerConfig
+from .configuration_streams_tempoformer import StreamFields
 from .configuration_tempoformer import TempoFormerConfig
 from .configuration_temporal_bert import TemporalBertConfig, TemporalRobertaConfig
 from .data_collator_tempoformer import StreamCollator
@@ -84,6 +85,19 @@ MODELS = {
         AutoModelForTokenClassification: RobertaWithTemporalAttentionForTokenClassification,
     },
 }
+
+
+class OwnPipelines(dict):
+    """
+    The pipelines that a saved model names, none of which is found in its folder. So Transformers, which asks for trust
+    in the code that it finds there, takes the one that this package has registered; the name of the task is kept.
+    """
+
+    def __contains__(self, task: object) -> bool:
+        return False
+
+
+StreamFields.pipelines_type = OwnPipelines
 for config_class, model_classes in MODELS.items():
     AutoConfig.register(config_class.model_type, config_class, exist_ok=True)
     config_class.register_for_auto_class()

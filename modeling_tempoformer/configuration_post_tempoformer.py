@@ -54,9 +54,9 @@ class PostTempoFormerConfig(StreamFields, PreTrainedConfig):
         calibration (`dict`, *optional*):
             Values that were tuned on posts outside the training, each positive: `"temperature"`, from 1e-6 to 1e6,
             divides the logits before the softmax; a post gets the class with the largest probability / `"thresholds"`.
-            Before these comes `"alarm"`, a dict: a post gets the class with the id `"label"` if the probability of it
-            is at least `"threshold"`, from 0 to 1, and only then; what was `"wanted"` and what was `"measured"` there
-            are for a reader. Each of the three may be missing.
+            `"alarm"`, a dict, changes no label: a post is an alarm if the probability of the class with the id
+            `"label"` is at least `"threshold"`, from 0 to 1; what was `"wanted"` and what was `"measured"` there are
+            for a reader. Each of the three may be missing.
         timed (`bool`, *optional*):
             True if the model was trained with the time between posts. Streams must match it, whatever the attention
             reads; if None, this is not checked.

@@ -19,6 +19,8 @@ class StreamFields(CheckedFields):
     sub_configs = {"encoder_config": AutoConfig}
     # The file and the name of our class for each Auto class.
     auto_classes: ClassVar[dict[str, str]] = {}
+    # The type of `custom_pipelines`, which the package replaces where it is imported.
+    pipelines_type: ClassVar[type[dict]] = dict
 
     encoder_config: PreTrainedConfig | dict[str, Any] | None = None
     window: int = at_least_1(default=20)
@@ -52,6 +54,8 @@ class StreamFields(CheckedFields):
         """Reads a configuration, without its [`CLASS_FIELDS`] if another number of classes is given."""
         given = {name: kwargs.pop(name) for name in (*CLASS_FIELDS, "id2label", "label2id") if name in kwargs}
         values = {**config_dict, **given}
+        if "custom_pipelines" in values:
+            values["custom_pipelines"] = cls.pipelines_type(values["custom_pipelines"])
         if "id2label" in given and "label2id" not in given:
             values["label2id"] = {label: int(index) for index, label in given["id2label"].items()}
         before, after = (len(fields.get("id2label") or ()) or 2 for fields in (config_dict, values))

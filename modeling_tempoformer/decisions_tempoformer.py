@@ -20,7 +20,7 @@ def check_finite(logits: torch.Tensor, name_post: Callable[[int], str]):
 
 def decide(logits: torch.Tensor, calibration: dict[str, Any] | None = None) -> tuple[torch.Tensor, torch.Tensor]:
     """
-    Returns the probabilities of the classes, and the classes of each post from the chosen one to the least likely.
+    Returns the probabilities of the classes, and the classes of each post from its label to the least likely.
 
     Args:
         logits (`torch.Tensor` of shape `(..., num_labels)`): The model's output.
@@ -28,46 +28,73 @@ def decide(logits: torch.Tensor, calibration: dict[str, Any] | None = None) -> t
 
     Returns:
         `softmax(logits / temperature)` (Guo et al., 2017, section 4.2) in 32 bits or more, and the class ids by
-        probability / threshold, largest first (of equal ones the lower id), both of the shape of `logits`. With an
-        `alarm` its class is the first where its probability is at least the alarm's threshold, and else the last.
+        probability / threshold, largest first (of equal ones the lower id), both of the shape of `logits`. The `alarm`
+        of the calibration changes neither ([`find_alarms`]).
     """
     calibration = calibration or {}
     logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
-    probabilities = (logits / (calibration.get("temperature") or 1.0)).softmax(-1)
-    # Compared in 64 bits: a threshold may lie between two probabilities that are neighbours in 32.
+    probabilities = at_temperature(logits, calibration).softmax(-1)
     ratios = probabilities.double()
-    if thresholds := calibration.get("thresholds"):
+    if (thresholds := calibration.get("thresholds")) is not None:
         ratios = ratios / torch.tensor(thresholds, dtype=torch.float64, device=logits.device)
-    if alarm := calibration.get("alarm"):
-        is_watched = torch.arange(logits.shape[-1], device=logits.device) == alarm["label"]
-        is_reached = probabilities.double() >= alarm["threshold"]
-        ratios = torch.where(is_watched, torch.where(is_reached, torch.inf, -1.0).to(ratios), ratios)
     return probabilities, ratios.argsort(dim=-1, descending=True, stable=True)
+
+
+def at_temperature(logits: torch.Tensor, calibration: dict[str, Any] | None) -> torch.Tensor:
+    """Returns logits divided by the temperature of a calibration, if it has one."""
+    temperature = (calibration or {}).get("temperature")
+    return logits if temperature is None else logits / temperature
+
+
+def find_alarms(
+    probabilities: torch.Tensor, labels: torch.Tensor, watched: int, calibration: dict[str, Any] | None
+) -> torch.Tensor:
+    """
+    Tells which posts are alarms.
+
+    Args:
+        probabilities (`torch.Tensor` of shape `(..., num_labels)`): The probabilities of [`decide`].
+        labels (`torch.Tensor` of shape `(...)`): The first of its classes.
+        watched (`int`): The class to watch.
+        calibration (`dict`, *optional*): The argument of [`decide`].
+
+    Returns:
+        `torch.BoolTensor` of shape `(...)`: True where the probability of the class is at least the threshold of the
+        calibration's `alarm` for it; without such an alarm, where the class is the label.
+    """
+    if (alarm := own_alarm(watched, calibration)) is None:
+        return labels == watched
+    # Compared in 64 bits: a threshold may lie between two probabilities that are neighbours in 32.
+    return probabilities[..., watched].double() >= alarm["threshold"]
+
+
+def own_alarm(label: int, calibration: dict[str, Any] | None) -> dict[str, Any] | None:
+    """Returns the alarm of a calibration if it is about this class."""
+    alarm = (calibration or {}).get("alarm")
+    return alarm if alarm is not None and alarm["label"] == label else None
 
 
 def log_odds(logits: torch.Tensor, calibration: dict[str, Any] | None = None) -> torch.Tensor:
     """Returns `log(p / (1 - p))` of [`decide`]'s probabilities `p`, also where they are rounded to 0 or 1."""
-    logits = logits.double() / ((calibration or {}).get("temperature") or 1.0)
+    logits = at_temperature(logits.double(), calibration)
     itself = torch.eye(logits.shape[-1], dtype=torch.bool, device=logits.device)
     return logits - logits.unsqueeze(-2).masked_fill(itself, -torch.inf).logsumexp(-1)
 
 
 def watched_threshold(config: PreTrainedConfig, calibration: dict[str, Any] | None) -> float | None:
-    """Returns the [`class_threshold`] of the class that the model watches."""
-    return class_threshold(config.watched, config.num_labels, calibration or {})
+    """Returns the [`alarm_threshold`] of the class that the model watches."""
+    return alarm_threshold(config.watched, config.num_labels, calibration or {})
 
 
-def class_threshold(label: int, num_labels: int, calibration: dict[str, Any]) -> float | None:
+def alarm_threshold(label: int, num_labels: int, calibration: dict[str, Any]) -> float | None:
     """
-    Returns the probability from which on [`decide`] chooses a class. None where no such number is known: of three
-    classes or more, without an alarm for this one.
+    Returns the probability of a class from which on a post is an alarm ([`find_alarms`]). None where no such number is
+    known: of three classes or more, without an alarm for this one.
     """
-    alarm, thresholds = calibration.get("alarm"), calibration.get("thresholds") or [1.0] * num_labels
-    if alarm and alarm["label"] == label:
+    if (alarm := own_alarm(label, calibration)) is not None:
         return alarm["threshold"]
-    if num_labels != 2:
-        return None
-    return 1 - alarm["threshold"] if alarm else thresholds[label] / sum(thresholds)
+    thresholds = calibration.get("thresholds") or [1.0] * num_labels
+    return thresholds[label] / sum(thresholds) if num_labels == 2 else None
 
 
 def read_answers(
@@ -86,49 +113,71 @@ def read_answers(
         state_logits (`torch.Tensor` of shape `(posts, num_states)`, *optional*): The argument of [`read_states`].
 
     Returns:
-        A dict for each post: the `label` that [`decide`] chooses, its probability `score`, the `probabilities` of all
-        classes, and the `thresholds` of the calibration by class (None without any). If the model watches a class:
-        `alarm`, True where that is the label, `watched`, the class, its `watched_probability`, and
-        [`watched_threshold`]. If thresholds decide: `reason`, a sentence where another class is more probable than the
-        label, else None. If the model has learned states: `state`.
+        A dict for each post. If the model watches a class, it begins with `watched_probability`, the probability of
+        the class; `alarm`, whether the post is one ([`find_alarms`]); `watched_threshold`, the probability from which
+        on it is ([`alarm_threshold`]); and `watched`, the class. Then come the `label` that [`decide`] chooses, its
+        probability `score`, the `probabilities` of all classes, and the `thresholds` of the calibration by class (None
+        without any). If thresholds or an alarm decide: `reason`, which says why the label is not the most probable
+        class, and why a post is an alarm with another label, or none with the label of the class; else None. If the
+        model has learned states: `state`.
     """
     names = [config.id2label[label] for label in range(config.num_labels)]
     probabilities, ranked = decide(logits, calibration)
-    states = read_states(state_logits, config)
+    labels, states, watched = ranked[:, 0], read_states(state_logits, config), config.watched
     calibration = calibration or {}
-    watched, thresholds = config.watched, calibration.get("thresholds")
-    fixed: dict[str, Any] = {"thresholds": thresholds and dict(zip(names, thresholds, strict=True))}
+    thresholds = calibration.get("thresholds")
+    fixed = {"thresholds": None if thresholds is None else dict(zip(names, thresholds, strict=True))}
+    alarms = [None] * len(labels)
     if watched is not None:
-        fixed |= {"watched": names[watched], "watched_threshold": watched_threshold(config, calibration)}
+        alarms = find_alarms(probabilities, labels, watched, calibration).tolist()
+        threshold = watched_threshold(config, calibration)
     answers = []
-    for post, (scores, label) in enumerate(zip(probabilities.tolist(), ranked[:, 0].tolist(), strict=True)):
-        by_class = dict(zip(names, scores, strict=True))
-        answer = {"label": names[label], "score": scores[label], "probabilities": by_class, **fixed}
+    for post, (scores, label, alarm) in enumerate(zip(probabilities.tolist(), labels.tolist(), alarms, strict=True)):
+        answer: dict[str, Any] = {}
         if watched is not None:
-            answer |= {"alarm": label == watched, "watched_probability": scores[watched]}
-        if thresholds or calibration.get("alarm"):
-            answer["reason"] = explain_label(scores, label, names, calibration)
+            answer = {"watched_probability": scores[watched], "alarm": alarm, "watched_threshold": threshold}
+            answer["watched"] = names[watched]
+        by_class = dict(zip(names, scores, strict=True))
+        answer |= {"label": names[label], "score": scores[label], "probabilities": by_class, **fixed}
+        if thresholds is not None or calibration.get("alarm") is not None:
+            reasons = [explain_label(scores, label, names, thresholds)]
+            reasons += [] if watched is None else [explain_alarm(scores, label, alarm, names, watched, calibration)]
+            answer["reason"] = " ".join(filter(None, reasons)) or None
         answers.append(answer if states is None else {**answer, "state": states[post]})
     return answers
 
 
 def explain_label(
-    scores: Sequence[float], label: int, names: Sequence[str], calibration: dict[str, Any]
+    scores: Sequence[float], label: int, names: Sequence[str], thresholds: Sequence[float] | None
 ) -> str | None:
     """Returns a sentence that says why a post has this label although another is more probable; None where none is."""
     best = max(range(len(scores)), key=scores.__getitem__)
     if scores[best] <= scores[label]:
         return None
-    alarm, thresholds = calibration.get("alarm") or {"label": None}, calibration.get("thresholds")
-    more = f"{names[best]} is more probable ({scores[best]:.4g})"
-    if best == alarm["label"]:
-        return f"{more}, but does not reach its threshold of {alarm['threshold']}."
-    if label == alarm["label"]:
-        return f"{more}, but {names[label]} ({scores[label]:.4g}) reaches its threshold of {alarm['threshold']}."
     return (
-        f"{more}, but {names[label]} ({scores[label]:.4g}) is more in proportion to its threshold: "
-        f"{thresholds[label]:.4g}, and {thresholds[best]:.4g} of {names[best]}."
+        f"{names[best]} is more probable ({scores[best]:.4g}), but {names[label]} ({scores[label]:.4g}) is more in "
+        f"proportion to its threshold: {thresholds[label]:.4g}, and {thresholds[best]:.4g} of {names[best]}."
     )
+
+
+def explain_alarm(
+    scores: Sequence[float],
+    label: int,
+    is_alarm: bool,
+    names: Sequence[str],
+    watched: int,
+    calibration: dict[str, Any],
+) -> str | None:
+    """
+    Returns a sentence that says why a post is an alarm although its label is another class than the watched one, or
+    none although it is this class; None where the label says it.
+    """
+    if is_alarm == (label == watched):
+        return None
+    says = "an alarm" if is_alarm else "no alarm"
+    reaches = "reaches" if is_alarm else "does not reach"
+    threshold = own_alarm(watched, calibration)["threshold"]
+    return f"It is {says}, since {names[watched]} ({scores[watched]:.4g}) {reaches} the threshold of {threshold}."
 
 
 def read_states(state_logits: torch.Tensor | None, config: PreTrainedConfig) -> list[dict[str, Any]] | None:

@@ -1,6 +1,7 @@
 """The pipeline for whole timelines, and the explanations of its answers."""
 
 from collections.abc import Iterable, Iterator, Mapping
+from difflib import SequenceMatcher
 from itertools import groupby, islice
 from typing import Any
 
@@ -21,6 +22,8 @@ logger = logging.get_logger(__name__)
 INDICES = {"stream_index", "speaker_posts"}
 # Slots of streams that an explanation reads in a pass, and the tokens in them, padding included.
 SLOTS_AT_ONCE, TOKENS_AT_ONCE = 4096, 2**17
+# Two names that are more similar are taken for one that is misspelled, such as "timestamps", but not "speaker_id".
+NEARLY = 0.85
 
 
 def explain_streams(
@@ -161,16 +164,19 @@ class StreamClassificationPipeline(Pipeline):
         pipe({"text": ["so happy today", "leave me alone"], "timestamp": ["2024-05-01", "2024-05-02T22:10"]})
         # [{"label": "No-Switch", "score": 0.98}, {"label": "Switch", "score": 0.91}]
 
-    A timeline is a dict, or another mapping such as a row of `Dataset.map`, with `text`, a list of strings, and lists
+    A timeline is a dict, or another mapping such as a row of a `Dataset`, with `text`, a list of strings, and lists
     of the same length: `timestamp`, times as [`~times_tempoformer.to_seconds`] takes them, if the model was trained
-    with times; and `speaker`, strings, or None for one that is not known, if it reads who speaks.
+    with times; and `speaker`, strings, or None for one that is not known, if it reads who speaks. Other keys are not
+    read, such as an id, labels and states; one that is nearly `timestamp` or `speaker`, where that is missing, is
+    refused.
     Posts that are out of order are sorted by time, with one warning; results come in the order of the input. A
     timeline may also be a [`~timeline_tempoformer.Timeline`], to which its logits and explanations are then attached.
 
-    A score is the probability of the label that is returned; with decision thresholds another label can have a larger
-    one, and `reason` then says why. A model that watches a class also answers, for each post, `alarm`, True where the
-    label is that class, `watched`, its name, `watched_probability`, and `watched_threshold`, the probability from
-    which on the class is chosen (None where the other classes decide on it, too). A model that has learned states also
+    The label is the most probable class, and its probability is the score; with decision thresholds another class can
+    be more probable, and `reason` then says why. The answers of a model that watches a class begin with
+    `watched_probability`, the probability of that class; `alarm`, True where it is at least `watched_threshold`, which
+    may be another number than that from which on the class is the label (None without such a number; then an alarm is
+    a post whose label is the class); and `watched`, its name. A model that has learned states also
     answers the `state` of each post: a dict with `label`, the likeliest, `score` and `probabilities`, and if states
     are numbers their `mean`. The options can be given to a call or to the constructor.
 
@@ -205,9 +211,7 @@ class StreamClassificationPipeline(Pipeline):
             raise ValueError(
                 f"`truncation` must be True, as posts are cut to what the model reads, got {truncation!r}."
             )
-        for name, number in (("targets_per_row", targets_per_row), ("top_k", top_k)):
-            if number is not None and number < 1:
-                raise ValueError(f"`{name}` must be at least 1, got {number}.")
+        check_at_least_1(targets_per_row=targets_per_row, top_k=top_k)
 
         def given(**options: Any) -> dict[str, Any]:
             return {name: value for name, value in options.items() if value is not None}
@@ -279,6 +283,7 @@ class StreamClassificationPipeline(Pipeline):
         explains: bool,
     ):
         """Returns the results of a call or of `explain` for one timeline, a list or another iterable."""
+        check_at_least_1(batch_size=batch_size)
         preprocess, _, postprocess = self._sanitize_parameters(**options)
         is_one = isinstance(inputs, (Mapping, Timeline, str))
         results = self.classify(
@@ -377,12 +382,21 @@ class StreamClassificationPipeline(Pipeline):
         return timeline.in_input_order(answers)
 
 
+def check_at_least_1(**numbers: int | None):
+    """Raises a `ValueError` for a number below 1; None stands for a default."""
+    for name, number in numbers.items():
+        if number is not None and number < 1:
+            raise ValueError(f"`{name}` must be at least 1, got {number}.")
+
+
 def read_timeline(values: Any, number: int) -> Timeline:
     """Reads a timeline as the pipeline takes it. Raises a `ValueError` that names what is wrong."""
     if not isinstance(values, Mapping) or not isinstance(values.get("text"), (list, tuple)):
         raise ValueError(f"Timeline {number} must be a dict with a list of strings as 'text', got {values!r:.80}.")
-    if unknown := sorted(set(values) - {"text", "timestamp", "speaker"}):
-        raise ValueError(f"Timeline {number} has unknown keys: {', '.join(map(str, unknown))}.")
+    for name in ("timestamp", "speaker"):
+        near = [key for key in values if SequenceMatcher(None, str(key).strip().lower(), name).ratio() > NEARLY]
+        if near and name not in values:
+            raise ValueError(f"Timeline {number} has {near[0]!r}, which is not read: is it {name!r}?")
     texts, times, speakers = values["text"], values.get("timestamp"), values.get("speaker")
     for name, cells in (("timestamp", times), ("speaker", speakers)):
         if cells is not None and not isinstance(cells, (list, tuple)):

@@ -91,26 +91,26 @@ LABEL_STUDIO = [
         "id": number,
         "annotations": [
             {
-                **{"id": 10 + number, "completed_by": 1, "was_cancelled": False, "lead_time": 4.2},
+                **{"id": 10 * number + by, "completed_by": by, "was_cancelled": choice != label, "lead_time": 4.2},
                 "result": [
                     {
-                        **{"value": {"choices": [label]}, "id": "x", "from_name": "mood", "to_name": "text"},
+                        **{"value": {"choices": [choice]}, "id": "x", "from_name": "mood", "to_name": "text"},
                         **{"type": "choices", "origin": "manual"},
                     }
                 ],
             }
-        ]
-        if label
-        else [],
+            for by, choice in enumerate(choices)
+        ],
         "predictions": [],
         "data": {"person": "ann", "written": time, "text": text},
         "meta": {},
         "project": 83,
     }
-    for number, time, text, label in (
-        (1, "2024-05-01T09:00:00Z", "so happy today", "steady"),
-        (2, "2024-05-01T09:01:00Z", "nothing new", "switch"),
-        (3, "2024-05-01T09:02:00Z", "slept a little", None),
+    # One post was skipped by somebody before it got its label, and one was only skipped.
+    for number, time, text, label, choices in (
+        (1, "2024-05-01T09:00:00Z", "so happy today", "steady", ["switch", "steady"]),
+        (2, "2024-05-01T09:01:00Z", "nothing new", "switch", ["switch"]),
+        (3, "2024-05-01T09:02:00Z", "slept a little", None, ["switch"]),
     )
 ]
 DOCCANO = [

@@ -5,7 +5,7 @@ import torch
 from helpers import read_json, tiny_model
 from transformers import AutoModelForSequenceClassification
 
-from modeling_tempoformer.decisions_tempoformer import decide, read_answers
+from modeling_tempoformer.decisions_tempoformer import decide, find_alarms, read_answers
 
 
 NAMES = ["calm", "low", "high"]
@@ -19,32 +19,44 @@ def config_of(names: list[str] = NAMES, **fields):
     return tiny_model(num_labels=len(names), **labels, **fields).config
 
 
+BEST = ["calm", "high", "low", "low"]
+
+
 @pytest.mark.parametrize(
-    ("calibration", "expected"),
+    ("calibration", "labels", "alarms"),
     [
-        (None, ["calm", "high", "low", "low"]),
-        # The second post gets it although another class is twice as probable.
-        ({"alarm": {"label": 1, "threshold": 0.25}}, ["calm", "low", "low", "low"]),
-        ({"alarm": {"label": 1, "threshold": 0.46}}, ["calm", "high", "high", "low"]),
-        # The thresholds decide among the other two: 0.5 / 0.9 < 0.3 / 0.05.
-        ({"thresholds": [0.9, 0.05, 0.05], "alarm": {"label": 1, "threshold": 0.46}}, ["high", "high", "high", "low"]),
-        ({"alarm": {"label": 0, "threshold": 0.0}}, ["calm"] * 4),
-        ({"alarm": {"label": 0, "threshold": 1.0}}, ["high", "high", "low", "low"]),
+        (None, BEST, None),
+        # The second post is one although another class is twice as probable.
+        ({"alarm": {"label": 1, "threshold": 0.25}}, BEST, [False, True, True, True]),
+        ({"alarm": {"label": 1, "threshold": 0.46}}, BEST, [False, False, False, True]),
+        # The thresholds decide on the label: 0.5 / 0.9 < 0.3 / 0.05, and 0.45 / 0.05 is the most.
+        (
+            {"thresholds": [0.9, 0.05, 0.05], "alarm": {"label": 1, "threshold": 0.46}},
+            ["high", "high", "low", "low"],
+            [False, False, False, True],
+        ),
+        ({"alarm": {"label": 0, "threshold": 0.0}}, BEST, [True] * 4),
+        ({"alarm": {"label": 0, "threshold": 1.0}}, BEST, [False] * 4),
     ],
 )
-def test_an_alarm_is_given_from_its_threshold_on_and_only_then(calibration, expected):
+def test_an_alarm_is_given_from_its_threshold_on_and_changes_no_label(calibration, labels, alarms):
+    """The score is that of the label. A class without an alarm of its own gives one where it is the label."""
     probabilities, ranked = decide(SHARES.log(), calibration)
     torch.testing.assert_close(probabilities, SHARES)
-    assert [NAMES[label] for label in ranked[:, 0].tolist()] == expected
+    assert [NAMES[label] for label in ranked[:, 0].tolist()] == labels
     assert ranked.sort(-1).values.tolist() == [[0, 1, 2]] * 4
+    own = (calibration or {}).get("alarm", {"label": None})
     for watched, name in enumerate(NAMES):
         answers = read_answers(SHARES.log(), config_of(watched=watched), calibration)
-        assert [answer["label"] for answer in answers] == expected
-        assert [answer["alarm"] for answer in answers] == [label == name for label in expected]
+        assert [answer["label"] for answer in answers] == labels
+        for shares, answer in zip(SHARES.tolist(), answers, strict=True):
+            assert answer["score"] == pytest.approx(shares[NAMES.index(answer["label"])])
+            assert list(answer)[:3] == ["watched_probability", "alarm", "watched_threshold"]
+        expected = alarms if own["label"] == watched else [label == name for label in labels]
+        assert [answer["alarm"] for answer in answers] == expected
         assert [answer["watched_probability"] for answer in answers] == pytest.approx(SHARES[:, watched].tolist())
         # Only the threshold of an alarm is a number by itself.
-        own = (calibration or {}).get("alarm")
-        threshold = own["threshold"] if own and own["label"] == watched else None
+        threshold = own["threshold"] if own["label"] == watched else None
         assert {answer["watched_threshold"] for answer in answers} == {threshold}
 
 
@@ -55,8 +67,9 @@ def test_a_threshold_between_neighbours_separates_them(wide):
     low, high = decide(logits)[0][:, 1].double().tolist()
     assert low < high
     for threshold, expected in ((low, [1, 1]), ((low + high) / 2, [0, 1]), (high, [0, 1]), (high + 1e-12, [0, 0])):
-        ranked = decide(logits, {"alarm": {"label": 1, "threshold": threshold}})[1]
-        assert ranked[:, 0].tolist() == expected
+        probabilities, ranked = decide(logits)
+        alarms = find_alarms(probabilities, ranked[:, 0], 1, {"alarm": {"label": 1, "threshold": threshold}})
+        assert alarms.tolist() == expected
 
 
 @pytest.mark.parametrize("watched", [0, 1])
@@ -66,7 +79,7 @@ def test_a_threshold_between_neighbours_separates_them(wide):
     ids=str,
 )
 def test_of_two_classes_both_have_a_threshold(watched, calibration):
-    """Just above it the class is the label, and just below the other one is."""
+    """Just above it the post is an alarm, and just below it is none."""
     config = config_of(["no", "yes"], watched=watched)
     threshold = read_answers(torch.zeros(1, 2), config, calibration)[0]["watched_threshold"]
     for share, expected in ((threshold + 1e-4, True), (threshold - 1e-4, False)):
@@ -75,20 +88,26 @@ def test_of_two_classes_both_have_a_threshold(watched, calibration):
         assert answer["alarm"] is expected and answer["watched_probability"] == pytest.approx(share)
 
 
+THRESHOLDS = [0.9, 0.05, 0.05]
+
+
 @pytest.mark.parametrize(
     ("calibration", "post", "named"),
     [
-        ({"alarm": {"label": 1, "threshold": 0.25}}, 1, ["high", "0.6", "low", "0.3", "0.25"]),
+        # An alarm with another label, and none with the label of the class
+        ({"alarm": {"label": 1, "threshold": 0.25}}, 1, ["low", "0.3", "0.25"]),
         ({"alarm": {"label": 1, "threshold": 0.875}}, 3, ["low", "0.7", "0.875"]),
-        ({"thresholds": [0.9, 0.05, 0.05]}, 0, ["calm", "0.5", "high", "0.3", "0.9", "0.05"]),
+        ({"thresholds": THRESHOLDS}, 0, ["calm", "0.5", "high", "0.3", "0.9", "0.05"]),
+        ({"thresholds": THRESHOLDS, "alarm": {"label": 1, "threshold": 0.15}}, 0, ["calm", "high", "low", "0.15"]),
     ],
 )
-def test_a_label_that_is_not_the_most_probable_says_why(calibration, post, named):
+def test_a_label_that_is_not_the_most_probable_and_an_alarm_that_is_not_the_label_say_why(calibration, post, named):
     """The reason has the names and the numbers that decided."""
     answers = read_answers(SHARES.log(), config_of(watched=1), calibration)
     assert all(word in answers[post]["reason"] for word in named)
     for answer in answers:
-        assert (answer["reason"] is None) == (answer["score"] == max(answer["probabilities"].values()))
+        is_plain = answer["score"] == max(answer["probabilities"].values())
+        assert (answer["reason"] is None) == (is_plain and answer["alarm"] == (answer["label"] == "low"))
 
 
 def test_a_model_without_a_class_to_watch_answers_as_before():

@@ -121,6 +121,32 @@ def test_timelines_keep_their_answers(saved, dtype):
     assert_same([timeline.explanations for timeline in timelines], explained)
 
 
+def test_a_row_of_a_dataset_with_other_columns_is_a_timeline(saved):
+    """They are not read, and "timestamp_2" is no misspelling beside "timestamp"."""
+    pipe, timelines = load(saved[0]), [TIMELINES[0], TIMELINES[4]]
+    others = {"id": "ann", "label": [0], "state": ["1"], "speaker_id": ["a"], "timestamp_2": [1.0]}
+    rows = [{**timeline, "timestamp": list(map(float, timeline["timestamp"])), **others} for timeline in timelines]
+    dataset = Dataset.from_list(rows)
+    assert_same(pipe(dataset[0]), pipe(timelines[0]))
+    assert_same(list(pipe(dataset)), pipe(timelines))
+
+
+def test_no_trust_is_asked_where_the_package_is_imported(saved):
+    """Its own class answers, with trust and without, and the folder still names the task."""
+    folder, *_ = saved
+    expected = load(folder)(TIMELINES[0])
+    for given in (
+        {"task": "stream-classification"},
+        {},
+        {"task": "stream-classification", "trust_remote_code": False},
+    ):
+        pipe = pipeline(model=str(folder), **given)
+        assert type(pipe) is StreamClassificationPipeline
+        assert_same(pipe(TIMELINES[0]), expected)
+    pipe.save_pretrained(folder)
+    assert list(read_json(folder / "config.json")["custom_pipelines"]) == ["stream-classification"]
+
+
 def test_rows_of_datasets_that_are_no_dicts(saved):
     pipe = load(saved[0])
     timelines = [TIMELINES[0], TIMELINES[4]]

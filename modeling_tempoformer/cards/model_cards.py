@@ -174,7 +174,8 @@ def write_card(
 
 def watch_lines(name: str, alarm: str | None) -> str:
     """The lines of a card on the class to watch, and on its alarm if there is a sentence on it."""
-    lines = [f"- Class to watch: {markdown(name)}; pages open on it, and a post that gets it is an alarm"]
+    rule = "" if alarm else ", and a post with this label is an alarm"
+    lines = [f"- Class to watch: {markdown(name)}; pages open on it{rule}"]
     return "\n".join([*lines, *([f"- Alarms: {markdown(alarm)}"] if alarm else [])])
 
 

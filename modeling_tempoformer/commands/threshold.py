@@ -1,5 +1,5 @@
 """
-Sets the threshold of a model's alarms: the probability from which on a post gets the class to watch.
+Sets the threshold of a model's alarms: the probability of the class to watch from which on a post is an alarm.
 
     tempoformer threshold --model_name_or_path outputs/mine --watch Switch --threshold 0.62
 
@@ -29,13 +29,17 @@ class ThresholdArguments:
 
     model_name_or_path: str = field(metadata={"help": "The folder of a TempoFormer, whose config.json is changed."})
     watch: str = field(metadata={"help": "The class whose posts are alarms."})
-    threshold: float = field(metadata={"help": "The probability from which on a post is an alarm, from 0 to 1."})
+    threshold: float = field(
+        metadata={"help": "The probability from which on a post is an alarm, more than 0, at most 1."}
+    )
 
     def __post_init__(self):
         if not Path(self.model_name_or_path).is_dir():
             raise ValueError(f"--model_name_or_path {self.model_name_or_path} is no folder: download the model first.")
-        if not 0 <= self.threshold <= 1:
-            raise ValueError(f"--threshold must be from 0 to 1, got {self.threshold}.")
+        if not 0 < self.threshold <= 1:
+            raise ValueError(
+                f"--threshold must be more than 0 and at most 1, got {self.threshold}; from 0 on all posts are alarms."
+            )
 
 
 def main(arguments: list[str]):

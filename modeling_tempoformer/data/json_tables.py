@@ -74,6 +74,7 @@ def read_objects(
             name = f"{where}, record {number} (counting from 0)" if keys else where
             is_row = is_nested and isinstance(record, dict)
             yield to_texts(flattener.row(record, around, name) if is_row else record, name)
+    flattener.warn(str(path))
     if missing:
         logger.warning_once(
             f"{path}: left out {len(missing)} objects without the records {records!r}, the first at {missing[0]}."

@@ -5,9 +5,15 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Any
 
+from transformers.utils import logging
+
+
+logger = logging.get_logger(__name__)
 
 # In a path, stands for every key of an object, which becomes the field of this name around the record.
 EACH, KEY = "*", "key"
+# True in an annotation of Label Studio that somebody began and skipped: what it holds is no label.
+CANCELLED = "was_cancelled"
 # Stands before the name of a field of the object around a record, where the record has a field of that name, too.
 AROUND = ".."
 
@@ -67,13 +73,16 @@ class Flattener:
         self.wanted = set(map(plain_name, [*self.paths, *(name for name, _ in self.paths.values())]))
         # Whether a name is a field of the records (0), or of which object around them.
         self.levels: dict[str, int] = {}
+        self.num_cancelled = 0
 
     def row(self, record: dict[str, Any], around: Sequence[dict], where: str) -> dict[str, Any]:
         """
         Returns the fields of a record and of the objects around it, the nearest first. A name that is in the row gets
         [`AROUND`] before it. Raises a `ValueError` that begins with `where` for a wanted name (for any if none is
-        wanted) that was at another level before.
+        wanted) that was at another level before. Values in an object that was [`CANCELLED`] are left out, and such
+        objects counted.
         """
+        cancelled: list[dict] = []
         row: dict[str, Any] = {}
         for level, fields in enumerate((record, *around)):
             for name, value in fields.items():
@@ -88,8 +97,15 @@ class Flattener:
                 row[name] = value
         for column, (name, path) in self.paths.items():
             if path and column not in row and name in row:
-                row[column] = find_values(row[name], path)
+                fields = (record, *around)[self.levels[name]]
+                row[column] = [] if is_cancelled(fields, cancelled) else find_values(row[name], path, cancelled)
+        self.num_cancelled += len({id(fields) for fields in cancelled})
         return row
+
+    def warn(self, where: str):
+        """Warns of objects that were cancelled."""
+        if self.num_cancelled:
+            logger.warning(f"{where}: {self.num_cancelled} cancelled annotations ({CANCELLED!r}) are not read.")
 
 
 def split_path(column: str) -> tuple[str, list[str]]:
@@ -98,10 +114,20 @@ def split_path(column: str) -> tuple[str, list[str]]:
     return "." * (len(column) - len(column.lstrip("."))) + first, path
 
 
-def find_values(value: Any, path: Sequence[str]) -> list[Any]:
-    """Returns all values at a path of keys. Each of a list's values is followed."""
+def is_cancelled(value: Any, cancelled: list[dict]) -> bool:
+    """Tells whether an object was cancelled, and then adds it to the list."""
+    if not (isinstance(value, dict) and value.get(CANCELLED) is True):
+        return False
+    cancelled.append(value)
+    return True
+
+
+def find_values(value: Any, path: Sequence[str], cancelled: list[dict]) -> list[Any]:
+    """Returns all values at a path of keys. Each of a list's values is followed, but no object that was cancelled."""
     if isinstance(value, list):
-        return [found for part in value for found in find_values(part, path)]
+        return [found for part in value for found in find_values(part, path, cancelled)]
     if not path:
         return [value]
-    return find_values(value[path[0]], path[1:]) if isinstance(value, dict) and path[0] in value else []
+    if is_cancelled(value, cancelled) or not (isinstance(value, dict) and path[0] in value):
+        return []
+    return find_values(value[path[0]], path[1:], cancelled)

@@ -266,6 +266,13 @@ def dividing_step(sizes: np.ndarray, labels: np.ndarray) -> float | None:
     return None
 
 
+def first_of(timeline: Timeline, rule: str | None) -> np.ndarray:
+    """Tells of each post (posts,) whether it is the first of its "timeline" or "speaker"; without a rule none is."""
+    if rule == "speaker":
+        return np.array([post < 0 for post in compared_posts(timeline)], dtype=bool)
+    return (np.arange(len(timeline)) == 0) & (rule is not None)
+
+
 def first_posts_rule(timelines: Iterable[Timeline], by_speaker: bool) -> str | None:
     """
     Returns "speaker" or "timeline" if the first posts of each never have a label, although so many without one would
@@ -274,8 +281,9 @@ def first_posts_rule(timelines: Iterable[Timeline], by_speaker: bool) -> str | N
     for rule, applies in (("speaker", by_speaker), ("timeline", True)):
         counts = Counter()
         for timeline in timelines if applies else ():
-            compared = compared_posts(timeline) if rule == "speaker" else range(-1, len(timeline) - 1)
-            counts.update(zip((post < 0 for post in compared), (label >= 0 for label in timeline.labels), strict=True))
+            counts.update(
+                zip(first_of(timeline, rule).tolist(), (label >= 0 for label in timeline.labels), strict=True)
+            )
         share = counts[False, True] / max(1, counts[False, True] + counts[False, False])
         if applies and not counts[True, True] and (1 - share) ** counts[True, False] < LEAST_CHANCE:
             return rule

@@ -2,15 +2,16 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from itertools import chain
 from typing import Any
 
 import numpy as np
 from transformers import PreTrainedConfig
 
+from ..data.states import first_of
+from ..decisions_tempoformer import own_alarm
 from ..timeline_tempoformer import Timeline
 from ..times_tempoformer import are_since_start
-from .predictions import Predictions
+from .predictions import Predictions, alarms_of, all_labels, labelled_posts, timeline_numbers
 from .significance import bootstrap_difference
 
 
@@ -18,37 +19,48 @@ DAY = 86_400  # seconds
 FEW_ALARMS = 10
 # Shares that differ by less are equal up to rounding.
 TOLERANCE = 1e-12
+OTHER = {"precision": "recall", "recall": "precision"}
 
 
 def choose_alarm(
-    posts: Predictions, label: int | None, wanted: Mapping[str, float], timelines: Sequence[Timeline]
+    timelines: Sequence[Timeline],
+    predictions: np.ndarray,
+    probabilities: np.ndarray,
+    names: list[str],
+    label: int | None,
+    wanted: Mapping[str, float],
+    first_posts: str | None = None,
 ) -> dict[str, Any]:
     """
     Chooses the alarm of a calibration.
 
     Args:
-        posts ([`Predictions`]): Labelled posts that the model was not trained on, with the numbers of their timelines,
-            and with probabilities by the temperature of the calibration.
+        timelines (`Sequence[Timeline]`): Timelines whose labelled posts the model was not trained on.
+        predictions, probabilities (`np.ndarray`): The results of [`decide_posts`] with the temperature of the
+            calibration.
+        names (`list[str]`): The classes in the order of their ids.
         label (`int`, *optional*): The id of the class to watch.
         wanted (`dict[str, float]`): The argument of [`choose_threshold`].
-        timelines (`Sequence[Timeline]`): The timelines of the posts, with all their posts.
+        first_posts (`str`, *optional*): The argument of [`measure_alarms`].
 
     Returns:
         `label`, the `threshold` of [`choose_threshold`], `wanted`, and what was `measured` on the same posts
-        ([`measure_alarm`]). Raises the errors of the former, and a `ValueError` without a class.
+        ([`measure_alarms`]). Raises the errors of the former, and a `ValueError` without a class.
     """
     if label is None:
         raise ValueError(
             f"--{next(iter(wanted))} is that of the class to watch, and the model has none: give --watch."
         )
-    threshold = choose_threshold(posts, label, wanted)
-    measured = measure_alarm(posts, label, threshold, timelines)
-    return {"label": label, "threshold": threshold, "wanted": dict(wanted), "measured": measured}
+    posts = labelled_posts(timelines, predictions, names, probabilities)
+    alarm = {"label": label, "threshold": choose_threshold(posts, label, wanted)}
+    alarms = alarms_of(predictions, probabilities, label, {"alarm": alarm})
+    measured = measure_alarms(timelines, alarms, predictions >= 0, label, first_posts)
+    return {**alarm, "wanted": dict(wanted), "measured": measured}
 
 
 def choose_threshold(posts: Predictions, label: int, wanted: Mapping[str, float]) -> float:
     """
-    Returns the probability from which on a class is predicted, for a wanted precision or recall on held-out posts: of
+    Returns the probability from which on a post is an alarm, for a wanted precision or recall on held-out posts: of
     all with the precision, the one with the largest recall; of all with the recall, the one with the fewest alarms. It
     lies well between the probabilities of two posts, and has as few digits as that allows.
 
@@ -63,22 +75,36 @@ def choose_threshold(posts: Predictions, label: int, wanted: Mapping[str, float]
     scores, is_class = np.asarray(posts.probabilities, dtype=np.float64)[:, label], posts.labels == label
     if not is_class.any():
         raise ValueError(f"None of the {len(scores)} held-out posts is {posts.names[label]}: no alarm can be judged.")
+    cuts = cut_shares(scores, is_class)
+    if (chosen := choose_cut(cuts, kind, least)) is None:
+        best = int(np.flatnonzero(cuts[kind] >= cuts[kind].max() - TOLERANCE)[-1])
+        raise ValueError(
+            f"No threshold gives {posts.names[label]} a precision of {least:g} on the {len(scores)} held-out posts: "
+            f"the best is {cuts['precision'][best]:.3f}, from a probability of {cuts['score'][best]:.4f} on "
+            f"({cuts['alarms'][best]} alarms, recall {cuts['recall'][best]:.3f}). Want less; after a training, the "
+            "same command with a lower --precision trains nothing again."
+        )
+    below = cuts["score"][chosen + 1] if chosen + 1 < len(cuts["score"]) else 0.0
+    return round_between(below, cuts["score"][chosen])
+
+
+def cut_shares(scores: np.ndarray, is_class: np.ndarray) -> dict[str, np.ndarray]:
+    """
+    Returns, for each distinct score of posts (posts,), from the largest on: the `score`, and of alarms for all posts
+    that have as much the number (`alarms`), `precision` and `recall`.
+    """
     order = np.argsort(-scores, kind="stable")
     scores, hits = scores[order], is_class[order].cumsum()
     # Posts with equal probabilities cannot be separated: an alarm for one is an alarm for all of them.
     ends = np.flatnonzero(np.diff(scores, append=-1.0))
     shares = {"precision": hits[ends] / (ends + 1), "recall": hits[ends] / hits[-1]}
-    enough = np.flatnonzero(shares[kind] >= least - TOLERANCE)
-    if not len(enough):
-        best = int(np.flatnonzero(shares[kind] >= shares[kind].max() - TOLERANCE)[-1])
-        raise ValueError(
-            f"No threshold gives {posts.names[label]} a precision of {least:g} on the {len(scores)} held-out posts: "
-            f"the best is {shares['precision'][best]:.3f}, from a probability of {scores[ends[best]]:.4f} on "
-            f"({ends[best] + 1} alarms, recall {shares['recall'][best]:.3f}). Want less; after a training, the same "
-            "command with a lower --precision trains nothing again."
-        )
-    last = ends[enough[-1] if kind == "precision" else enough[0]]
-    return round_between(scores[last + 1] if last + 1 < len(scores) else 0.0, scores[last])
+    return {"score": scores[ends], "alarms": ends + 1, **shares}
+
+
+def choose_cut(cuts: Mapping[str, np.ndarray], kind: str, least: float) -> int | None:
+    """Returns the index of the best of [`cut_shares`] with a least precision or recall, None if there is none."""
+    enough = np.flatnonzero(cuts[kind] >= least - TOLERANCE)
+    return int(enough[-1 if kind == "precision" else 0]) if len(enough) else None
 
 
 def round_between(low: float, high: float) -> float:
@@ -89,45 +115,146 @@ def round_between(low: float, high: float) -> float:
     return float(round(middle, digits))
 
 
-def measure_alarm(
-    posts: Predictions, label: int, threshold: float, timelines: Sequence[Timeline]
+def measure_alarms(
+    timelines: Sequence[Timeline],
+    alarms: np.ndarray,
+    asked: np.ndarray,
+    label: int,
+    first_posts: str | None = None,
 ) -> dict[str, float | tuple[float, float]]:
     """
-    Measures the alarms of a threshold.
+    Measures alarms.
 
     Args:
-        posts ([`Predictions`]): Labelled posts, with probabilities and the numbers of their timelines.
-        label (`int`): The id of the class.
-        threshold (`float`): The probability of the class from which on a post is an alarm.
-        timelines (`Sequence[Timeline]`): The timelines of the posts, with all their posts.
+        timelines (`Sequence[Timeline]`): Timelines, some of whose posts have labels.
+        alarms (`np.ndarray` of shape `(posts,)`): Whether each post is an alarm.
+        asked (`np.ndarray` of shape `(posts,)`): Whether the model was asked about it.
+        label (`int`): The id of the class that alarms are about.
+        first_posts (`str`, *optional*): The field of the model's configuration, by which first posts are no alarms.
 
     Returns:
-        The numbers of `posts` and `timelines`, of `alarms` and `alarmed_timelines`; `precision` and `recall`, each
-        with its `_interval`, of 95 %, by a bootstrap over timelines; `alarms_per_hundred_posts`; and if posts have
-        dates `alarms_per_day` and `posts_per_day`, over the days on which somebody wrote, in UTC. Posts without a
-        label count among the posts of a day, and have as many alarms as others. What is not defined is left out: a
-        precision without an alarm, a recall without a post of the class, an interval that [`share_interval`] does not
-        know.
+        Of the labelled posts the numbers of `posts` and `timelines`, of `alarms` and `alarmed_timelines`; `precision`
+        and `recall`, each with its `_interval`, of 95 %, by a bootstrap over timelines. Of all posts
+        `alarms_per_hundred_posts`; and if posts have dates `alarms_per_day` and `posts_per_day`, over the days on
+        which somebody wrote, in UTC. Posts that the model was not asked about have as many alarms as others if they
+        can be one. What is not defined is left out: a precision without an alarm, a recall without a post of the
+        class, an interval that [`share_interval`] does not know.
     """
-    is_alarm, is_class = posts.probabilities[:, label].astype(np.float64) >= threshold, posts.labels == label
+    labels, numbers = all_labels(timelines), timeline_numbers(timelines)
+    labelled = labels >= 0
+    is_alarm, is_class, of = alarms[labelled], labels[labelled] == label, numbers[labelled]
     is_hit = is_alarm & is_class
     facts = {
         "posts": len(is_alarm),
-        "timelines": len(np.unique(posts.timelines)),
+        "timelines": len(np.unique(of)),
         "alarms": int(is_alarm.sum()),
-        "alarmed_timelines": len(np.unique(posts.timelines[is_alarm])),
+        "alarmed_timelines": len(np.unique(of[is_alarm])),
     }
-    for name, judged in (("precision", is_alarm), ("recall", is_class)):
+    for name, judged in judged_posts(is_alarm, is_class).items():
         if judged.any():
             facts[name] = float(is_hit.sum() / judged.sum())
-            if (interval := share_interval(is_hit, judged, posts.timelines)) is not None:
+            if (interval := share_interval(is_hit, judged, of)) is not None:
                 facts[f"{name}_interval"] = interval
-    facts["alarms_per_hundred_posts"] = 100 * facts["alarms"] / facts["posts"]
-    times = np.array(list(chain.from_iterable(timeline.timestamps or () for timeline in timelines)))
+    possible = ~np.concatenate([first_of(timeline, first_posts) for timeline in timelines])
+    seen = possible & asked
+    share = alarms[seen].mean() if seen.any() else 0.0
+    expected = alarms[asked].sum() + share * (possible & ~asked).sum()
+    facts["alarms_per_hundred_posts"] = float(100 * expected / len(labels))
+    times = np.array([time for timeline in timelines for time in timeline.timestamps or ()])
     if len(times) and not are_since_start(times.min(), times.max()):
-        facts["posts_per_day"] = len(times) / len(np.unique(times // DAY))
-        facts["alarms_per_day"] = facts["posts_per_day"] * facts["alarms"] / facts["posts"]
+        days = len(np.unique(times // DAY))
+        facts |= {"posts_per_day": len(times) / days, "alarms_per_day": float(expected / days)}
     return facts
+
+
+def judged_posts(is_alarm: np.ndarray, is_class: np.ndarray) -> dict[str, np.ndarray]:
+    """Returns the posts (posts,) of which precision and recall are shares."""
+    return {"precision": is_alarm, "recall": is_class}
+
+
+def score_alarms(
+    timelines: Sequence[Timeline],
+    predictions: np.ndarray,
+    probabilities: np.ndarray,
+    config: PreTrainedConfig,
+    rivals: Mapping[str, tuple[np.ndarray, dict[str, Any]]],
+) -> dict[str, Any]:
+    """
+    Scores the alarms of a model that watches a class, beside those of its rivals.
+
+    Args:
+        timelines (`Sequence[Timeline]`): Timelines, some of whose posts have labels.
+        predictions, probabilities (`np.ndarray`): The results of [`decide_posts`].
+        config (`PreTrainedConfig`): The model's configuration.
+        rivals (`dict[str, tuple[np.ndarray, dict]]`): The results of [`learn_rivals`].
+
+    Returns:
+        The values of [`measure_alarms`]; if the threshold was chosen for it, the `wanted` precision or recall; and
+        `compared_with`: the [`compare_alarms`] of each rival.
+    """
+    alarms = alarms_of(predictions, probabilities, config.watched, config.calibration)
+    wanted = (own_alarm(config.watched, config.calibration) or {}).get("wanted")
+    facts = {"wanted": wanted} if wanted else {}
+    facts |= measure_alarms(timelines, alarms, predictions >= 0, config.watched, config.first_posts)
+    labels = all_labels(timelines)
+    labelled = labels >= 0
+    is_alarm, is_class = alarms[labelled], labels[labelled] == config.watched
+    judged = is_alarm, is_class, timeline_numbers(timelines)[labelled]
+    comparable = is_alarm.any() and is_class.any()
+    facts["compared_with"] = {
+        name: described | compare_alarms(shares[:, config.watched], *judged, alarm_kind(facts))
+        for name, (shares, described) in (rivals if comparable else {}).items()
+    }
+    return facts
+
+
+def alarm_kind(facts: Mapping[str, Any]) -> str:
+    """Returns what rivals' alarms have as much of as those of the model: the precision, unless a recall was wanted."""
+    return next(iter(facts.get("wanted") or ["precision"]))
+
+
+def compare_alarms(
+    scores: np.ndarray, is_alarm: np.ndarray, is_class: np.ndarray, timelines: np.ndarray, kind: str
+) -> dict[str, Any]:
+    """
+    Compares alarms with those of a rival that have the same precision or recall.
+
+    Args:
+        scores (`np.ndarray` of shape `(posts,)`): The rival's probabilities of the class.
+        is_alarm, is_class (`np.ndarray` of shape `(posts,)`): Whether each post is an alarm of the model, and whether
+            it is of the class; some are.
+        timelines (`np.ndarray` of shape `(posts,)`): The number of each post's timeline.
+        kind (`"precision"` or `"recall"`): What the rival has as much of as the model, or more: it has the threshold
+            that is best for it on these same posts.
+
+    Returns:
+        The rival's number of `alarms`, `precision` (without an alarm it has none) and `recall`; the `difference`, the
+        model's share of the other kind less the rival's; and if there are several timelines its
+        `difference_interval`, by a bootstrap over timelines.
+    """
+    ours = judged_posts(is_alarm, is_class)
+    least, cuts = (is_alarm & is_class).sum() / ours[kind].sum(), cut_shares(scores, is_class)
+    cut = choose_cut(cuts, kind, least)
+    theirs_alarm = np.zeros_like(is_alarm) if cut is None else scores >= cuts["score"][cut]
+    theirs = judged_posts(theirs_alarm, is_class)
+    facts: dict[str, Any] = {"alarms": int(theirs_alarm.sum())}
+    facts |= {name: float((theirs_alarm & is_class)[of].mean()) for name, of in theirs.items() if of.any()}
+    counts = [
+        share_counts(found & is_class, judged[OTHER[kind]], timelines)
+        for found, judged in ((is_alarm, ours), (theirs_alarm, theirs))
+    ]
+    hits, sizes = np.stack([each.sum(axis=0) for each in counts]).T
+    facts["difference"] = float(np.subtract(*(hits / sizes)))
+    if len(counts[0]) > 1:
+        counts = [each[None, :, :, None] for each in counts]
+        facts["difference_interval"] = bootstrap_difference(*counts, undefined=math.nan)["interval"]
+    return facts
+
+
+def share_counts(is_hit: np.ndarray, is_judged: np.ndarray, timelines: np.ndarray) -> np.ndarray:
+    """Returns the numbers (timelines, 2) of hits and of judged posts (posts,) of each timeline."""
+    numbers = np.unique(timelines, return_inverse=True)[1]
+    return np.stack([np.bincount(numbers, weights=values) for values in (is_hit, is_judged)], axis=1)
 
 
 def share_interval(is_hit: np.ndarray, is_judged: np.ndarray, timelines: np.ndarray) -> tuple[float, float] | None:
@@ -135,8 +262,7 @@ def share_interval(is_hit: np.ndarray, is_judged: np.ndarray, timelines: np.ndar
     Returns the interval of 95 % of the share of hits (posts,) among judged posts (posts,), by whole timelines; None if
     the timelines with a judged post all have the same share, as where there is only one, so that nothing is known.
     """
-    numbers = np.unique(timelines, return_inverse=True)[1]
-    counts = np.stack([np.bincount(numbers, weights=values) for values in (is_hit, is_judged)], axis=1)
+    counts = share_counts(is_hit, is_judged, timelines)
     if len(counts) < 2:
         return None
     # The share is a ratio of sums over timelines, as an F1 is. Samples without a judged post have none.
@@ -149,22 +275,37 @@ def alarm_sentence(config: PreTrainedConfig) -> str | None:
     alarm = (getattr(config, "calibration", None) or {}).get("alarm")
     if not alarm:
         return None
-    wanted = [f", for a wanted {kind} of {least:g}" for kind, least in (alarm.get("wanted") or {}).items()]
     name = config.id2label[alarm["label"]]
     rule = f"posts where {name} has a probability of {alarm['threshold']} or more"
     facts = alarm.get("measured")
     if not facts:
-        return f"{rule}, a threshold that was set by hand: other scores of the model may be from before."
+        return f"{rule}, a threshold that was set by hand: the test's alarms may be of the one before."
+    where = f"On the {facts['posts']} held-out posts of {facts['timelines']} timelines"
+    return f"{rule}{wanted_words(alarm)}. {where}: {measured_words(facts)}"
+
+
+def wanted_words(alarm: Mapping[str, Any]) -> str:
+    """Returns the precision or recall that was wanted of an alarm, in words; empty without such a wish."""
+    return "".join(f", for a wanted {kind} of {least:g}" for kind, least in (alarm.get("wanted") or {}).items())
+
+
+def measured_words(facts: Mapping[str, Any]) -> str:
+    """Returns the values of [`measure_alarms`] in words."""
     shares = [share_words(facts, name) for name in ("precision", "recall") if name in facts]
     a_day = ""
     if "alarms_per_day" in facts:
-        a_day = f", {facts['alarms_per_day']:.2g} a day at {facts['posts_per_day']:.3g} posts a day"
+        posts = short(facts["posts_per_day"], 3)
+        a_day = f", {short(facts['alarms_per_day'])} a day at {posts} posts a day"
     few = f" Fewer than {FEW_ALARMS} alarms may be right by chance." if facts["alarms"] < FEW_ALARMS else ""
     return (
-        f"{rule}{''.join(wanted)}. On the {facts['posts']} held-out posts of {facts['timelines']} timelines: "
         f"{', '.join(shares)}; {facts['alarms']} alarms in {facts['alarmed_timelines']} timelines, "
-        f"{facts['alarms_per_hundred_posts']:.2g} of a hundred posts{a_day}.{few}"
+        f"{short(facts['alarms_per_hundred_posts'])} of a hundred posts{a_day}.{few}"
     )
+
+
+def short(number: float, digits: int = 2) -> str:
+    """Returns a number with so many significant digits, and no exponent: 100, 5, 1.2."""
+    return np.format_float_positional(number, digits, unique=False, fractional=False, trim="-")
 
 
 def share_words(facts: Mapping[str, Any], name: str) -> str:

@@ -59,7 +59,8 @@ def find_drift(before: pd.DataFrame, after: pd.DataFrame, watched: str) -> dict[
         watched (`str`): The class.
 
     Returns:
-        A dict, valid as JSON. `before` and `after` have `posts`, `timelines`, `alarms` (predictions of the class),
+        A dict, valid as JSON. `before` and `after` have `posts`, `timelines`, `alarms` (of the model if it watches the
+        class, else predictions of it),
         `mean` (of the probability) and `histogram`, the shares of posts in ten equal bins of the probability.
         `population_stability_index` is the sum over ten bins of `(p - q) log(p / q)`, with `p` and `q` the shares of
         the two sets; each bin holds a tenth of `before` where probabilities are different numbers, and half a post
@@ -96,11 +97,13 @@ def find_drift(before: pd.DataFrame, after: pd.DataFrame, watched: str) -> dict[
 
 def describe(table: pd.DataFrame, column: str, watched: str) -> dict[str, Any]:
     """Returns the counts of a set of predictions, and the histogram of a column of probabilities."""
+    # Files from before there were alarms have no such columns.
+    is_watched = "alarm" in table and (table["watched"] == watched).all()
     in_bins, _ = np.histogram(table[column], SHOWN_BINS, (0, 1))
     return {
         "posts": len(table),
         "timelines": table["timeline_id"].nunique(),
-        "alarms": int((table["prediction"] == watched).sum()),
+        "alarms": int((table["alarm"] if is_watched else table["prediction"] == watched).sum()),
         "mean": float(table[column].mean()),
         "histogram": (in_bins / len(table)).tolist(),
     }
@@ -142,7 +145,7 @@ def drift_text(found: dict[str, Any], watched: str) -> str:
     sides = [found[name] for name in SIDES]
     alarms = [f"{side['alarms']} ({side['alarms'] / side['posts']:.1%})" for side in sides]
     rows = [["", *SIDES], ["posts", *(str(side["posts"]) for side in sides)]]
-    rows += [["timelines", *(str(side["timelines"]) for side in sides)], [f"predictions of {watched}", *alarms]]
+    rows += [["timelines", *(str(side["timelines"]) for side in sides)], [f"alarms of {watched}", *alarms]]
     rows += [[f"mean probability of {watched}", *(f"{side['mean']:.3f}" for side in sides)]]
     for number, both in enumerate(zip(*(side["histogram"] for side in sides), strict=True)):
         low, high = number / SHOWN_BINS, (number + 1) / SHOWN_BINS

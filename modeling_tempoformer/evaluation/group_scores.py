@@ -12,7 +12,7 @@ from .significance import bootstrap_difference, count_by_timeline
 
 # The largest groups have scores of their own. A name of theirs is in the model card and in `all_results.json`.
 MOST_GROUPS = 20
-NO_GROUP = "(none)"
+NO_GROUP, SMALL_GROUPS = "(none)", "({} smaller groups)"
 
 
 def score_groups(posts: Predictions, groups: Sequence[str]) -> dict[str, dict[str, Any]]:
@@ -21,7 +21,8 @@ def score_groups(posts: Predictions, groups: Sequence[str]) -> dict[str, dict[st
 
     Args:
         posts ([`Predictions`]): Predictions of labelled posts, with the numbers of their timelines.
-        groups (`Sequence[str]`): The group of each post; empty if it is missing.
+        groups (`Sequence[str]`): The group of each post; empty if it is missing, which is called "(none)", and if a
+            group has this name "((none))".
 
     Returns:
         For each group, largest first: its number of `posts` and `timelines`; `macro_f1` and `difference`, the macro F1
@@ -30,12 +31,18 @@ def score_groups(posts: Predictions, groups: Sequence[str]) -> dict[str, dict[st
         out, if there are any. Intervals are left out for a single timeline. Scores and differences are left out if
         both sides have no class in common. Above 20 groups, the smallest ones are one.
     """
-    names = np.array([group or NO_GROUP for group in groups], dtype=object)
+    missing = unlike(NO_GROUP, groups)
+    names = np.array([group or missing for group in groups], dtype=object)
     counts = Counter(names).most_common()
     if len(counts) > MOST_GROUPS:
         small = [name for name, _ in counts[MOST_GROUPS - 1 :]]
-        names[np.isin(names, small)] = f"({len(small)} smaller groups)"
+        names[np.isin(names, small)] = unlike(SMALL_GROUPS.format(len(small)), groups)
     return {name: score_group(posts, names == name) for name, _ in Counter(names).most_common()}
+
+
+def unlike(name: str, taken: Sequence[str]) -> str:
+    """Returns a name that is none of those that are taken, with as many brackets as that needs."""
+    return unlike(f"({name})", taken) if name in taken else name
 
 
 def score_group(posts: Predictions, is_inside: np.ndarray) -> dict[str, Any]:

@@ -8,7 +8,7 @@ import pandas as pd
 
 from ..data.files import written_whole
 from .method_names import method_name, rival_name
-from .report import mean_and_spread, mean_of_seeds, to_text
+from .report import alarm_rows, mean_and_spread, mean_of_seeds, to_text
 
 
 TEST_TABLE = "test_table.tex"
@@ -29,7 +29,8 @@ def write_latex(path: Path, tables: Mapping[str, tuple[str, pd.DataFrame]]):
 
 def write_test_table(folder: str | Path, results: Mapping[str, Any], method: str, encoder: str | None):
     """
-    Writes `test_table.tex`: the macro F1 of a test beside that of its rivals, and the scores of each class.
+    Writes `test_table.tex`: the macro F1 of a test beside that of its rivals, the scores of each class, and those of
+    alarms beside the ones of rivals.
 
     Args:
         folder (`str` or `Path`): The output folder.
@@ -70,6 +71,13 @@ def write_test_table(folder: str | Path, results: Mapping[str, Any], method: str
             pd.DataFrame.from_dict(rows, orient="index"),
         ),
     }
+    if rows := alarm_rows(results):
+        (title, *columns), (_, *own), *others = rows
+        rivals = {first: cells for first, *cells in others}
+        tables["alarms"] = (
+            f"{title}, each with its best threshold on these posts, by {name}{with_encoder}: {where}.",
+            pd.DataFrame.from_dict({name: own, **rivals}, orient="index", columns=columns),
+        )
     write_latex(Path(folder) / TEST_TABLE, tables)
 
 

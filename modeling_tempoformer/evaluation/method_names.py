@@ -10,6 +10,7 @@ METHOD_NAMES = {
     "post_tempoformer": "TempoFormer (post model)",
     "position_and_time": "position and time alone",
     "trees": "boosted trees on pairs of posts",
+    "without_thresholds": "the same model without its thresholds",
     "class_prior": "class prior",
     "post": "post alone",
     "concatenated": "concatenated history",

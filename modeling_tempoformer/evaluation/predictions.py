@@ -17,7 +17,7 @@ from transformers import PreTrainedConfig
 
 from ..data.files import written_whole
 from ..data.states import all_states
-from ..decisions_tempoformer import check_finite, decide, read_states
+from ..decisions_tempoformer import check_finite, decide, find_alarms, read_states, watched_threshold
 from ..timeline_tempoformer import Timeline
 from ..times_tempoformer import are_since_start, to_date
 
@@ -125,6 +125,17 @@ def decide_posts(timelines: Sequence[Timeline], calibration: dict[str, Any] | No
     return predictions, probabilities
 
 
+def alarms_of(
+    predictions: np.ndarray, probabilities: np.ndarray, watched: int, calibration: dict[str, Any] | None
+) -> np.ndarray:
+    """
+    Tells of each post (posts,) of [`decide_posts`] whether it is an alarm ([`find_alarms`]); False for a post that the
+    model was not asked about.
+    """
+    found = find_alarms(torch.from_numpy(probabilities), torch.from_numpy(predictions), watched, calibration)
+    return found.numpy() & (predictions >= 0)
+
+
 def prediction_rows(
     timelines: Sequence[Timeline],
     predictions: np.ndarray,
@@ -137,8 +148,8 @@ def prediction_rows(
     Returns a table of the posts in the order of the input: `timeline_id`, `post_id`, `time` (UTC, in microseconds; a
     number of seconds where all times are [`~times_tempoformer.are_since_start`]), `text` and `speaker` if the
     timelines have them, `label`, `prediction` and the probability of each class. The arrays are those of
-    [`decide_posts`]. `state` follows if the timelines have it, and what [`read_states`] makes of their `state_logits`,
-    if they have these, with the model's `config`.
+    [`decide_posts`]. If the model watches a class, by its `config`, its alarms follow ([`alarm_columns`]). `state`
+    follows if the timelines have it, and what [`read_states`] makes of their `state_logits`, if they have these.
     """
     columns = {
         "timeline_id": [[timeline.timeline_id] * len(timeline) for timeline in timelines],
@@ -160,11 +171,28 @@ def prediction_rows(
     table["prediction"] = pd.Series(predictions).map(class_names).astype("string")
     for label, name in class_names.items():
         table[f"probability_{name}"] = np.float64(probabilities[:, label])
+    if getattr(config, "watched", None) is not None:
+        table = table.assign(**alarm_columns(predictions, probabilities, names, config))
     if any(timeline.states is not None for timeline in timelines):
         given = pd.Series(all_states(timelines), dtype="string")
         table["state"] = given.mask(given == "")
     table = pd.concat([table, state_columns(timelines, config)], axis="columns")
     return table.sort_values("row", ignore_index=True).drop(columns="row")
+
+
+def alarm_columns(
+    predictions: np.ndarray, probabilities: np.ndarray, names: list[str], config: PreTrainedConfig
+) -> dict[str, Any]:
+    """Returns columns of alarms (posts,), under the names of [`read_answers`]; none for a post that was not asked."""
+    asked, watched = predictions >= 0, config.watched
+    alarms = pd.Series(alarms_of(predictions, probabilities, watched, config.calibration), dtype="boolean")
+    threshold = watched_threshold(config, config.calibration)
+    return {
+        "alarm": alarms.where(asked),
+        "watched": names[watched],
+        "watched_probability": pd.Series(probabilities[:, watched]).where(asked),
+        "watched_threshold": pd.Series(threshold, index=range(len(asked)), dtype="float64"),
+    }
 
 
 def state_columns(timelines: Sequence[Timeline], config: PreTrainedConfig | None) -> pd.DataFrame:

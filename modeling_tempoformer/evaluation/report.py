@@ -15,13 +15,13 @@ from transformers import PreTrainedConfig
 
 from ..data.facts import all_facts
 from ..timeline_tempoformer import Timeline
-from .alarms import alarm_sentence
+from .alarms import OTHER, alarm_kind, alarm_sentence, measured_words, score_alarms, wanted_words
 from .annotator_scores import score_annotators
 from .group_scores import score_groups
 from .method_names import rival_name
 from .metrics import change_detection, compute_scores
 from .predictions import all_labels, labelled_posts, timeline_numbers
-from .rivals import compare, compare_with
+from .rivals import compare, compare_with, learn_rivals
 
 
 RESULTS = "all_results.json"
@@ -50,14 +50,16 @@ def score_part(
     train: Sequence[Timeline] | None = None,
     vectors: tuple[np.ndarray, np.ndarray] | None = None,
     experts: Mapping[str, tuple[float, np.ndarray]] | None = None,
+    config: PreTrainedConfig | None = None,
 ) -> dict[str, Any]:
     """
     The number of posts of a split, and whether they were `held_out_in_turn` from training; if any is labelled, also
     its [`compute_scores`], its [`compare`], the `confidence_range`, in which the largest probability of 95 % of the
     posts lies, and for each of the model's `experts` its `weight` and its [`compare_with`]; the [`score_groups`] of
-    posts with groups, and the [`score_annotators`] of posts that several people have labelled. `predictions` and
-    `probabilities` are those of [`decide_posts`]; `train` and `vectors` are as in [`compare`]; `experts` are weights
-    and, of each expert alone, class ids (posts,).
+    posts with groups, and the [`score_annotators`] of posts that several people have labelled. All these are of
+    labels. Of a model that watches a class, by its `config`, follow under `alarm` its [`score_alarms`]. `predictions`
+    and `probabilities` are those of [`decide_posts`]; `train` and `vectors` are as in [`learn_rivals`]; `experts` are
+    weights and, of each expert alone, class ids (posts,).
     """
     posts, facts = labelled_posts(timelines, predictions, names, probabilities), all_facts(timelines)
     labelled = all_labels(timelines) >= 0
@@ -66,7 +68,11 @@ def score_part(
         counts["held_out_in_turn"] = True
     if not len(posts.labels):
         return counts
-    scores = counts | compute_scores(posts) | compare(posts, timelines, train, vectors)
+    rivals = learn_rivals(timelines, len(names), train, vectors)
+    # Only a model that was calibrated for macro F1 has thresholds.
+    has_thresholds = (getattr(config, "calibration", None) or {}).get("thresholds") is not None
+    own = {"without_thresholds": (posts.probabilities, {})} if has_thresholds else {}
+    scores = counts | compute_scores(posts) | compare(posts, rivals | own)
     scores["confidence_range"] = np.quantile(posts.probabilities.max(-1), CENTRAL).tolist()
     if experts is not None:
         scores["experts"] = {
@@ -78,6 +84,8 @@ def score_part(
     given = [fact.labels for fact in facts]
     if people := score_annotators(given, predictions, timeline_numbers(timelines), len(names)):
         scores["annotators"] = people
+    if getattr(config, "watched", None) is not None:
+        scores["alarm"] = score_alarms(timelines, predictions, probabilities, config, rivals)
     return scores
 
 
@@ -188,15 +196,46 @@ def expert_lines(results: Mapping[str, Any]) -> list[str]:
     return [f"macro F1 of {', '.join(alone)}{together}"]
 
 
-def watched_lines(results: Mapping[str, Any]) -> list[str]:
-    """The scores of the class to watch, in words; none of a model that names no class."""
-    if "watched" not in results or "classes" not in results:
+def alarm_lines(results: Mapping[str, Any]) -> list[str]:
+    """
+    The scores of alarms in words, and a sentence on those of rivals, if there are any; none of a model that watches no
+    class.
+    """
+    if "alarm" not in results:
         return []
-    scores = results["classes"][results["watched"]]
-    found = f"precision {scores['precision']:.3f}, recall {scores['recall']:.3f}"
-    threshold = results.get("watched_threshold")
-    least = "" if threshold is None else f" (from a probability of {threshold:.4g} on)"
-    return [f"{results['watched']}, the class to watch, as it is predicted{least}: {found}."]
+    facts, threshold = results["alarm"], results.get("watched_threshold")
+    least = "where it is predicted" if threshold is None else f"from a probability of {threshold:.4g} on"
+    lines = [
+        f"{results['watched']}, the class to watch, is an alarm {least}{wanted_words(facts)}: {measured_words(facts)}"
+    ]
+    kind, rivals = alarm_kind(facts), []
+    for name, score in facts["compared_with"].items():
+        apart = difference_of(score)
+        apart = apart if apart == NO_DIFFERENCE else f"this model {apart}"
+        rivals.append(f"{rival_name(name, score)} {score[OTHER[kind]]:.3f} ({apart})")
+    if rivals:
+        lines.append(f"With alarms of the same {kind} or more, the {OTHER[kind]} of rivals is: {listed(rivals)}.")
+    return lines
+
+
+def alarm_rows(results: Mapping[str, Any]) -> list[list[str]]:
+    """The scores of alarms beside those of rivals as the rows of a table, the header first; none without rivals."""
+    facts = results.get("alarm", {})
+    if not facts.get("compared_with"):
+        return []
+    rows = [
+        [
+            *(name, *(f"{score[share]:.3f}" if share in score else "" for share in OTHER), str(score["alarms"])),
+            *(difference_of(score), to_text(score.get("difference_interval"), "+")),
+        ]
+        for name, score in {
+            "this model": facts,
+            **{rival_name(name, score): score for name, score in facts["compared_with"].items()},
+        }.items()
+    ]
+    kind = alarm_kind(facts)
+    title = f"Alarms of {results['watched']}, and of rivals with the same {kind} or more"
+    return [[title, *OTHER, "alarms", f"{OTHER[kind]} of this model above it by", "95 % interval"], *rows]
 
 
 def calibration_lines(results: Mapping[str, Any]) -> list[str]:
@@ -301,8 +340,8 @@ def to_table(rows: Sequence[Sequence[str]]) -> str:
 
 def test_summary(results: Mapping[str, Any], config: PreTrainedConfig | None = None) -> list[str]:
     """
-    A summary of a model's test in sentences: its macro F1, its rivals with theirs and the other [`remarks`], the class
-    to watch, how sure it is, people beside it, and the scores of its states. With the model's configuration also
+    A summary of a model's test in sentences: its macro F1, its rivals with theirs and the other [`remarks`], its
+    alarms, how sure it is, people beside it, and the scores of its states. With the model's configuration also
     [`alarm_sentence`], the rule of its alarms as it is now.
     """
     alarm = config and alarm_sentence(config)
@@ -312,7 +351,7 @@ def test_summary(results: Mapping[str, Any], config: PreTrainedConfig | None = N
         return [unknown, *last]
     posts = f"{results['labelled_posts']} labelled posts of {results['timelines']} timelines"
     sentences = [f"Macro F1 {macro_f1_of(results)} on the {posts} of its test.", *seed_lines(results)]
-    sentences += [*rival_sentences(results, BETTER), *remarks(results), *watched_lines(results), *last]
+    sentences += [*rival_sentences(results, BETTER), *remarks(results), *alarm_lines(results), *last]
     return [*sentences, *calibration_lines(results), *annotator_lines(results), *state_lines(results)]
 
 
@@ -377,9 +416,11 @@ def results_table(part: str, results: Mapping[str, Any]) -> str:
         interval = to_text(score.get("difference_interval"), "+")
         rows[rival_name(name, score)] = [f"{score['macro_f1']:.3f}", "", difference_of(score), interval]
     scores = pd.DataFrame.from_dict(rows, orient="index", columns=SCORE_COLUMNS)
-    last = [*seed_lines(results), *watched_lines(results), *calibration_lines(results), *expert_lines(results)]
+    last = [*seed_lines(results), *alarm_lines(results)[:1], *calibration_lines(results), *expert_lines(results)]
     last += [*state_lines(results), *group_lines(results), *remarks(results)]
     paragraphs = [counts, classes.to_string(float_format="{:.3f}".format), scores.to_string()]
+    if rows := alarm_rows(results):
+        paragraphs.append(f"{rows[0][0]}:\n{to_table(rows)}")
     if rows := group_rows(results):
         paragraphs.append(to_table(rows))
     if lines := annotator_lines(results):

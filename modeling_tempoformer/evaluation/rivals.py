@@ -1,6 +1,6 @@
 """Compares a model with rivals that cost nothing, on the same posts: the larger class, and boosted trees."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,37 +21,52 @@ COMPONENTS = 48
 NOT_HELD_OUT = -1
 
 
-def compare(
-    posts: Predictions,
+def learn_rivals(
     timelines: Sequence[Timeline],
-    train: Sequence[Timeline] | None = None,
+    num_labels: int,
+    train: Sequence[Timeline] | None,
     vectors: tuple[np.ndarray, np.ndarray] | None = None,
-) -> dict[str, Any]:
+) -> dict[str, tuple[np.ndarray, dict[str, Any]]]:
     """
-    Compares the macro F1 of predictions with that of rivals.
+    Trains rivals.
 
     Args:
-        posts ([`Predictions`]): Predictions of the labelled posts of `timelines`.
-        timelines (`Sequence[Timeline]`): The timelines.
-        train (`Sequence[Timeline]`, *optional*): The training timelines, from which rivals learn.
+        timelines (`Sequence[Timeline]`): The timelines that they predict.
+        num_labels (`int`): Number of classes.
+        train (`Sequence[Timeline]`, *optional*): The training timelines; without them there are no rivals.
         vectors (`tuple[np.ndarray, np.ndarray]`, *optional*): Vectors (posts, hidden) of the posts of `train` and of
             `timelines`, which boosted trees read.
 
-    Returns:
-        `macro_f1_interval`, and `compared_with`: the macro F1 of each rival, its difference from the model's, and the
-        interval of the difference. Intervals are over timelines, and are left out if only one timeline has labels.
+    Returns the probabilities (posts, num_labels) of the labelled posts, and facts, of each rival by name.
     """
-    num_labels, labelled = len(posts.names), all_labels(timelines) >= 0
-    larger = np.bincount(posts.labels).argmax()
-    rivals = {"larger_class": (np.full(len(posts.labels), larger), {"class": posts.names[larger]})}
-    if train is not None and len(set(all_labels(train)) - {-100}) > 1:
-        probabilities, features = position_and_time(train, timelines, num_labels)
-        rivals["position_and_time"] = probabilities.argmax(-1)[labelled], {"features": features}
-        if vectors is not None:
-            probabilities = boosted_trees(train, timelines, *vectors, num_labels)
-            rivals["trees"] = probabilities.argmax(-1)[labelled], {}
+    if train is None or len(set(all_labels(train)) - {-100}) < 2:
+        return {}
+    labelled = all_labels(timelines) >= 0
+    probabilities, features = position_and_time(train, timelines, num_labels)
+    rivals = {"position_and_time": (probabilities[labelled], {"features": features})}
+    if vectors is not None:
+        rivals["trees"] = boosted_trees(train, timelines, *vectors, num_labels)[labelled], {}
+    return rivals
 
-    against = {name: facts | compare_with(posts, ids) for name, (ids, facts) in rivals.items()}
+
+def compare(posts: Predictions, rivals: Mapping[str, tuple[np.ndarray, dict[str, Any]]]) -> dict[str, Any]:
+    """
+    Compares the macro F1 of predictions with that of rivals, each by its most probable class.
+
+    Args:
+        posts ([`Predictions`]): Predictions of labelled posts.
+        rivals (`dict[str, tuple[np.ndarray, dict]]`): The results of [`learn_rivals`] for the same posts.
+
+    Returns:
+        `macro_f1_interval`, and `compared_with`: of the larger class and of each rival the macro F1, its difference
+        from the model's, and the interval of the difference. Intervals are over timelines, and are left out if only
+        one timeline has labels.
+    """
+    larger = np.bincount(posts.labels).argmax()
+    against = {
+        "larger_class": {"class": posts.names[larger], **compare_with(posts, np.full(len(posts.labels), larger))}
+    }
+    against |= {name: facts | compare_with(posts, shares.argmax(-1)) for name, (shares, facts) in rivals.items()}
     # Without any prediction macro F1 is 0, so that the difference is the model's own score.
     alone = compare_with(posts, np.full(len(posts.labels), -1)).get("difference_interval")
     return ({} if alone is None else {"macro_f1_interval": alone}) | {"compared_with": against}

@@ -27,7 +27,7 @@ class LiveMetrics(Collector):
     | `model_info` | 1, with the model's folder, its calibration and the class that it watches |
     | `predictions_total` | answers by label |
     | `watched_probability` | histogram of the watched class's probability |
-    | `alarms_total` | answers whose label is the watched class |
+    | `alarms_total` | answers that are alarms |
     | `post_contexts_total` | answers by the source of the earlier posts |
     | `posts_caught_up_total` | earlier posts that were read because a memory missed them |
     | `memories_dropped_total` | dropped memories and kept texts by reason: damaged, forgotten |
@@ -64,7 +64,7 @@ class LiveMetrics(Collector):
             self.probability = self.of_model(
                 Histogram, "watched_probability", "Probability of the watched class", buckets=BINS
             )
-            self.alarms = self.of_model(Counter, "alarms", "Answers whose label is the watched class")
+            self.alarms = self.of_model(Counter, "alarms", "Answers that are alarms")
         self.registry.register(self)
         classifier.count = self.count
 
@@ -78,8 +78,8 @@ class LiveMetrics(Collector):
         self.predictions[answer["label"]].inc()
         self.contexts[answer["context"]].inc()
         if self.watched is not None:
-            self.probability.observe(answer["probabilities"][self.watched])
-            self.alarms.inc(answer["label"] == self.watched)
+            self.probability.observe(answer["watched_probability"])
+            self.alarms.inc(answer["alarm"])
 
     def collect(self) -> Iterator[CounterMetricFamily]:
         """Yields the counts that the classifier and Redis keep themselves."""

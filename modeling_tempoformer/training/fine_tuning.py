@@ -44,7 +44,7 @@ from .frozen_encoder import embed_rows, freeze_encoder
 from .recipes import check_overrides, parse, recipe_arguments, split_recipes
 from .reporting import report_results
 from .resuming import check_posts, train_or_resume
-from .seeds import seed_runs
+from .seeds import leave_out_alarm, seed_runs, seed_settings
 from .stream_trainer import StreamTrainer, StreamTrainingArguments
 from .streaming import begin_streams, check_streaming, shuffle_forever
 
@@ -87,12 +87,20 @@ def train(arguments: list[str]) -> StreamPreTrainedModel:
     Does what a command line of `run_glue_style.py` asks for. Returns the model, of several seeds the first one.
     """
     arguments = with_default_settings(arguments)
-    parsed = parse(ARGUMENTS, arguments)
-    # The first seed comes last, because its folder has the scores of all.
-    for folder, changed in seed_runs(*parsed).items():
-        print(f"\nAnother seed: {folder}")
-        run(*parse(ARGUMENTS, [*arguments, *changed]))
-    return run(*parsed)
+    first = parse(ARGUMENTS, arguments)
+    runs = {folder: parse(ARGUMENTS, [*arguments, *changed]) for folder, changed in seed_runs(*first).items()}
+    for model_args, *_ in runs.values():
+        leave_out_alarm(model_args)
+    # The first seed comes last, because its folder has the scores of all. Each is checked before the first training.
+    runs[Path(first[-1].output_dir)] = first
+    for parsed in runs.values():
+        check_arguments(*parsed)
+    for folder, parsed in runs.items():
+        if parsed is not first:
+            print(f"\nAnother seed: {folder}")
+        others = {other: seed_settings(*given) for other, given in runs.items() if other != folder}
+        model = run(*parsed, others)
+    return model
 
 
 def with_default_settings(arguments: list[str]) -> list[str]:
@@ -110,10 +118,15 @@ def with_default_settings(arguments: list[str]) -> list[str]:
 
 
 def run(
-    model_args: ModelArguments, data: DataTrainingArguments, training: StreamTrainingArguments
+    model_args: ModelArguments,
+    data: DataTrainingArguments,
+    training: StreamTrainingArguments,
+    others: Mapping[Path, Mapping[str, Any]],
 ) -> StreamPreTrainedModel:
-    """Trains, evaluates, predicts and pushes, as far as the arguments ask for it. Returns the model."""
-    check_arguments(model_args, data, training)
+    """
+    Trains, evaluates, predicts and pushes, as far as the arguments ask for it; `others` are those of
+    [`train_or_resume`]. Returns the model.
+    """
     with lock_folder(training.output_dir, training.process_index == 0):
         set_seed(training.seed)
 
@@ -189,7 +202,7 @@ def run(
             split=splits.record,
         )
         if training.do_train:
-            train_or_resume(trainer, splits.surveys["train"].fingerprint, model_args, data)
+            train_or_resume(trainer, splits.surveys["train"].fingerprint, model_args, data, others=others)
 
         # Report
         report_results(trainer, rows, timelines, model_args, data)

@@ -50,7 +50,9 @@ MAY_CHANGE = (
 )
 
 
-def train_or_resume(trainer: HubTrainer, posts: str, *arguments: Any):
+def train_or_resume(
+    trainer: HubTrainer, posts: str, *arguments: Any, others: Mapping[Path, Mapping[str, Any]] | None = None
+):
     """
     Trains a model and saves it, with its metrics and its learning curve. An older model of the output folder is set
     aside in the meantime ([`set_aside`]).
@@ -64,11 +66,16 @@ def train_or_resume(trainer: HubTrainer, posts: str, *arguments: Any):
             anew, and gets the one that a resumed training began with.
         posts (`str`): Fingerprint of the training posts.
         arguments: The script's arguments besides the Trainer's. All are compared, except those of [`MAY_CHANGE`].
+        others (`Mapping[Path, Mapping[str, Any]]`, *optional*): The folders of trainings of the same posts that the
+            same command asks for, and the settings in which each differs. All are checked before this one begins.
     """
     args, output_dir = trainer.args, Path(trainer.args.output_dir)
     if trainer.base_model is not None and Path(trainer.base_model).resolve() == output_dir.resolve():
         raise ValueError(f"--output_dir {output_dir} has the model that the training starts from: give another one.")
     trained_on = compared_settings(trainer, posts, arguments)
+    for folder, changed in (others or {}).items():
+        if folder.is_dir() and (checkpoint := get_last_checkpoint(folder)) is not None:
+            check_same(Path(checkpoint), {**trained_on, **changed})
     last = find_last_checkpoint(args, trained_on)
     if args.resume_from_checkpoint is None and last is not None and is_complete(output_dir):
         metrics = load_ended(trainer)

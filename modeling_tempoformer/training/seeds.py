@@ -40,6 +40,23 @@ def seed_runs(
     }
 
 
+def seed_settings(
+    model_args: ModelArguments, data: DataTrainingArguments, training: TrainingArguments
+) -> dict[str, int | None]:
+    """The settings of a training in which seeds differ."""
+    return {"seed": training.seed, "split_seed": data.split_seed}
+
+
+def leave_out_alarm(model_args: ModelArguments):
+    """
+    Leaves the threshold of alarms out of a further seed: scores of seeds are of labels, and with another seed there
+    may be no threshold with the wanted precision, which would end the run.
+    """
+    if model_args.wanted_share:
+        model_args.precision = model_args.recall = None
+        model_args.calibrate = False
+
+
 def score_seeds(
     own: Mapping[str, float], names: Sequence[str], model_args: ModelArguments, training: TrainingArguments
 ) -> dict[str, Any]:

@@ -27,7 +27,6 @@ from ..evaluation.predictions import (
     all_labels,
     attach_logits,
     decide_posts,
-    labelled_posts,
     prediction_rows,
     write_mistakes,
     write_predictions,
@@ -295,11 +294,12 @@ class StreamTrainer(HubTrainer):
             vectors = tuple(post_vectors(items[part], timelines[part]) for part in ("train", "test"))
         train = timelines.get("train")
         experts = self.predict_experts(items[split], asked) if split == "test" else None
-        scores = score_part(asked, predictions, probabilities, names, train, vectors, experts)
-        watched = getattr(self.model.config, "watched", None)
+        config = self.model.config
+        scores = score_part(asked, predictions, probabilities, names, train, vectors, experts, config)
+        watched = getattr(config, "watched", None)
         if watched is not None:
             scores["watched"] = names[watched]
-            scores["watched_threshold"] = watched_threshold(self.model.config, calibration)
+            scores["watched_threshold"] = watched_threshold(config, calibration)
         if split == "test" and asked[0].state_logits is not None:
             scores["states"] = score_states(asked, self.model.config, train)
         if seconds := metrics[f"{prefix}_runtime"]:
@@ -359,15 +359,15 @@ class StreamTrainer(HubTrainer):
 
     def calibrate(self, items: Dataset, timelines: Sequence[Timeline], wanted: Mapping[str, float] | None = None):
         """
-        Fits a temperature and decision thresholds to the labelled posts of validation timelines, and saves the model
-        with them.
+        Fits a temperature, and decision thresholds or the threshold of alarms, to the labelled posts of validation
+        timelines, and saves the model with them.
 
         Args:
             items (`Dataset`): As in [`StreamTrainer.predict_posts`].
             timelines (`Sequence[Timeline]`): The timelines of the items.
-            wanted (`dict[str, float]`, *optional*): The precision or the recall that the class to watch shall have, as
-                [`choose_threshold`] takes it. Its threshold then decides on the class before those for macro F1, which
-                are fitted to three classes or more.
+            wanted (`dict[str, float]`, *optional*): The precision or the recall that alarms shall have, as
+                [`choose_threshold`] takes it. Labels are then the most probable classes; without it thresholds are
+                fitted, by which labels maximise macro F1.
 
         Raises a `ValueError` for a precision that no threshold gives, and without a class to watch.
         """
@@ -376,13 +376,13 @@ class StreamTrainer(HubTrainer):
         labelled, config = labels >= 0, self.model.config
         logits = torch.cat([timeline.logits for timeline in timelines])[torch.from_numpy(labelled)]
         calibration = {"temperature": fit_temperature(logits.numpy(), labels[labelled])}
-        probabilities, _ = decide(logits, calibration)
-        if not wanted or config.num_labels > 2:
-            calibration["thresholds"] = tune_thresholds(probabilities.numpy(), labels[labelled])
         if wanted:
-            predictions, probabilities = decide_posts(timelines, calibration)
-            posts = labelled_posts(timelines, predictions, self.class_names, probabilities)
-            calibration["alarm"] = choose_alarm(posts, config.watched, wanted, timelines)
+            decided = decide_posts(timelines, calibration)
+            rule = config.watched, wanted, config.first_posts
+            calibration["alarm"] = choose_alarm(timelines, *decided, self.class_names, *rule)
+        else:
+            probabilities, _ = decide(logits, calibration)
+            calibration["thresholds"] = tune_thresholds(probabilities.numpy(), labels[labelled])
         config.calibration = calibration
         if self.is_world_process_zero() and (sentence := alarm_sentence(config)):
             print(f"Alarms: {sentence}")

@@ -1,4 +1,5 @@
-// Counts alarms: posts that are predicted as a class, or with a threshold those whose probability of it is as large.
+// Counts alarms: with a threshold the posts whose probability of a class is as large, without one those of the model's
+// alarm, if it has one for the class, and else those that are predicted as it.
 // Probabilities and thresholds are integers, in 1 / UNIT, so that they compare exactly; no threshold is null. A label is
 // a class id, -1 without one.
 
@@ -7,8 +8,8 @@ const BARELY = 500; // in units
 
 function isAlarm(timeline, post, watched, threshold) {
   if (!timeline.heeded[post]) return false;
-  if (threshold === null) return timeline.predicted[post] === watched;
-  return timeline.probabilities[watched][post] >= threshold;
+  if (threshold !== null) return timeline.probabilities[watched][post] >= threshold;
+  return page.data.alarm?.label === watched ? timeline.alarms[post] : timeline.predicted[post] === watched;
 }
 
 // Tells whether an alarm would be none if as little as BARELY of its probability were another class's.
@@ -21,8 +22,7 @@ function isBarely(timeline, post, watched, threshold) {
   if (alarm?.label === watched) return less < alarm.threshold;
   const wins = (values, label) => {
     if (label === watched) return false;
-    const more = values[post] + BARELY;
-    return label === alarm?.label ? more >= alarm.threshold : more * weights[label] > less * weights[watched];
+    return (values[post] + BARELY) * weights[label] > less * weights[watched];
   };
   return probabilities.some(wins);
 }

@@ -13,7 +13,7 @@ const isTimed = timelines.some((timeline) => timeline.times);
 
 const state = {
   watched: page.data.watched,
-  threshold: null, // an alarm is a prediction
+  threshold: null, // that of the model
   timeline: 0,
   current: 0, // the post under the pointer
   chosen: 0, // the explained post
@@ -32,7 +32,7 @@ function recount() {
   counts = timelines.map((timeline) => countTimeline(timeline, state.watched, state.threshold));
 }
 
-// Returns the threshold, or the one from which on the model predicts the class; undefined with more than two classes.
+// Returns the threshold, or the model's own; undefined with more than two classes and no alarm for this one.
 function usedThreshold() {
   return state.threshold ?? page.data.thresholds[state.watched] ?? undefined;
 }
@@ -44,7 +44,9 @@ function thresholdRows() {
 
 function alarmRule() {
   const [name, used] = [names[state.watched], usedThreshold()];
-  if (state.threshold !== null) return `An alarm is a post where the probability of ${name} is at least ${used / UNIT}.`;
+  const rule = `An alarm is a post where the probability of ${name} is at least ${used / UNIT}`;
+  if (state.threshold !== null) return `${rule}.`;
+  if (page.data.alarm?.label === state.watched) return `${rule}, the model's own threshold, until you move it.`;
   const least = used === undefined ? "" : ` (from ${used / UNIT} on)`;
   return `An alarm is a post that the model predicts as ${name}${least}, as in its tables, until you move the threshold.`;
 }
@@ -54,12 +56,12 @@ function showSettings() {
   byId("watched").value = String(state.watched);
   byId("threshold").value = String((used ?? UNIT / 2) / UNIT);
   byId("threshold-number").value = used === undefined ? "" : String(used / UNIT);
-  byId("threshold").setAttribute("aria-valuetext", state.threshold === null ? "as predicted" : String(used / UNIT));
+  byId("threshold").setAttribute("aria-valuetext", state.threshold === null ? "as in the model" : String(used / UNIT));
   byId("as-predicted").hidden = state.threshold === null;
   byId("rule").textContent =
     `${alarmRule()} A pale mark is barely an alarm: with ${BARELY / UNIT} less it would be none.` +
     (isLabelled ? "" : " These posts have no labels, so alarms can be counted but not judged.");
-  byId("keep").hidden = state.threshold === null || page.data.model === null;
+  byId("keep").hidden = !state.threshold || page.data.model === null;
   byId("keep-command").textContent = keepCommand(used);
 }
 

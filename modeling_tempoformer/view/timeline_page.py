@@ -11,9 +11,10 @@ from typing import Any
 
 import altair as alt
 import numpy as np
+import torch
 
 from ..data.states import compared_posts, to_numbers
-from ..decisions_tempoformer import class_threshold
+from ..decisions_tempoformer import alarm_threshold, find_alarms
 from ..names_tempoformer import read_number
 from ..timeline_tempoformer import Timeline
 from .page import COLOURS, render_page
@@ -86,7 +87,7 @@ def timeline_page(
     """
     calibration = calibration or {}
     alarm = calibration.get("alarm")
-    packed = [pack_timeline(timeline, names) for timeline in timelines]
+    packed = [pack_timeline(timeline, names, alarm) for timeline in timelines]
     for timeline in packed:
         speakers = timeline["speakers"]
         timeline["heeded"] = [watched_speakers is None or speaker in watched_speakers for speaker in speakers]
@@ -97,8 +98,8 @@ def timeline_page(
         "names": list(names),
         "watched": rarest_class(packed, len(names), no_change) if watched is None else watched,
         "thresholds": first_thresholds(calibration, len(names)),
-        # A post gets the class of the alarm from its threshold on, else the one whose probability is the largest
-        # multiple of its threshold.
+        # A post is an alarm of this class from the threshold on. Its label is the class whose probability is the
+        # largest multiple of its threshold.
         "alarm": alarm and {"label": alarm["label"], "threshold": round(alarm["threshold"] * UNIT, 3)},
         "weights": [1 / threshold for threshold in calibration.get("thresholds") or [1] * len(names)],
         "model": model,
@@ -113,15 +114,21 @@ def timeline_page(
     return render_page("timeline_page.html.jinja", data, charts, **values)
 
 
-def pack_timeline(timeline: Timeline, names: Sequence[str]) -> dict[str, Any]:
+def pack_timeline(timeline: Timeline, names: Sequence[str], alarm: dict[str, Any] | None = None) -> dict[str, Any]:
     """
     Packs a timeline for the page's script: lists with a value for each post, in the order of time. Labels are class
-    ids, -1 without a label; `stream` holds indices into these lists.
+    ids, -1 without a label; `alarms` are those of the `alarm` of a calibration, compared before probabilities are
+    rounded; `stream` holds indices into these lists.
     """
     posts, times = timeline.explanations, timeline.timestamps
     silence, silences = (None, []) if times is None else find_silences(times)
     lengths = [len(post["stream"]) for post in posts]
     ids = {name: index for index, name in enumerate(names)}
+    predicted, alarms = [ids[post["label"]] for post in posts], None
+    if alarm is not None:
+        shares = torch.tensor([list(post["probabilities"].values()) for post in posts], dtype=torch.float64)
+        shares = shares.reshape(-1, len(names))
+        alarms = find_alarms(shares, torch.tensor(predicted), alarm["label"], {"alarm": alarm}).tolist()
 
     def effects(measure: str, unit: int) -> list[list[list[int]]]:
         return [[[round(effect * unit) for effect in post[measure][name]] for post in posts] for name in names]
@@ -134,7 +141,8 @@ def pack_timeline(timeline: Timeline, names: Sequence[str]) -> dict[str, Any]:
         "silence": silence,
         "silences": silences,
         "actual": [max(label, -1) for label in timeline.labels],
-        "predicted": [ids[post["label"]] for post in posts],
+        "predicted": predicted,
+        "alarms": alarms,
         "probabilities": [[floor_units(post["probabilities"][name]) for post in posts] for name in names],
         "stream": [list(range(post - length + 1, post + 1)) for post, length in enumerate(lengths)],
         "attention": [[[round(weight * UNIT) for weight in layer] for layer in post["attention"]] for post in posts],
@@ -222,8 +230,8 @@ def rarest_class(timelines: Sequence[dict], num_classes: int, no_change: int | N
 
 
 def first_thresholds(calibration: dict[str, Any], num_classes: int) -> list[float | None]:
-    """Returns the [`class_threshold`] of each class in units, of two classes in the thousandths of the slider."""
-    found = [class_threshold(label, num_classes, calibration) for label in range(num_classes)]
+    """Returns the [`alarm_threshold`] of each class in units, of two classes in the thousandths of the slider."""
+    found = [alarm_threshold(label, num_classes, calibration) for label in range(num_classes)]
     if num_classes == 2:
         return [round(threshold * 1000) * UNIT // 1000 for threshold in found]
     return [None if threshold is None else round(threshold * UNIT, 3) for threshold in found]

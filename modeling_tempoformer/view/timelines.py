@@ -15,6 +15,7 @@ from ..configuration_post_tempoformer import PostTempoFormerConfig
 from ..configuration_streams_tempoformer import StreamFields
 from ..configuration_tempoformer import TempoFormerConfig
 from ..data.states import check_states
+from ..decisions_tempoformer import alarm_threshold
 from ..modeling_streams_tempoformer import StreamPreTrainedModel
 from ..names_tempoformer import read_id, read_name
 from ..pipeline_tempoformer import StreamClassificationPipeline
@@ -140,8 +141,10 @@ def watched_class(post: dict[str, Any], names: Sequence[str]) -> dict[str, Any]:
     """Returns what an explained post says of its model's calibration and class to watch, for [`timeline_page`]."""
     thresholds, threshold = post.get("thresholds"), post.get("watched_threshold")
     watched = names.index(post["watched"]) if "watched" in post else None
-    alarm = None if threshold is None else {"label": watched, "threshold": threshold}
-    calibration = {"thresholds": thresholds and list(thresholds.values()), "alarm": alarm}
+    calibration: dict[str, Any] = {"thresholds": thresholds and list(thresholds.values())}
+    # Of two classes labels have such a number, too.
+    if threshold is not None and threshold != alarm_threshold(watched, len(names), calibration):
+        calibration["alarm"] = {"label": watched, "threshold": threshold}
     return {"calibration": calibration, "watched": watched}
 
 

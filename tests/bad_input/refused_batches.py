@@ -156,7 +156,12 @@ def classify(timelines: Any, **settings) -> Callable[[Path], Any]:
 
 
 PIPELINE = {
-    "an unknown key": (classify({"text": ["sad"], "timestamps": [1]}), "Timeline 0"),
+    "a key that is nearly one": (
+        classify({"text": ["sad"], "timestamps": [1]}),
+        "Timeline 0…'timestamps'…'timestamp'",
+    ),
+    "a key in capitals": (classify({"text": ["sad"], " Speaker": ["ann"]}), "Timeline 0…' Speaker'…'speaker'"),
+    "batches of no row": (classify({"text": ["sad"]}, batch_size=0), "`batch_size`…1…0"),
     "a post that is not text": (classify({"text": ["sad", None]}), "Timeline 0…post 1"),
     "half of a surrogate pair": (classify({"text": ["sad", "\ud83d"]}), "Timeline 0…post 1…'\\ud83d'"),
     "a time for a list of times": (classify({"text": ["sad"], "timestamp": 5}), "Timeline 0…'timestamp'"),

@@ -176,3 +176,23 @@ def test_a_corpus_that_is_scored_may_be_nested(tmp_path):
         for talk in TALKS
         for post in talk["messages"]
     ]
+
+
+def test_an_annotation_that_was_cancelled_has_no_label(tmp_path):
+    """It may be a value of the record, or the record itself; the record keeps its text."""
+    tasks = [
+        {
+            "data": {"text": f"so {number}"},
+            "annotations": [
+                {"was_cancelled": cancelled, "result": [{"value": {"choices": [NAMES[1]]}}]} for cancelled in states
+            ],
+        }
+        for number, states in enumerate([[True], [False], [True, False]])
+    ]
+    path = write(tmp_path / "tasks.json", tasks)
+    wanted = ["data.text", "annotations.result.value.choices"]
+    assert load_table(path, columns=wanted)[wanted[1]] == [None, NAMES[1], NAMES[1]]
+    wanted = ["data.text", "result.value.choices"]
+    records = load_table(path, "annotations", wanted)
+    assert records[wanted[1]] == [None, NAMES[1], None, NAMES[1]]
+    assert records["data.text"] == ["so 0", "so 1", "so 2", "so 2"]

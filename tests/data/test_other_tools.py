@@ -93,12 +93,21 @@ def test_the_lines_of_the_page_read_the_files_of_a_tool(tool, tmp_path, monkeypa
     assert [read(block) for block in blocks] == EXPECTED[tool]
 
 
-@pytest.mark.parametrize(("name", "words"), [("qualtrics.csv", "two rows"), ("diary_r.csv", "first column")])
+OPTIONS = {
+    "qualtrics.csv": "--timestamp_column StartDate --timeline_column participant --text_column Q1",
+    "label_studio.json": "--timeline_column data.person --timestamp_column data.written --text_column data.text "
+    "--label_column annotations.result.value.choices",
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [("qualtrics.csv", "two rows"), ("diary_r.csv", "first column"), ("label_studio.json", "2 cancelled")],
+)
 def test_what_is_left_out_of_a_file_is_said(name, words, tmp_path, monkeypatch, caplog):
     monkeypatch.setattr(logging.getLogger("modeling_tempoformer"), "propagate", True)
     logger.warning_once.cache_clear()
     write_samples(tmp_path)
-    options = "--timestamp_column StartDate --timeline_column participant --text_column Q1" if "q" in name else ""
-    read(f"--test_file {tmp_path / name} {options}")
+    read(f"--test_file {tmp_path / name} {OPTIONS.get(name, '')}")
     (said,) = [record.getMessage() for record in caplog.records if words in record.getMessage()]
     assert name in said

@@ -6,7 +6,14 @@ import numpy as np
 import pytest
 from helpers import make_timeline, tiny_model
 
-from modeling_tempoformer.evaluation.alarms import alarm_sentence, choose_alarm, choose_threshold, measure_alarm
+from modeling_tempoformer.evaluation.alarms import (
+    alarm_sentence,
+    choose_alarm,
+    choose_threshold,
+    compare_alarms,
+    measure_alarms,
+    measured_words,
+)
 from modeling_tempoformer.evaluation.predictions import Predictions
 
 
@@ -95,34 +102,67 @@ def test_a_precision_that_no_threshold_gives_is_refused_with_the_best_one():
     with pytest.raises(ValueError, match="None of the 2 held-out posts is Turn"):
         choose_threshold(posts_of([0.9, 0.8], [0, 0]), 1, {"recall": 0.5})
     with pytest.raises(ValueError, match="--watch"):
-        choose_alarm(posts, None, {"recall": 0.5}, [])
+        choose_alarm([], np.zeros(0), np.zeros((0, 2)), ["no", "Turn"], None, {"recall": 0.5})
 
 
-def timelines_of(times: list[list[float]]) -> list:
-    return [make_timeline([-100] * len(own), name=str(number), timestamps=own) for number, own in enumerate(times)]
+def measure(labels: list[int], scores: list[float], of: list[int], times=None, threshold: float = 0.5, **rule) -> dict:
+    """Measures the alarms from a threshold on. Posts with NaN were not asked about."""
+    numbers = sorted(set(of))
+    places = [[post for post, number in enumerate(of) if number == own] for own in numbers]
+    timelines = [
+        make_timeline([labels[post] for post in own], timestamps=None if times is None else [times[p] for p in own])
+        for own in places
+    ]
+    scores = np.array([scores[post] for own in places for post in own])
+    return measure_alarms(timelines, scores >= threshold, ~np.isnan(scores), 1, **rule)
+
+
+NEVER = float("nan")
 
 
 def test_what_is_measured_at_a_threshold():
-    """Three of the eight posts of three days have no label, and count among the posts of a day."""
-    labels, scores, of = [1, 0, 1, 1, 0], [0.9, 0.8, 0.7, 0.2, 0.1], [0, 0, 1, 1, 2]
+    """Three of the eight posts of three days have no label and were not asked about. They alarm as often as others."""
+    labels, scores = [1, 0, -100, 1, 1, -100, 0, -100], [0.9, 0.8, NEVER, 0.7, 0.2, NEVER, 0.1, NEVER]
     start = 1_700_000_000 // DAY * DAY
-    times = [[start, start + 60, start + 5 * DAY], [start, start + 1, start + 2], [start + 9 * DAY, start + 9 * DAY]]
-    facts = measure_alarm(posts_of(scores, labels, of), 1, 0.5, timelines_of(times))
+    times = [start, start + 60, start + 5 * DAY, start, start + 1, start + 2, start + 9 * DAY, start + 9 * DAY]
+    of = [0, 0, 0, 1, 1, 1, 2, 2]
+    facts = measure(labels, scores, of, times)
     assert (facts["posts"], facts["timelines"], facts["alarms"], facts["alarmed_timelines"]) == (5, 3, 3, 2)
     assert facts["precision"] == facts["recall"] == pytest.approx(2 / 3)
     assert facts["alarms_per_hundred_posts"] == pytest.approx(60)
     assert facts["posts_per_day"] == pytest.approx(8 / 3) and facts["alarms_per_day"] == pytest.approx(0.6 * 8 / 3)
     # Without dates there is no day.
-    for times in (None, [0.0, 60.0, 4000.0]):
-        untimed = [make_timeline([-100] * 3, timestamps=times)]
-        facts = measure_alarm(posts_of(scores, labels, of), 1, 0.5, untimed)
+    for times in (None, list(range(8))):
+        facts = measure(labels, scores, of, times)
         assert "alarms_per_day" not in facts and facts["alarms_per_hundred_posts"] == pytest.approx(60)
+
+
+def test_first_posts_that_cannot_be_an_alarm_do_not_count_as_if_they_could():
+    """
+    Two timelines of four posts in a day. Their first posts have no label and cannot alarm; of the labelled posts half
+    are alarms, and so are half of the others that can be one: of eight posts three.
+    """
+    labels, of = [-100, 1, 0, -100] * 2, [0] * 4 + [1] * 4
+    scores, times = [NEVER, 0.9, 0.1, NEVER] * 2, [1.7e9 + post for post in range(8)]
+    facts = measure(labels, scores, of, times, first_posts="timeline")
+    assert facts["alarms_per_day"] == pytest.approx(3) and facts["alarms_per_hundred_posts"] == pytest.approx(37.5)
+    assert measure(labels, scores, of, times)["alarms_per_day"] == pytest.approx(4)
+    # Where all posts were asked about, as in a test, alarms are counted.
+    facts = measure(labels, [0.0, 0.9, 0.1, 0.8, 0.0, 0.9, 0.1, 0.2], of, times, first_posts="timeline")
+    assert facts["alarms_per_day"] == pytest.approx(3) and facts["alarms"] == 2
+
+
+def test_numbers_of_alarms_have_no_exponent():
+    facts = measure([1, 0, 1], [0.9, 0.9, 0.9], [0, 0, 1], [1.7e9] * 3)
+    assert "100 of a hundred" in measured_words(facts) and "e+" not in measured_words(facts)
+    words = measured_words(facts | {"alarms_per_day": 1234.5, "posts_per_day": 123456.0})
+    assert "1200 a day at 123000 posts" in words
 
 
 def test_the_interval_is_over_timelines():
     """All samples of three timelines are listed. Those without an alarm have no precision."""
     labels, scores, of = [1, 0, 0, 1, 1, 0], [0.9, 0.8, 0.7, 0.6, 0.9, 0.1], [0, 0, 0, 1, 1, 2]
-    facts = measure_alarm(posts_of(scores, labels, of), 1, 0.5, timelines_of([[0.0]]))
+    facts = measure(labels, scores, of)
     hits, alarms, of_class = {0: 1, 1: 2, 2: 0}, {0: 3, 1: 2, 2: 0}, {0: 1, 1: 2, 2: 0}
     for name, judged in (("precision", alarms), ("recall", of_class)):
         samples = [
@@ -138,13 +178,59 @@ def test_the_interval_is_over_timelines():
 
 def test_shares_that_resampling_cannot_tell_have_no_interval():
     """Two right alarms would be right in every sample, and a single timeline gives one sample."""
-    facts = measure_alarm(posts_of([0.9, 0.8, 0.1, 0.2], [1, 1, 0, 1]), 1, 0.5, timelines_of([[0.0]]))
+    facts = measure([1, 1, 0, 1], [0.9, 0.8, 0.1, 0.2], [0, 1, 2, 3])
     assert facts["precision"] == 1 and "precision_interval" not in facts and "recall_interval" in facts
-    facts = measure_alarm(posts_of([0.9, 0.8, 0.1], [1, 0, 1], [4, 4, 4]), 1, 0.5, timelines_of([[0.0]]))
+    facts = measure([1, 0, 1], [0.9, 0.8, 0.1], [4, 4, 4])
     assert facts["precision"] == 0.5 and not {"precision_interval", "recall_interval"} & set(facts)
     # No alarm at all has no precision.
-    facts = measure_alarm(posts_of([0.4, 0.3], [1, 0]), 1, 0.5, timelines_of([[0.0]]))
+    facts = measure([1, 0], [0.4, 0.3], [0, 1])
     assert facts["alarms"] == 0 and "precision" not in facts and facts["recall"] == 0
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("kind", ["precision", "recall"])
+def test_a_rival_has_the_threshold_that_is_best_for_it_at_the_same_share(kind, seed):
+    """All its thresholds are tried, and all samples of its four timelines listed."""
+    generator = np.random.default_rng(seed)
+    of, is_class = np.repeat(np.arange(4), 6), generator.random(24) < 0.4
+    # The second half of the posts of each timeline are in no class in some samples.
+    is_alarm = np.where(generator.random(24) < 0.75, is_class, ~is_class)
+    scores = generator.integers(0, 8, 24) / 8 + is_class / 8
+
+    def shares(alarms, posts=slice(None)) -> dict[str, float]:
+        hits = (alarms & is_class)[posts].sum()
+        return {"precision": hits / max(1, alarms[posts].sum()), "recall": hits / max(1, is_class[posts].sum())}
+
+    least, other = shares(is_alarm)[kind], {"precision": "recall", "recall": "precision"}[kind]
+    # Of all with a recall the best has the fewest alarms, so that its precision need not be the largest.
+    enough = [alarms for cut in set(scores) if shares(alarms := scores >= cut)[kind] >= least]
+    best = max(enough, key=sum, default=None) if kind == "precision" else min(enough, key=sum)
+    found = compare_alarms(scores, is_alarm, is_class, of, kind)
+    if best is None:
+        assert found["alarms"] == 0 and found["recall"] == 0 and "precision" not in found
+        return
+    assert found["alarms"] == best.sum()
+    assert {name: found[name] for name in ("precision", "recall")} == pytest.approx(shares(best))
+    assert found["difference"] == pytest.approx(shares(is_alarm)[other] - shares(best)[other])
+    samples = []
+    for sample in itertools.product(range(4), repeat=4):
+        posts = np.concatenate([np.flatnonzero(of == timeline) for timeline in sample])
+        judged = [(is_class if other == "recall" else alarms)[posts].any() for alarms in (is_alarm, best)]
+        if all(judged):
+            samples.append(shares(is_alarm, posts)[other] - shares(best, posts)[other])
+    # The samples have few values, between which the quantile of a bootstrap may jump.
+    for end, share in zip(found["difference_interval"], (0.025, 0.975), strict=True):
+        low, high = np.quantile(samples, [share - 0.01, share + 0.01])
+        assert low - 1e-9 <= end <= high + 1e-9
+
+
+def test_a_rival_that_is_never_so_precise_raises_no_alarm():
+    """Its surest post is wrong, and the model's alarm is right. A single timeline has no interval."""
+    is_class = np.array([False, True, True, False])
+    found = compare_alarms(
+        np.array([0.9, 0.8, 0.1, 0.7]), np.array([False, True, False, False]), is_class, np.zeros(4), "precision"
+    )
+    assert found == {"alarms": 0, "recall": 0.0, "difference": pytest.approx(0.5)}
 
 
 @pytest.mark.parametrize("model_type", ["tempoformer", "post_tempoformer"])
@@ -152,7 +238,9 @@ def test_an_alarm_is_saved_with_the_model_and_said_in_one_sentence(tmp_path, mod
     labels = {"id2label": {0: "no", 1: "Turn"}, "label2id": {"no": 0, "Turn": 1}}
     model = tiny_model(num_labels=2, model_type=model_type, watched=1, **labels)
     assert alarm_sentence(model.config) is None
-    alarm = choose_alarm(posts_of(SCORES, LABELS), 1, {"precision": 0.75}, timelines_of([[1.7e9]]))
+    timelines, shares = [make_timeline([label], timestamps=[1.7e9]) for label in LABELS], np.array(SCORES)
+    decided = (shares > 0.5).astype(int), np.stack([1 - shares, shares], 1)
+    alarm = choose_alarm(timelines, *decided, ["no", "Turn"], 1, {"precision": 0.75})
     model.config.calibration = {"alarm": alarm}
     model.save_pretrained(tmp_path)
     config = type(model.config).from_pretrained(tmp_path)

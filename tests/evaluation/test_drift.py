@@ -57,6 +57,20 @@ def test_it_agrees_with_plain_loops():
         assert side["histogram"][0] == pytest.approx(low / len(table)) and sum(side["histogram"]) == pytest.approx(1)
 
 
+def test_alarms_are_those_of_the_model_where_it_watches_the_class():
+    """They need not be the posts that are predicted as the class. Of another class predictions are counted."""
+    before, after = predictions(0), predictions(1)
+    tables = [
+        table.assign(alarm=table["probability_Turn"] >= 0.8, watched="Turn", watched_threshold=0.8)
+        for table in (before, after)
+    ]
+    found, other = find_drift(*tables, "Turn"), find_drift(*tables, "Calm")
+    for name, table in (("before", before), ("after", after)):
+        surest = sum(value >= 0.8 for value in table["probability_Turn"])
+        assert found[name]["alarms"] == surest < sum(table["prediction"] == "Turn")
+        assert other[name]["alarms"] == sum(table["prediction"] == "Calm")
+
+
 def test_chance_divides_whole_timelines():
     """The plain loop divides the same timelines at random, and draws other numbers."""
     before, after = predictions(0, 12), predictions(1, 9, first=100)

@@ -76,6 +76,19 @@ def test_a_class_that_one_side_lacks_counts_on_neither(posts):
     assert "macro_f1" not in apart["a"] and apart["a"]["posts"] == (posts.labels == 0).sum()
 
 
+def test_a_group_is_never_taken_for_the_posts_without_one(posts):
+    """Nor for the smaller groups, of which there are five of one post each beside the group of that name."""
+    posts, _ = posts
+    groups = np.where(posts.timelines < 9, "(none)", np.where(posts.timelines < 20, "", "x"))
+    scores = score_groups(posts, groups)
+    for name, group in (("(none)", "(none)"), ("((none))", ""), ("x", "x")):
+        assert scores[name]["posts"] == (groups == group).sum()
+        assert scores[name]["macro_f1"] == pytest.approx(macro_f1(posts, groups == group))
+    many = np.array([*"abcdefghijklmnopqr" * 30, *["(5 smaller groups)"] * 55, *"12345"])
+    scores = score_groups(posts, many)
+    assert scores["(5 smaller groups)"]["posts"] == 55 and scores["((5 smaller groups))"]["posts"] == 5
+
+
 def test_groups_of_one_timeline_alone_missing_and_many(posts):
     posts, _ = posts
     one = score_groups(posts, np.where(posts.timelines == 3, "x", ""))

@@ -1,5 +1,7 @@
 """Checks the table of a test that is written for a paper."""
 
+from types import SimpleNamespace
+
 import numpy as np
 from helpers import make_timeline
 
@@ -62,3 +64,19 @@ def test_several_seeds_have_a_row_and_a_column(tmp_path):
 def test_posts_without_labels_have_no_table(tmp_path):
     write_test_table(tmp_path, {"posts": 6, "labelled_posts": 0, "timelines": 2}, "trees", None)
     assert not (tmp_path / TEST_TABLE).exists()
+
+
+def test_alarms_have_a_table_beside_those_of_rivals(tmp_path):
+    """Trees that know the position are right where the model's only alarm is."""
+    timelines = [make_timeline([0, 0, 0, 1, 1, 0]) for _ in range(20)]
+    shares = np.array([0.1, 0.2, 0.1, 0.3, 0.9, 0.2] * 20)
+    config = SimpleNamespace(watched=1, calibration=None, first_posts=None)
+    probabilities = np.stack([1 - shares, shares], 1)
+    scores = score_part(timelines, probabilities.argmax(1), probabilities, NAMES, timelines, config=config)
+    results = group_by_class({f"predict_{name}": value for name, value in scores.items()}, "predict", NAMES)
+    results |= {"watched": NAMES[1], "watched_threshold": 0.5}
+    write_test_table(tmp_path, results, "post_tempoformer", None)
+    text = (tmp_path / TEST_TABLE).read_text(encoding="utf-8").partition(r"\label{tab:alarms}")[2]
+    rows = cells_of(text)
+    assert rows["TempoFormer (post model)"] == ["1.000", "0.500", "20", "", ""]
+    assert rows["position alone"][:4] == ["1.000", "1.000", "40", "-0.500"]

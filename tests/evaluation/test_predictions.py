@@ -1,6 +1,7 @@
 """Checks the way from logits of rows to scores and a table of posts."""
 
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -50,6 +51,20 @@ def test_logits_are_attached_to_their_posts_whatever_follows_them(timelines):
     assert probabilities[4] == pytest.approx(np.exp([0, 1]) / np.exp([0, 1]).sum()) and not probabilities[3].any()
     # The calibration decides. Its threshold makes one class almost impossible.
     assert decide_posts(timelines, {"thresholds": [1e-6, 0.99]})[0].tolist() == [0, 0, 0, -1, 0]
+
+
+def test_alarms_stand_in_the_table_of_a_model_that_watches_a_class(timelines):
+    """The threshold decides, and not the label. A post that was not asked about is no alarm, even from 0 on."""
+    shares = [[0.5, 0.2], [0.6, np.nan, 0.1]]
+    for timeline, own in zip(timelines, shares, strict=True):
+        timeline.logits = torch.tensor([[1 - share, share] for share in own]).log()
+    for threshold, expected in ((0.5, [True, True, False, None, False]), (0.0, [True, True, True, None, True])):
+        fields = {"watched": 1, "num_labels": 2, "calibration": {"alarm": {"label": 1, "threshold": threshold}}}
+        config = SimpleNamespace(**fields)
+        table = prediction_rows(timelines, *decide_posts(timelines, config.calibration), NAMES, config=config)
+        assert table["alarm"].astype(object).where(table["alarm"].notna(), None).tolist() == expected
+        assert set(table["watched"]) == {"Switch"} and set(table["watched_threshold"]) == {threshold}
+        assert table["watched_probability"].dropna().tolist() == pytest.approx([0.5, 0.6, 0.2, 0.1])
 
 
 def test_a_logit_that_is_not_finite_names_its_post(timelines):

@@ -1,7 +1,7 @@
 """Checks the results of a part: nested, in a table, and in plain words."""
 
 import json
-import re
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -9,6 +9,7 @@ from helpers import make_timeline
 from sklearn.metrics import f1_score
 
 from modeling_tempoformer.data.facts import Facts
+from modeling_tempoformer.decisions_tempoformer import watched_threshold
 from modeling_tempoformer.evaluation import report
 from modeling_tempoformer.evaluation.metrics import compute_scores
 from modeling_tempoformer.evaluation.predictions import Predictions
@@ -20,6 +21,7 @@ from modeling_tempoformer.evaluation.report import (
     score_part,
     verdict,
 )
+from modeling_tempoformer.evaluation.rivals import position_and_time
 from modeling_tempoformer.timeline_tempoformer import Timeline
 
 
@@ -105,7 +107,7 @@ def test_a_score_of_one_timeline_is_called_so(tmp_path):
     assert remarks(results_of([make_timeline([1, 0, 0]) for _ in range(12)], [1, 0, 0] * 12)) == []
 
 
-def test_the_class_to_watch_and_the_range_of_probabilities_stand_beside_the_scores():
+def test_the_range_of_probabilities_stands_beside_the_scores():
     """The calibration error is small because the model is never sure. Of 40 posts the surest one is left out."""
     timelines = [make_timeline([0, 1] * 4) for _ in range(5)]
     sure = np.linspace(0.5, 0.54, 40)
@@ -117,13 +119,79 @@ def test_the_class_to_watch_and_the_range_of_probabilities_stand_beside_the_scor
     low, high = scores["confidence_range"]
     assert 0.5 < low < 0.505 and 0.535 < high < 0.6
     results = group_by_class({f"predict_{name}": value for name, value in scores.items()}, "predict", NAMES)
-    results["watched"] = "Switch"
-    results["classes"]["Switch"] |= {"precision": 0.123, "recall": 0.456}
     for shown in (results_table("test", results), " ".join(report.test_summary(results))):
-        (watched,) = re.findall(r"Switch, the class to watch.*0\.123.*0\.456", shown)
         assert f"{results['expected_calibration_error']:.3f}; " in shown and f"{low:.2f} to {high:.2f}" in shown
-    del results["watched"]
-    assert "to watch" not in results_table("test", results)
+        assert "to watch" not in shown
+
+
+LABELS = [0, 0, 0, 1, 1, 0, 0, 1, 1, 0]
+
+
+def scored_alarms(calibration: dict | None) -> tuple[dict, list[int], np.ndarray]:
+    """
+    Returns the results of a model that watches the second class, its labels, and the probabilities of a rival. Of the
+    ten posts of each of twelve timelines six are calm and four not. The model is sure of one of these, and rather sure
+    of a calm one. The rival learns from the same timelines, with one label changed.
+    """
+    labels, shares = LABELS, [0.1, 0.2, 0.1, 0.6, 0.9, 0.7, 0.2, 0.55, 0.3, 0.1]
+    timelines = [make_timeline(labels, timestamps=[1.7e9 + 86_400 * post for post in range(10)]) for _ in range(12)]
+    wrong = make_timeline([1 - labels[0], *labels[1:]], timestamps=timelines[0].timestamps)
+    config = SimpleNamespace(watched=1, num_labels=2, calibration=calibration, first_posts=None)
+    shares = np.array(shares * 12)
+    predicted = (shares > 0.5).astype(int)
+    scores = score_part(
+        timelines, predicted, np.stack([1 - shares, shares], 1), NAMES, [wrong, *timelines[1:]], config=config
+    )
+    scores |= {"watched": "Switch", "watched_threshold": watched_threshold(config, calibration)}
+    results = group_by_class({f"predict_{name}": value for name, value in scores.items()}, "predict", NAMES)
+    learned = position_and_time([wrong, *timelines[1:]], timelines, 2)[0]
+    return results, predicted.tolist(), learned[:, 1]
+
+
+def test_an_alarm_stands_beside_the_scores_of_labels_and_changes_none():
+    """Only the surest post of a timeline is an alarm: all are right, and a quarter of the class is found."""
+    plain, predicted, shares = scored_alarms(None)
+    alarmed, *_ = scored_alarms({"alarm": {"label": 1, "threshold": 0.8, "wanted": {"precision": 0.9}}})
+    assert plain["macro_f1"] == alarmed["macro_f1"]
+    assert plain["macro_f1"] == pytest.approx(f1_score(LABELS * 12, predicted, average="macro"))
+    for name in ("classes", "compared_with", "confidence_range"):
+        assert plain[name] == alarmed[name]
+    # Without an alarm of its own the class is one where it is the label: three of four are right, and found.
+    for results, precision, recall, alarms in ((plain, 0.75, 0.75, 4), (alarmed, 1.0, 0.25, 1)):
+        facts = results["alarm"]
+        assert (facts["precision"], facts["recall"]) == (pytest.approx(precision), pytest.approx(recall))
+        assert facts["alarms"] == 12 * alarms and facts["alarms_per_hundred_posts"] == pytest.approx(10 * alarms)
+        assert facts["alarms_per_day"] == pytest.approx(12 * alarms / 10)
+        # Of all thresholds of trees that know the position, the one that is as precise and finds most
+        rival, is_class = facts["compared_with"]["position_and_time"], np.array(LABELS * 12) == 1
+        cuts = [shares >= cut for cut in set(shares)]
+        most = max(is_class[cut].sum() for cut in cuts if is_class[cut].mean() >= precision) / is_class.sum()
+        assert rival["precision"] >= precision and rival["recall"] == pytest.approx(most)
+        assert rival["difference"] == pytest.approx(recall - most)
+        for shown in (results_table("test", results), " ".join(report.test_summary(results))):
+            for words in (
+                f"precision {precision:.3f}",
+                f"recall {recall:.3f}",
+                f"{most:.3f}",
+                f"{12 * alarms} alarms",
+            ):
+                assert words in shown
+            assert ("wanted precision of 0.9" in shown) == (results is alarmed)
+
+
+def test_a_wanted_recall_is_that_of_the_rivals_too():
+    results, *_ = scored_alarms({"alarm": {"label": 1, "threshold": 0.5, "wanted": {"recall": 0.7}}})
+    rival = results["alarm"]["compared_with"]["position_and_time"]
+    assert rival["recall"] >= 0.75 and rival["difference"] == pytest.approx(0.75 - rival["precision"])
+
+
+def test_a_model_with_thresholds_for_macro_f1_stands_beside_itself_without_them():
+    """The rivals have no thresholds."""
+    results, predicted, _ = scored_alarms({"thresholds": [0.4, 0.6]})
+    without = results["compared_with"]["without_thresholds"]
+    assert without["macro_f1"] == pytest.approx(f1_score(LABELS * 12, predicted, average="macro"))
+    assert "without_thresholds" not in results["alarm"]["compared_with"]
+    assert "without its thresholds" in results_table("test", results)
 
 
 def test_posts_that_were_held_out_in_turn_are_called_so():

@@ -8,7 +8,7 @@ from helpers import make_timeline
 from sklearn.metrics import f1_score
 
 from modeling_tempoformer.evaluation.predictions import all_labels, labelled_posts
-from modeling_tempoformer.evaluation.rivals import compare, position_and_time
+from modeling_tempoformer.evaluation.rivals import compare, learn_rivals, position_and_time
 from modeling_tempoformer.timeline_tempoformer import Timeline
 
 
@@ -62,7 +62,7 @@ def test_posts_that_a_member_has_not_learned_from_are_not_learned_from():
 
 def compared(timelines: list[Timeline], predicted: np.ndarray, *learned_from) -> dict:
     posts = labelled_posts(timelines, predicted, NAMES, np.zeros((len(predicted), 2)))
-    return compare(posts, timelines, *learned_from)
+    return compare(posts, learn_rivals(timelines, 2, *learned_from))
 
 
 def test_scores_beside_those_that_cost_nothing():

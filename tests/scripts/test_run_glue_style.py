@@ -220,10 +220,12 @@ def test_a_wanted_precision_or_recall_of_the_class_to_watch(tmp_path, encoder, k
         alarm = config["calibration"]["alarm"]
         assert set(config["calibration"]) == {"temperature", "alarm"} and NAMES[alarm["label"]] == "Switch"
         scores = np.array([float(row["probability_Switch"]) for row in rows])
-        is_alarm, is_switch = (
-            np.array([row[column] == "Switch" for row in rows]) for column in ("prediction", "label")
-        )
+        labels = np.array([row["label"] for row in rows])
+        is_switch, is_alarm = labels == "Switch", np.array([row["alarm"] == "True" for row in rows])
         np.testing.assert_array_equal(is_alarm, scores >= alarm["threshold"])
+        # The alarm changes no label.
+        predicted = np.array([row["prediction"] for row in rows])
+        np.testing.assert_array_equal(predicted == "Switch", scores > 0.5)
         shares = {"precision": is_switch[is_alarm].mean(), "recall": is_alarm[is_switch].mean()}
         measured = alarm["measured"]
         for share, value in shares.items():
@@ -236,7 +238,12 @@ def test_a_wanted_precision_or_recall_of_the_class_to_watch(tmp_path, encoder, k
             assert str(alarm["threshold"]) in text and f"wanted {name} of {least}" in text
         test = read_json(tmp_path / "out" / "all_results.json")["test"]
         assert test["watched_threshold"] == alarm["threshold"]
-        assert test["classes"]["Switch"][name] == pytest.approx(shares[name])
+        assert test["macro_f1"] == pytest.approx(f1_score(labels, predicted, average="macro"))
+        assert test["classes"]["Switch"]["recall"] == pytest.approx((predicted == "Switch")[is_switch].mean())
+        assert test["alarm"][name] == pytest.approx(shares[name]) and test["alarm"]["wanted"] == {name: least}
+        assert test["alarm"]["alarms_per_day"] == pytest.approx(is_alarm.sum() / len(days))
+        assert test["alarm"]["compared_with"]["position_and_time"][name] >= shares[name] - 1e-9
+        assert "tab:alarms" in (tmp_path / "out" / "test_table.tex").read_text()
     # A saved model is calibrated in the same way, and refused what it cannot have before anything is written.
     saved = ["--model_name_or_path", str(tmp_path / "out"), *files[:4], "--watch", "Switch"]
     run(tmp_path / "again", *saved, "--precision", "0.3")
@@ -264,8 +271,9 @@ def test_a_wanted_share_is_one_and_between_0_and_1():
 
 def assert_same_predictions(rows: list[dict[str, str]], others: list[dict[str, str]]):
     """Checks that tables are equal, except for rounding of the probabilities."""
+    numbers = [*PROBABILITIES, "watched_probability", "watched_threshold"]
     for row, other in zip(rows, others, strict=True):
-        assert_same(*(one | {name: float(one[name]) for name in PROBABILITIES} for one in (row, other)))
+        assert_same(*(one | {name: float(one[name]) for name in numbers} for one in (row, other)))
 
 
 @pytest.mark.slow

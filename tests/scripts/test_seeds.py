@@ -64,3 +64,27 @@ def test_a_seed_of_the_split_keeps_the_parts(trained):
         return [timeline.timeline_id for timeline in splits.timelines["test"]]
 
     assert tested(1) == tested(2, split_seed=1) != tested(2)
+
+
+@pytest.mark.parametrize(("occupied", "seeds"), [("out", "2"), ("out/seed_9", "3")])
+def test_a_folder_of_another_training_is_refused_before_any_seed_is_trained(
+    occupied, seeds, tmp_path, encoder, trained
+):
+    (tmp_path / occupied / "checkpoint-3").mkdir(parents=True)
+    (tmp_path / occupied / "_trained_on.json").write_text('{"posts": "others"}')
+    with pytest.raises(ValueError, match=f"{occupied}/checkpoint-3.*other training posts"):
+        run(tmp_path / "out", encoder, trained.parent / "posts.csv", "--seed", "7", "--seeds", seeds)
+    assert not list(tmp_path.rglob("*.safetensors"))
+
+
+@pytest.mark.slow
+def test_alarms_are_chosen_for_the_first_seed_alone(tmp_path, encoder, trained):
+    """With another seed a wanted precision may not be had. Labels are the most probable classes of both."""
+    out = tmp_path / "out"
+    more = ["--seed", "7", "--seeds", "2", "--watch", NAMES[1], "--recall", "0.5"]
+    run(out, encoder, trained.parent / "posts.csv", *more)
+    calibrations = [read_json(folder / "config.json").get("calibration") for folder in (out, out / "seed_8")]
+    assert set(calibrations[0]) == {"temperature", "alarm"} and calibrations[1] is None
+    for folder in (out, out / "seed_8"):
+        for row in read_table(folder / "_predictions.csv"):
+            assert row["prediction"] == max(NAMES, key=lambda name: float(row[f"probability_{name}"]))

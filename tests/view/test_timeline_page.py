@@ -140,10 +140,10 @@ def test_the_first_threshold_is_the_calibrated_one():
     assert first_thresholds({}, 2) == [5000, 5000]
     assert first_thresholds({"thresholds": [0.6, 0.2]}, 2) == [7500, 2500]
     assert first_thresholds({"thresholds": [0.2, 0.3, 0.5]}, 3) == [None] * 3
-    # That of an alarm comes first. The other one of two classes is then the rest.
-    for thresholds in (None, [0.6, 0.2]):
+    # That of an alarm comes first. The other one of two classes keeps its own.
+    for thresholds, other in ((None, 5000), ([0.6, 0.2], 2500)):
         alarm = {"thresholds": thresholds, "alarm": {"label": 0, "threshold": 0.7}}
-        assert first_thresholds(alarm, 2) == pytest.approx([7000, 3000])
+        assert first_thresholds(alarm, 2) == pytest.approx([7000, other])
     assert first_thresholds({"alarm": {"label": 1, "threshold": 0.7}}, 3) == [None, 7000, None]
 
 
@@ -182,6 +182,11 @@ def test_show_in_a_notebook(saved):
         pipe.model.config.calibration = {"alarm": {"label": label, "threshold": 0.625}}
         data = data_of(show(pipe.explain(timelines)).html)
         assert data["watched"] == label and data["thresholds"][label] == data["alarm"]["threshold"] == 6250
+        for timeline, posts in zip(data["timelines"], pipe.explain(timelines), strict=True):
+            assert timeline["alarms"] == [post["alarm"] for post in posts]
+    # Of two classes the label has such a number, too, which is no alarm.
+    pipe.model.config.calibration = None
+    assert data_of(show(pipe.explain(timelines)).html)["alarm"] is None
 
 
 def write_view(saved: str, folder: Path, posts: list[dict], *more: str) -> str:
@@ -207,10 +212,11 @@ def test_the_command_of_the_page_sets_the_threshold_of_the_model(saved, tmp_path
     first, watch, alarms, last = (model / "README.md").read_text().splitlines()
     assert (first, last) == ("# a", "- Encoder: z") and "Switch" in watch and "0.625" in alarms
     data = data_of(write_view("model", tmp_path, posts))
-    assert (data["watched"], data["thresholds"], data["model"]) == (1, [3750, 6250], "model")
+    assert (data["watched"], data["thresholds"], data["model"]) == (1, [5000, 6250], "model")
     for timeline in data["timelines"]:
-        for predicted, share in zip(timeline["predicted"], timeline["probabilities"][1], strict=True):
-            assert predicted == (share >= 6250)
+        shares = timeline["probabilities"][1]
+        assert timeline["alarms"] == [share >= 6250 for share in shares]
+        assert timeline["predicted"] == [int(share >= 5000) for share in shares]
     # A page that is sent to others names no folder of this machine.
     assert data_of(write_view(str(model), tmp_path, posts))["model"] == "model"
 
@@ -219,8 +225,10 @@ def test_the_command_of_the_page_sets_the_threshold_of_the_model(saved, tmp_path
     ("changed", "problem"),
     [
         ({"watch": "switch"}, "--watch must be one of No-Switch, Switch"),
-        ({"threshold": "1.5"}, "--threshold must be from 0 to 1"),
-        ({"threshold": "nan"}, "--threshold must be from 0 to 1"),
+        ({"threshold": "1.5"}, "--threshold must be more than 0 and at most 1, got 1.5"),
+        ({"threshold": "nan"}, "--threshold must be more than 0"),
+        # From 0 on every post would be an alarm, also one that cannot be a change.
+        ({"threshold": "0"}, "--threshold must be more than 0 and at most 1, got 0"),
         ({"model_name_or_path": "me/my-model"}, "me/my-model is no folder"),
     ],
 )
