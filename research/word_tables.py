@@ -95,8 +95,8 @@ def usages_of(sentences: list[DatedSentence]) -> dict[str, dict[str, list[Usage]
 def distances(before: np.ndarray, after: np.ndarray) -> tuple[float, float, float]:
     """Computes apd, prt and prt less chance."""
     apd, prt = measures.average_pairwise_distance(before, after), measures.prototype_distance(before, after)
-    both = np.concatenate([before, after])
-    return apd, prt, prt - measures.shuffled_prototypes(both, both, len(before), resamples=300)[0]
+    both, documents = np.concatenate([before, after]), (np.arange(len(before)), np.arange(len(after)))
+    return apd, prt, prt - measures.shuffled_prototypes(both, both, documents, resamples=300)[0]
 
 
 def measure(words: dict[str, tuple[np.ndarray, np.ndarray]]) -> pd.DataFrame:

@@ -1,6 +1,7 @@
 """Reads dated sentences with target words, and gold scores of the words' change."""
 
 import math
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
@@ -18,6 +19,9 @@ from .dated_sentences import Capitals, DatedSentence, TargetFinder, Targets
 
 
 logger = logging.get_logger(__name__)
+
+# Sentence and token, at the end of the identifier of a use of DWUG EN (`fic_1821_7123.txt-1290-5`).
+USE = re.compile(r"(?<=.)-\d+-\d+$")
 
 
 def read_targets(path: str | Path) -> dict[str, list[str]]:
@@ -139,6 +143,7 @@ def read_semeval(
             yield sentence
         if sentence is None:
             raise ValueError(f"The corpus of '{time}', {path}, is empty.")
+        finder.say()
     capitals.say()
 
 
@@ -165,7 +170,7 @@ def read_dated_corpus(
     # Many texts share a few dates.
     find_time = cache(points.get)
     capitals = Capitals()
-    finder = TargetFinder(path, targets, ignore_case, columns, capitals)
+    finder = TargetFinder(path, targets, ignore_case, columns, capitals, len(times))
     counts: Counter[str] = Counter()
     unknown: Counter[str] = Counter()
     for passage in read_passages(path, columns):
@@ -181,7 +186,13 @@ def read_dated_corpus(
         raise ValueError(f"{path}: no date in the {place} is in {', '.join(empty)}. {left_out}")
     if unknown:
         logger.warning_once(f"{path}: {left_out}")
+    finder.say()
     capitals.say()
+
+
+def document_of_use(identifier: str) -> str:
+    """Returns the document in the identifier of a use of DWUG EN, without the numbers of sentence and token."""
+    return USE.sub("", identifier)
 
 
 def dwug_groupings(path: str | Path) -> list[str]:
@@ -219,7 +230,8 @@ def read_dwug(path: str | Path, times: Sequence[str] | None = None) -> Iterator[
             word = compose_accents(row["lemma"])
             tokens = (*text[:start].split(), word, *text[end:].split())
             time, date = names[row["grouping"].strip()], row["date"].strip()
-            yield DatedSentence(time, text, ((word, start, end),), tokens, date, row["identifier"])
+            use = row["identifier"]
+            yield DatedSentence(time, text, ((word, start, end),), tokens, date, use, document=document_of_use(use))
         except (KeyError, ValueError) as problem:
             raise ValueError(f"{where} is not in the form of DWUG's uses: {problem}.") from None
 

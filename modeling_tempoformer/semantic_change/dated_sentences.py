@@ -1,5 +1,6 @@
 """Finds target words and phrases in the passages of a corpus, and makes dated sentences of these."""
 
+import math
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -16,6 +17,10 @@ from ..data.text_layouts import read_passages
 
 logger = logging.get_logger(__name__)
 
+# Where a corpus does not tell its documents, so many blocks of neighbouring passages stand in their place at a time.
+# Fewer blocks are longer, so that fewer documents lie in two of them, but they find less
+# (`benchmarks/results/semantic_change.md`).
+NUM_BLOCKS = 20
 # Names, or the forms of each name.
 Targets = Iterable[str] | Mapping[str, Sequence[str]]
 
@@ -34,6 +39,7 @@ class DatedSentence:
             the target's name.
         date, source (`str`): Its date and its source; empty if the corpus does not tell them.
         places (`tuple[tuple[int, int], ...]`): Where the word of each token begins and ends in `text`.
+        document (`str`): The document that it is part of. Documents of two times are two, even by one name.
     """
 
     time: str
@@ -43,6 +49,7 @@ class DatedSentence:
     date: str = ""
     source: str = ""
     places: tuple[tuple[int, int], ...] = field(default=(), compare=False)
+    document: str = field(default="", compare=False)
 
 
 class Capitals:
@@ -109,15 +116,26 @@ class TargetFinder:
         path (`str` or `Path`): The corpus, which tells whether words have tags.
         targets, ignore_case, columns: Arguments of [`read_semeval`].
         capitals ([`Capitals`]): Counts what was found.
+        num_times (`int`, *optional*, defaults to 1): The number of times in the corpus.
     """
 
-    def __init__(self, path: str | Path, targets: Targets, ignore_case: bool, columns: Columns, capitals: Capitals):
+    def __init__(
+        self,
+        path: str | Path,
+        targets: Targets,
+        ignore_case: bool,
+        columns: Columns,
+        capitals: Capitals,
+        num_times: int = 1,
+    ):
         self.key = str.lower if ignore_case else str
         self.capitals = capitals
         self.forms = target_forms(path, targets, self.key, columns)
         self.lower = {form.lower(): target for form, target in self.forms.items()}
         self.sizes = sorted({len(form.split()) for form in self.forms}, reverse=True)
         self.first_words = {form.split()[0] for form in self.forms if " " in form}
+        self.path, self.columns, self.num_blocks = path, columns, num_times * NUM_BLOCKS
+        self.num_passages = self.block_size = 0
         # A few words are most of a corpus.
         self.look_up = lru_cache(2**16)(self.look_up_anew)
 
@@ -155,6 +173,22 @@ class TargetFinder:
         parts = map(self.look_up, token.split()) if found.target is None else ()
         return next((part for part in parts if part.target is not None), found)
 
+    def name_document(self, passage: Passage) -> str:
+        """Returns the document of the next passage: a block of its neighbours if the corpus does not tell."""
+        if not passage.document and not self.block_size:
+            self.block_size = math.ceil(sum(1 for _ in read_passages(self.path, self.columns)) / self.num_blocks)
+        self.num_passages += 1
+        return passage.document or f"block {math.ceil(self.num_passages / self.block_size)}"
+
+    def say(self):
+        """Warns if blocks stand in the place of documents."""
+        if self.block_size:
+            logger.warning_once(
+                f"{self.path} does not tell where its documents begin, so blocks of {self.block_size:,} neighbouring "
+                "texts stand in their place for p and intervals, which are right if documents are shorter. A folder "
+                "of files, or a table with sources, tells them."
+            )
+
     def find(self, time: str, passage: Passage) -> DatedSentence:
         """Returns the sentence of a passage from `time`, with its targets."""
         keys, is_running = passage.keys, passage.keys is passage.words
@@ -184,4 +218,5 @@ class TargetFinder:
             index += size
         text = "".join(pieces)
         found_words = (tuple(occurrences), tuple(tokens))
-        return DatedSentence(time, text, *found_words, passage.date, passage.source, tuple(places))
+        document = self.name_document(passage)
+        return DatedSentence(time, text, *found_words, passage.date, passage.source, tuple(places), document)
