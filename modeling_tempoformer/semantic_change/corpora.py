@@ -15,7 +15,7 @@ from ..data.files import read_lines
 from ..data.passages import Columns, compose_accents
 from ..data.text_layouts import is_table, read_passages
 from ..time_points_temporal_bert import TimePoints
-from .dated_sentences import Capitals, DatedSentence, TargetFinder, Targets
+from .dated_sentences import Blocks, Capitals, DatedSentence, TargetFinder, Targets
 
 
 logger = logging.get_logger(__name__)
@@ -134,16 +134,15 @@ def read_semeval(
         the corpus tells it. Raises a `ValueError` if a file cannot be read, if a corpus has no sentence, or if two
         targets share a form.
     """
-    capitals = Capitals()
+    capitals, blocks = Capitals(), Blocks(list(paths_by_time.values()), columns)
     for time, path in paths_by_time.items():
-        finder = TargetFinder(path, targets, ignore_case, columns, capitals)
+        finder = TargetFinder(path, targets, ignore_case, columns, capitals, blocks)
         sentence = None
         for passage in read_passages(path, columns):
             sentence = finder.find(time, passage)
             yield sentence
         if sentence is None:
             raise ValueError(f"The corpus of '{time}', {path}, is empty.")
-        finder.say()
     capitals.say()
 
 
@@ -170,7 +169,7 @@ def read_dated_corpus(
     # Many texts share a few dates.
     find_time = cache(points.get)
     capitals = Capitals()
-    finder = TargetFinder(path, targets, ignore_case, columns, capitals, len(times))
+    finder = TargetFinder(path, targets, ignore_case, columns, capitals, Blocks([path], columns, len(times)))
     counts: Counter[str] = Counter()
     unknown: Counter[str] = Counter()
     for passage in read_passages(path, columns):
@@ -186,7 +185,6 @@ def read_dated_corpus(
         raise ValueError(f"{path}: no date in the {place} is in {', '.join(empty)}. {left_out}")
     if unknown:
         logger.warning_once(f"{path}: {left_out}")
-    finder.say()
     capitals.say()
 
 

@@ -5,7 +5,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,8 +17,8 @@ from ..data.text_layouts import read_passages
 
 logger = logging.get_logger(__name__)
 
-# Where a corpus does not tell its documents, so many blocks of neighbouring passages stand in their place at a time.
-# Fewer blocks are longer, so that fewer documents lie in two of them, but they find less
+# Where a corpus does not tell its documents, so many blocks of neighbouring passages stand in their place at the time
+# with the fewest. Fewer blocks are longer, so that fewer documents lie in two of them, but they find less
 # (`benchmarks/results/semantic_change.md`).
 NUM_BLOCKS = 20
 # Names, or the forms of each name.
@@ -76,6 +76,37 @@ class Capitals:
             )
 
 
+class Blocks:
+    """
+    Blocks of neighbouring passages, which stand in the place of documents where a corpus does not tell these. They are
+    as long at each time, because only documents of one kind can be dealt to the times at random.
+
+    Args:
+        paths (`Sequence[str | Path]`): The corpora. The smallest one has [`NUM_BLOCKS`] for each of its times.
+        columns ([`Columns`]): See [`read_passages`].
+        num_times (`int`, *optional*, defaults to 1): The number of times in a corpus.
+    """
+
+    def __init__(self, paths: Sequence[str | Path], columns: Columns, num_times: int = 1):
+        self.paths, self.columns, self.num_times = paths, columns, num_times
+
+    @cached_property
+    def size(self) -> int:
+        """The number of passages of a block. The corpora are read once more to count them, and a warning tells it."""
+        smallest = min(sum(1 for _ in read_passages(path, self.columns)) for path in self.paths)
+        size = max(math.ceil(smallest / (NUM_BLOCKS * self.num_times)), 1)
+        logger.warning_once(
+            f"The corpora do not tell where their documents begin, so blocks of {size:,} neighbouring texts stand in "
+            "their place for p and intervals, which are right if documents are shorter. A folder of files, or a table "
+            "with sources, tells them."
+        )
+        return size
+
+    def name(self, number: int) -> str:
+        """Returns the block of a passage, from its number in its corpus, from 1."""
+        return f"block {math.ceil(number / self.size)}"
+
+
 def target_forms(path: str | Path, targets: Targets, key: Callable[[str], str], columns: Columns) -> dict[str, str]:
     """Returns the target of each form in a corpus, by the form's key."""
     forms_by_target = targets if isinstance(targets, Mapping) else {target: [target] for target in targets}
@@ -116,7 +147,7 @@ class TargetFinder:
         path (`str` or `Path`): The corpus, which tells whether words have tags.
         targets, ignore_case, columns: Arguments of [`read_semeval`].
         capitals ([`Capitals`]): Counts what was found.
-        num_times (`int`, *optional*, defaults to 1): The number of times in the corpus.
+        blocks ([`Blocks`]): Names the document of a passage that does not name its own.
     """
 
     def __init__(
@@ -126,7 +157,7 @@ class TargetFinder:
         ignore_case: bool,
         columns: Columns,
         capitals: Capitals,
-        num_times: int = 1,
+        blocks: "Blocks",
     ):
         self.key = str.lower if ignore_case else str
         self.capitals = capitals
@@ -134,8 +165,7 @@ class TargetFinder:
         self.lower = {form.lower(): target for form, target in self.forms.items()}
         self.sizes = sorted({len(form.split()) for form in self.forms}, reverse=True)
         self.first_words = {form.split()[0] for form in self.forms if " " in form}
-        self.path, self.columns, self.num_blocks = path, columns, num_times * NUM_BLOCKS
-        self.num_passages = self.block_size = 0
+        self.blocks, self.num_passages = blocks, 0
         # A few words are most of a corpus.
         self.look_up = lru_cache(2**16)(self.look_up_anew)
 
@@ -173,22 +203,6 @@ class TargetFinder:
         parts = map(self.look_up, token.split()) if found.target is None else ()
         return next((part for part in parts if part.target is not None), found)
 
-    def name_document(self, passage: Passage) -> str:
-        """Returns the document of the next passage: a block of its neighbours if the corpus does not tell."""
-        if not passage.document and not self.block_size:
-            self.block_size = math.ceil(sum(1 for _ in read_passages(self.path, self.columns)) / self.num_blocks)
-        self.num_passages += 1
-        return passage.document or f"block {math.ceil(self.num_passages / self.block_size)}"
-
-    def say(self):
-        """Warns if blocks stand in the place of documents."""
-        if self.block_size:
-            logger.warning_once(
-                f"{self.path} does not tell where its documents begin, so blocks of {self.block_size:,} neighbouring "
-                "texts stand in their place for p and intervals, which are right if documents are shorter. A folder "
-                "of files, or a table with sources, tells them."
-            )
-
     def find(self, time: str, passage: Passage) -> DatedSentence:
         """Returns the sentence of a passage from `time`, with its targets."""
         keys, is_running = passage.keys, passage.keys is passage.words
@@ -218,5 +232,6 @@ class TargetFinder:
             index += size
         text = "".join(pieces)
         found_words = (tuple(occurrences), tuple(tokens))
-        document = self.name_document(passage)
+        self.num_passages += 1
+        document = passage.document or self.blocks.name(self.num_passages)
         return DatedSentence(time, text, *found_words, passage.date, passage.source, tuple(places), document)

@@ -80,7 +80,15 @@ def test_a_file_of_a_folder_is_a_document(tmp_path):
     assert sizes(list(read_dated_corpus(tmp_path, ["1815", "1816-1817"], []))) == [180, 60, 2, 1]
 
 
-def test_blocks_are_as_many_at_each_time(tmp_path):
+def test_blocks_are_as_long_at_each_time(tmp_path):
+    """The smaller corpus has 20. With longer blocks in the other one, documents of one kind would not be dealt."""
+    for name, number in (("old", 4), ("new", 10)):
+        (tmp_path / f"{name}.txt").write_text(LINES * number)
+    found = list(read_semeval({name: tmp_path / f"{name}.txt" for name in ("new", "old")}, []))
+    assert [sizes([one for one in found if one.time == time]) for time in ("old", "new")] == [[12] * 20, [12] * 50]
+
+
+def test_one_corpus_of_all_times_has_blocks(tmp_path):
     """One file has dates, but does not mark texts."""
     sentences = [f'<p date="{1800 + number // 100}">\n<s>\n{TOKENS}</s>\n</p>\n' for number in range(200)]
     (tmp_path / "c.vrt").write_text("".join(sentences))
