@@ -284,8 +284,9 @@ def chance(args: argparse.Namespace) -> list[list[dict]]:
             ("sentences", rng.random(len(names)) < fraction),
         ):
             place = np.where(is_first, np.cumsum(is_first), np.cumsum(~is_first)) - 1
-            units = {"usages": None, "sentences": np.arange(len(names)), "documents": documents}
-            for number in (10, NUM_BLOCKS, 50):
+            # What was dealt is right; blocks stand for documents alone.
+            units = {"usages": None, dealt: {"documents": documents, "sentences": np.arange(len(names))}[dealt]}
+            for number in (10, NUM_BLOCKS, 50) if dealt == "documents" else ():
                 units[f"{number} blocks"] = place // (min(is_first.sum(), sum(~is_first)) // number)
             for name, unit in units.items():
                 found = []

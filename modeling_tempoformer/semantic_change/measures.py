@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from scipy.sparse import csr_array
 from scipy.stats import DegenerateDataWarning, bootstrap, norm, pearsonr, rankdata, t
 from sklearn.metrics.pairwise import cosine_distances
 from sklearn.preprocessing import normalize
@@ -62,8 +63,8 @@ def can_be_tested(num_before: int, num_after: int) -> bool:
 
 def sum_by_document(vectors: np.ndarray, documents: np.ndarray) -> np.ndarray:
     """Returns the sum of the vectors of each document, of shape `(documents, width)`."""
-    is_of_document = np.arange(documents.max() + 1)[:, None] == documents
-    return is_of_document.astype(np.float64) @ vectors
+    members = csr_array((np.ones(len(documents)), (documents, np.arange(len(documents)))))
+    return members @ vectors
 
 
 def shuffled_prototypes(
