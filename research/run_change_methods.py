@@ -96,7 +96,8 @@ def run(args: MethodArguments, words: corpora.Targets, truth: dict[str, float] |
             columns[measure] = STATIC[measure](static, list(by_word))
         else:
             columns |= CONTEXTUAL[measure](args, by_word, tokenizer)
-    table = ranked_table(columns, usages.count_usages(by_word), truth, frequencies)
+    counts, documents = usages.count_usages(by_word), usages.count_documents(by_word)
+    table = ranked_table(columns, counts, truth, frequencies, documents)
     print(write_report(args.output_dir, table, args.times, truth, left_out, args.seed))
 
 

@@ -20,6 +20,13 @@ known amount in half of the words of several senses, and not at all in the other
 The row "change, standardised" divides each dimension by its standard deviation over the usages of all words. A second
 table has the adjusted Rand index of the senses.
 
+`chance` deals the documents, or the sentences, of one period to two times at random, half or a fifth of them to the
+first, and computes the share of 60 words whose p is below 0.05, with its standard error over the deals. It should be
+0.05 if what is shuffled for p is what was dealt. Blocks are of neighbouring sentences: the smaller time has so many.
+
+    python -m research.word_tables chance --corpora speeches.csv --times 1950-2020 --source_column doc_id \
+        --models sentence-transformers/all-MiniLM-L6-v2
+
 `methods` computes tables 2 and 3 of Rosin and Radinsky (2022): all methods, and the ways to give a model the time.
 Each training gets the arguments after `--`; without them nothing is trained. The same command resumes a stopped
 training.
@@ -29,8 +36,11 @@ import argparse
 import csv
 import gzip
 import json
+import random
 import subprocess
 import sys
+from dataclasses import replace
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -43,11 +53,20 @@ from sklearn.preprocessing import normalize
 from transformers import AutoModel, AutoModelForMaskedLM, AutoTokenizer
 
 from benchmarks.workload import ROOT, show, table
+from modeling_tempoformer.data.passages import Columns
 from modeling_tempoformer.semantic_change import measures
-from modeling_tempoformer.semantic_change.corpora import read_semeval, read_truth
-from modeling_tempoformer.semantic_change.dated_sentences import DatedSentence
+from modeling_tempoformer.semantic_change.corpora import read_dated_corpus, read_semeval, read_truth
+from modeling_tempoformer.semantic_change.dated_sentences import NUM_BLOCKS, DatedSentence
+from modeling_tempoformer.semantic_change.discovery import Vocabulary
 from modeling_tempoformer.semantic_change.senses import choose_senses, find_senses
-from modeling_tempoformer.semantic_change.usages import Usage, drop_rare, embed_usages, ignores_case, sample_usages
+from modeling_tempoformer.semantic_change.usages import (
+    Usage,
+    Usages,
+    drop_rare,
+    embed_usages,
+    ignores_case,
+    sample_usages,
+)
 
 from .change_methods import cluster_distances, time_differences
 from .static_embeddings import neighbour_change, procrustes_change, train_sgns
@@ -95,8 +114,8 @@ def usages_of(sentences: list[DatedSentence]) -> dict[str, dict[str, list[Usage]
 def distances(before: np.ndarray, after: np.ndarray) -> tuple[float, float, float]:
     """Computes apd, prt and prt less chance."""
     apd, prt = measures.average_pairwise_distance(before, after), measures.prototype_distance(before, after)
-    both = np.concatenate([before, after])
-    return apd, prt, prt - measures.shuffled_prototypes(both, both, len(before), resamples=300)[0]
+    both, documents = np.concatenate([before, after]), (np.arange(len(before)), np.arange(len(after)))
+    return apd, prt, prt - measures.shuffled_prototypes(both, both, documents, resamples=300)[0]
 
 
 def measure(words: dict[str, tuple[np.ndarray, np.ndarray]]) -> pd.DataFrame:
@@ -231,6 +250,68 @@ def order(args: argparse.Namespace) -> list[list[dict]]:
     return [ranked, judged]
 
 
+def read_period(args: argparse.Namespace) -> tuple[Usages, list[str]]:
+    """
+    Returns the usages of words that occur 120 to 4,000 times in a period, with their line as the source, and the
+    document of each line.
+    """
+    (path,), columns = args.corpora, Columns(source=args.source_column)
+    texts = list(read_dated_corpus(path, args.times, [], columns=columns))
+    searched = Vocabulary.of(texts, 1).search(args.times, min_usages=120)
+    counts = searched.table.set_index("word")[f"count_{args.times[0]}"]
+    words = random.Random(0).sample(sorted(word for word in searched.forms if counts[word] <= 4000), 60)
+    forms = {word: searched.forms[word] for word in words}
+    numbered = (
+        replace(sentence, source=str(line))
+        for line, sentence in enumerate(read_dated_corpus(path, args.times, forms, columns=columns))
+    )
+    return sample_usages(numbered, words, args.times, num_samples=400), [text.document for text in texts]
+
+
+def chance(args: argparse.Namespace) -> list[list[dict]]:
+    """Returns the rows of the table of words that changed more than chance, though none did."""
+    usages, names = read_period(args)
+    model, tokenizer = (auto.from_pretrained(args.models[0]) for auto in (AutoModel, AutoTokenizer))
+    vectors = embed_usages(model, tokenizer, usages)
+    documents, time = np.unique(names, return_inverse=True)[1], args.times[0]
+    lines = {word: np.array([int(usage.source) for usage in by_time[time]]) for word, by_time in usages.items()}
+    rates: dict[tuple[str, str], dict[str, list[float]]] = {}
+    for draw, fraction in product(range(DRAWS), (0.5, 0.2)):
+        rng = np.random.default_rng(draw)
+        of_document = rng.permutation(documents.max() + 1) < fraction * documents.max()
+        for dealt, is_first in (
+            ("documents", of_document[documents]),
+            ("sentences", rng.random(len(names)) < fraction),
+        ):
+            place = np.where(is_first, np.cumsum(is_first), np.cumsum(~is_first)) - 1
+            # What was dealt is right; blocks stand for documents alone.
+            units = {"usages": None, dealt: {"documents": documents, "sentences": np.arange(len(names))}[dealt]}
+            for number in (10, NUM_BLOCKS, 50) if dealt == "documents" else ():
+                units[f"{number} blocks"] = place // (min(is_first.sum(), sum(~is_first)) // number)
+            for name, unit in units.items():
+                found = []
+                for word, own in lines.items():
+                    first, last = np.flatnonzero(is_first[own]), np.flatnonzero(~is_first[own])
+                    if min(len(first), len(last)) >= 20:
+                        both = vectors[word][time][np.concatenate([first, last])]
+                        sides = tuple(
+                            np.arange(len(side))
+                            if unit is None
+                            else np.unique(unit[own[side]], return_inverse=True)[1]
+                            for side in (first, last)
+                        )
+                        found.append(measures.shuffled_prototypes(both, both, sides, draw, resamples=199)[1] < 0.05)
+                rates.setdefault((dealt, name), {}).setdefault(f"{fraction:g} dealt", []).append(np.mean(found))
+    rows = []
+    for (dealt, name), by_fraction in rates.items():
+        means = {
+            key: f"{np.mean(each):.3f} ({np.std(each, ddof=1) / len(each) ** 0.5:.3f})"
+            for key, each in by_fraction.items()
+        }
+        rows.append({"dealt": dealt, "shuffled for p": name, **means})
+    return [rows]
+
+
 def train(args: argparse.Namespace, mode: str) -> Path:
     """Trains a model, or resumes its training."""
     folder = args.output_dir / mode.replace(", ", "_").replace(" ", "_")
@@ -282,13 +363,17 @@ def methods(args: argparse.Namespace) -> list[list[dict]]:
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("table", choices=("order", "methods"))
+    parser.add_argument("table", choices=("order", "chance", "methods"))
     parser.add_argument("--models", nargs="+", required=True, help="Encoders; for `methods` one, a plain BERT.")
     parser.add_argument("--dwug", type=Path, help="Folder of DWUG EN.")
     parser.add_argument(
-        "--corpora", nargs="+", help="For `methods`, instead of --dwug: two files named by time point."
+        "--corpora",
+        nargs="+",
+        help="For `methods`, instead of --dwug: two files named by time. For `chance`, a table.",
     )
-    parser.add_argument("--truth", required=True, help="Gold scores of SemEval-2020.")
+    parser.add_argument("--times", nargs=1, help="For `chance`, the period.")
+    parser.add_argument("--source_column", default="source", help="For `chance`, the column of documents.")
+    parser.add_argument("--truth", help="For `order` and `methods`, the gold scores of SemEval-2020.")
     parser.add_argument("--layers", nargs="+", default=["1"], help="Numbers of last layers to average, or all.")
     parser.add_argument("--target_marks", nargs=2, help="Adds a row in which words are marked, with the last layer.")
     parser.add_argument("--read_names", action="store_true", help="For `order`: read names in the place of forms.")
@@ -296,7 +381,7 @@ def main():
     end = sys.argv.index("--") if "--" in sys.argv else len(sys.argv)
     args = parser.parse_args(sys.argv[1:end])
     args.passed_on = sys.argv[end + 1 :]
-    for rows in order(args) if args.table == "order" else methods(args):
+    for rows in {"order": order, "chance": chance, "methods": methods}[args.table](args):
         table(list(rows[0]), [list(row.values()) for row in rows])
 
 

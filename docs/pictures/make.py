@@ -44,9 +44,10 @@ def find_changes(encoder: str):
 
 def find_words(encoder: str):
     """Ranks the words of two periods, and writes their page."""
-    texts = [OUTPUT / f"{period}.txt" for period in PERIODS]
+    texts = [OUTPUT / f"{period}.csv" for period in PERIODS]
     for number, path in enumerate(texts):
-        path.write_text("\n".join(sentences(number, 150)), encoding="utf-8")
+        # Each row is a document.
+        path.write_text("\n".join(["text", *sentences(number, 150)]), encoding="utf-8")
     (OUTPUT / "words.txt").write_text("\n".join(SENSES), encoding="utf-8")
     words = ["--targets", OUTPUT / "words.txt", "--output_dir", OUTPUT / "change"]
     run("run_semantic_change.py", "--model_name_or_path", encoder, "--corpora", *texts, *words)

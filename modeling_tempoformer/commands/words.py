@@ -40,65 +40,82 @@ logger = logging.get_logger(__name__)
 Vectors = dict[str, np.ndarray]
 # The vectors that the usages of two times have with the times swapped, by the two times.
 Swapped = dict[tuple[str, str], Vectors]
+# The document of each usage of one word at each time ([`number_documents`]).
+Documents = dict[str, np.ndarray]
 # The shuffles where only their mean is used.
 FEW_RESAMPLES = 499
 # The usages of each word and time that are read to find the most changed words.
 SIEVE_USAGES = 10
 
 
-def score_change(vectors: Vectors, swapped: Swapped, args: "ChangeArguments") -> dict[str, float | str]:
-    scores = score_apd(vectors, swapped, args) | score_prt(vectors, swapped, args)
-    deviations = (0, *measures.prototype_deviations(*(vectors[time] for time in args.ends), args.seed))
+def score_change(
+    vectors: Vectors, swapped: Swapped, documents: Documents, args: "ChangeArguments"
+) -> dict[str, float | str]:
+    given = (vectors, swapped, documents)
+    scores = score_apd(*given, args) | score_prt(*given, args)
+    before, after = (vectors[time] for time in args.ends)
+    owners = tuple(documents[time] for time in args.ends)
+    deviations = (0, *measures.prototype_deviations(before, after, owners, args.seed))
     # A basic bootstrap interval: deviations are subtracted, and were centred because the bootstrap is biased.
     change, high, low = (
         measures.change_score(scores["apd"], scores["prt_corrected"] - deviation) for deviation in deviations
     )
-    return {"change": change, **largest_step(vectors, swapped, args), "change_low": low, "change_high": high, **scores}
+    return {"change": change, **largest_step(*given, args), "change_low": low, "change_high": high, **scores}
 
 
-def largest_step(vectors: Vectors, swapped: Swapped, args: "ChangeArguments") -> dict[str, float | str]:
+def largest_step(
+    vectors: Vectors, swapped: Swapped, documents: Documents, args: "ChangeArguments"
+) -> dict[str, float | str]:
     """Returns the largest change between neighbouring times and these times, if there are more than two."""
     if len(args.times) == 2:
         return {}
     changes = {
-        f"{one} to {other}": change_between(vectors, swapped, one, other, args.seed)
+        f"{one} to {other}": change_between(vectors, swapped, documents, one, other, args.seed)
         for one, other in pairwise(args.times)
     }
     step = max(changes, key=changes.get)
     return {"change_step": changes[step], "step": step}
 
 
-def change_between(vectors: Vectors, swapped: Swapped, one: str, other: str, seed: int) -> float:
+def change_between(vectors: Vectors, swapped: Swapped, documents: Documents, one: str, other: str, seed: int) -> float:
     """Returns the change between two times, without an interval."""
     apd = measures.average_pairwise_distance(vectors[one], vectors[other])
-    prt, by_chance, _ = compare_with_chance(vectors, swapped, one, other, seed, FEW_RESAMPLES)
+    prt, by_chance, _ = compare_with_chance(vectors, swapped, documents, one, other, seed, FEW_RESAMPLES)
     return measures.change_score(apd, prt - by_chance)
 
 
-def score_apd(vectors: Vectors, swapped: Swapped, args: "ChangeArguments") -> dict[str, float]:
+def score_apd(vectors: Vectors, swapped: Swapped, documents: Documents, args: "ChangeArguments") -> dict[str, float]:
     return {"apd": measures.average_pairwise_distance(*(vectors[time] for time in args.ends))}
 
 
 def compare_with_chance(
-    vectors: Vectors, swapped: Swapped, one: str, other: str, seed: int, resamples: int = 4999
+    vectors: Vectors,
+    swapped: Swapped,
+    documents: Documents,
+    one: str,
+    other: str,
+    seed: int,
+    resamples: int = 4999,
 ) -> tuple[float, float, float]:
-    """Returns the prt of two times, its mean by chance, and p."""
+    """Returns the prt of two times, its mean by chance, and p, which is NaN if documents are too few."""
     prt = measures.prototype_distance(vectors[one], vectors[other])
     at_one = np.concatenate([vectors[one], swapped[one, other][one]])
     at_other = np.concatenate([swapped[one, other][other], vectors[other]])
-    return prt, *measures.shuffled_prototypes(at_one, at_other, len(vectors[one]), seed, resamples)
+    owners = documents[one], documents[other]
+    return prt, *measures.shuffled_prototypes(at_one, at_other, owners, seed, resamples)
 
 
-def score_prt(vectors: Vectors, swapped: Swapped, args: "ChangeArguments") -> dict[str, float]:
-    prt, by_chance, p = compare_with_chance(vectors, swapped, *args.ends, args.seed)
+def score_prt(vectors: Vectors, swapped: Swapped, documents: Documents, args: "ChangeArguments") -> dict[str, float]:
+    prt, by_chance, p = compare_with_chance(vectors, swapped, documents, *args.ends, args.seed)
     steps = pairwise(args.times) if len(args.times) > 2 else ()
     path = {f"prt {one} to {other}": measures.prototype_distance(vectors[one], vectors[other]) for one, other in steps}
-    times_chance = prt / by_chance if by_chance > 0 else np.nan
+    # Without a p-value this chance is of usages, which differ less than documents do.
+    times_chance = prt / by_chance if by_chance > 0 and not np.isnan(p) else np.nan
     return {"prt": prt, "prt_corrected": prt - by_chance, **path, "times_chance": times_chance, "p": p}
 
 
-# Each computes the columns of one word from the vectors of its usages, and from those that usages of two times have
-# with the times swapped: a temporal model reads one text differently at two times.
+# Each computes the columns of one word from the vectors of its usages, from those that usages of two times have with
+# the times swapped (a temporal model reads one text differently at two times), and from the usages' documents.
 MEASURES = {"change": score_change, "apd": score_apd, "prt": score_prt}
 
 
@@ -280,6 +297,14 @@ def embed_compared(
     return vectors, swapped
 
 
+def documents_of(by_word: Usages) -> dict[str, Documents]:
+    """Returns the documents of the usages."""
+    return {
+        word: {time: usages.number_documents(part) for time, part in by_time.items()}
+        for word, by_time in by_word.items()
+    }
+
+
 def score_words(
     args: ChangeArguments, by_word: Usages, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase
 ) -> tuple[dict[str, dict[str, float]], dict[str, Vectors]]:
@@ -294,9 +319,9 @@ def score_words(
 
         scored = {word: scaled(by_time) for word, by_time in vectors.items()}
         swapped = {word: {pair: scaled(parts) for pair, parts in by_pair.items()} for word, by_pair in swapped.items()}
-    columns = {}
+    columns, documents = {}, documents_of(by_word)
     for measure in args.measures:
-        rows = {word: MEASURES[measure](scored[word], swapped[word], args) for word in by_word}
+        rows = {word: MEASURES[measure](scored[word], swapped[word], documents[word], args) for word in by_word}
         columns |= pd.DataFrame.from_dict(rows, orient="index").to_dict()
     return columns, vectors
 
@@ -317,10 +342,13 @@ def discover_words(
     few = usages.drop_unknown(tokenizer, searched.usages, args.reads_names)
     few = {word: by_time for word, by_time in few.items() if all(by_time.values())}
     vectors, swapped = embed_compared(args, few, model, tokenizer)
-    scores = {
-        word: max(change_between(by_time, swapped[word], *pair, args.seed) for pair in compared_times(args))
-        for word, by_time in vectors.items()
-    }
+    documents = documents_of(few)
+
+    def largest_change(word: str) -> float:
+        given = vectors[word], swapped[word], documents[word]
+        return max(change_between(*given, *pair, args.seed) for pair in compared_times(args))
+
+    scores = {word: largest_change(word) for word in vectors}
     write_searched(Path(args.output_dir), searched, scores)
     best = sorted(scores, key=scores.get, reverse=True)[: args.discover]
     said += f" These {len(best)} changed most by {num_kept} usages at each time; {SEARCHED} has the others."
@@ -345,11 +373,12 @@ def run(args: ChangeArguments, words: corpora.Targets | None, truth: dict[str, f
     columns, vectors = score_words(args, by_word, model, tokenizer)
 
     folder = Path(args.output_dir)
-    table = ranked_table(columns, usages.count_usages(by_word), truth, frequencies)
+    documents = usages.count_documents(drawn)
+    table = ranked_table(columns, usages.count_usages(by_word), truth, frequencies, documents)
     print(write_report(folder, table, args.times, truth, left_out, args.seed))
     if said:
         print(said)
-    unranked = write_unranked(folder, left_out, args.times, args.min_usages, frequencies)
+    unranked = write_unranked(folder, left_out, args.times, args.min_usages, frequencies, documents)
     by_word = {word: drawn[word] for word in (*table["word"], *unranked["word"])}
     vectors |= embed_words(args, {word: drawn[word] for word in unranked["word"]}, model, tokenizer)
 

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import pairwise
 
 from .passages import Passage, find_date_in_name
@@ -100,4 +101,4 @@ def read_book(lines: list[tuple[int, str]], name: str, fields: dict[str, str], d
     label = ", ".join(fields[field].strip() for field in ("Author", "Title") if field in fields)
     for index, passage in enumerate(read_paragraphs(iter(lines), name, label, date)):
         if index > 0 or not CREDITS.match(" ".join(passage.words[:6])):
-            yield passage
+            yield replace(passage, document=f"{name}, line {lines[0][0]}")

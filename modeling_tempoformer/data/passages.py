@@ -59,6 +59,8 @@ class Passage:
         keys (`list[str]`): What target words are compared with: the lemma of each word, for example. The same list as
             `words` in running text.
         glued (`Collection[int]`): The indices of words without a space before them.
+        document (`str`): The document that it is part of, by a name that no other one in the corpus has; empty if the
+            corpus does not tell where its documents begin.
     """
 
     date: str
@@ -66,12 +68,13 @@ class Passage:
     words: list[str]
     keys: list[str]
     glued: Collection[int] = frozenset()
+    document: str = ""
 
     @classmethod
-    def of_text(cls, date: str, source: str, text: str) -> "Passage":
+    def of_text(cls, date: str, source: str, text: str, document: str = "") -> "Passage":
         """Makes a passage of running text, whose words are separated by white space."""
         words = compose_accents(text).split()
-        return cls(date, source, words, words)
+        return cls(date, source, words, words, document=document)
 
     def join(self, first: int = 0, end: int | None = None) -> str:
         """Joins some of the words to a text."""

@@ -3,6 +3,7 @@
 import gzip
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from textwrap import shorten
 from xml.etree import ElementTree
@@ -45,7 +46,7 @@ def read_tei(path: str | Path, name: str, dropped: Dropped) -> Iterator[Passage]
     Raises a `ValueError` that names the file and line if this is not XML or not TEI.
     """
     opener = gzip.open if Path(path).suffix == ".gz" else open
-    is_root, file_date = True, find_date_in_name(name)
+    is_root, file_date, number = True, find_date_in_name(name), 0
     with naming_broken_file(path), opener(path, "rb") as file:
         try:
             for event, element in ElementTree.iterparse(file, events=("start", "end")):
@@ -54,7 +55,9 @@ def read_tei(path: str | Path, name: str, dropped: Dropped) -> Iterator[Passage]
                     raise ValueError(f"{path}, line 1: expected XML of the TEI, whose root is <TEI>, got <{tag}>.")
                 is_root = False
                 if event == "end" and tag in TEXTS:
-                    yield from read_text(element, path, name, file_date, dropped)
+                    number += 1
+                    for passage in read_text(element, path, name, file_date, dropped):
+                        yield replace(passage, document=f"{name}, text {number}")
                     element.clear()
         except ElementTree.ParseError as problem:
             line, column = problem.position

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import chain, islice
 from pathlib import Path
 
@@ -70,7 +71,10 @@ def read_passages(path: str | Path, columns: Columns = Columns()) -> Iterator[Pa
 
 
 def each_passage(path: Path, columns: Columns, dropped: Dropped) -> Iterator[Passage]:
-    """Yields the passages of a table, a file or a folder."""
+    """
+    Yields the passages of a table, a file or a folder. A file is a document unless it marks its own, or is the only
+    one.
+    """
     if is_table(path):
         yield from read_rows(path, columns)
     elif not path.is_dir():
@@ -78,9 +82,11 @@ def each_passage(path: Path, columns: Columns, dropped: Dropped) -> Iterator[Pas
     elif all((path / version).is_dir() for version in ("lemma", "token")):
         raise ValueError(f"{path} has each sentence twice: give its folder 'lemma' or 'token'.")
     else:
-        for file in sorted(path.rglob("*")):
-            if file.name.endswith(TEXT_SUFFIXES):
-                yield from read_file(file, str(file.relative_to(path)), columns, dropped)
+        files = sorted(file for file in path.rglob("*") if file.name.endswith(TEXT_SUFFIXES))
+        for file in files:
+            name = str(file.relative_to(path))
+            for passage in read_file(file, name, columns, dropped):
+                yield passage if passage.document or len(files) == 1 else replace(passage, document=name)
 
 
 def read_file(path: Path, name: str, columns: Columns, dropped: Dropped) -> Iterator[Passage]:
@@ -108,17 +114,17 @@ def read_text_lines(lines: Lines, path: Path, name: str, dropped: Dropped) -> It
     """Yields each line, the texts of COHA in this form without redacted passages."""
     date = find_date_in_name(name)
     for number, line in lines:
-        source = f"{name}, line {number}"
+        source, document = f"{name}, line {number}", ""
         if found := LINE_OF_COHA.match(line):
-            source = f"text {found[1]}, {source}"
+            source, document = f"text {found[1]}, {source}", f"{name}, text {found[1]}"
             line, count = REDACTED.subn(GAP, line[found.end() :])
             for _ in range(count):
                 dropped.add(f"{path}, line {number}", "redacted passage", "redacted passages")
-        yield Passage.of_text(date, source, line)
+        yield Passage.of_text(date, source, line, document)
 
 
 def read_rows(path: Path, columns: Columns) -> Iterator[Passage]:
-    """Yields the text of each row of a table."""
+    """Yields the text of each row of a table. Rows that share date and source are parts of one document."""
     number = -1
     for table in read_tables(str(path)):
         cells = []
@@ -130,4 +136,4 @@ def read_rows(path: Path, columns: Columns) -> Iterator[Passage]:
             if not is_missing(text):
                 date = "" if is_missing(date) else as_name(date)
                 source = f"{path.name}, row {number}" if is_missing(source) else str(source)
-                yield Passage.of_text(date, source, str(text))
+                yield Passage.of_text(date, source, str(text), f"{source}, {date}")

@@ -84,11 +84,12 @@ def is_word(line: str) -> bool:
 
 
 class Sentence:
-    """The tokens of a sentence that is being read, and the metadata of its text."""
+    """The tokens of a sentence that is being read, and the metadata and the name of its document."""
 
     def __init__(self, file: TokenFile):
         self.file = file
-        self.date = self.title = ""
+        self.date = self.title = self.document = ""
+        self.num_documents = 0
         self.clear()
 
     def clear(self):
@@ -96,6 +97,11 @@ class Sentence:
         self.keys: list[str] = []
         self.glued: set[int] = set()
         self.line = 0
+
+    def begin_document(self, name: str = ""):
+        """Begins a document, which has a name or the next number."""
+        self.num_documents += 1
+        self.document = f"{self.file.name}, text {name or self.num_documents}"
 
     def add(self, number: int, word: str, key: str | None, is_glued: bool = False):
         """Adds a token and its key, None if this is the token itself."""
@@ -114,7 +120,7 @@ class Sentence:
             source = f"{self.title}, {where}" if self.title else where
             glued = self.glued if spaces_are_known else glue(self.words)
             keys = self.words if self.keys == self.words else self.keys
-            yield Passage(self.date, source, self.words, keys, glued)
+            yield Passage(self.date, source, self.words, keys, glued, self.document)
         self.clear()
 
 
@@ -205,6 +211,8 @@ def read_conllu(lines: Lines, file: TokenFile) -> Iterator[Passage]:
         if comments:
             begins_text = any(name.startswith("newdoc") for name in comments)
             text = comments if begins_text else text | comments
+            if begins_text:
+                sentence.begin_document()
             sentence.date = date_of(text, file.columns) or name_date
             sentence.title = find_value(text, file.columns.source, "title", "newdoc id")
         if not line.strip():
@@ -253,6 +261,7 @@ def read_coha(lines: Lines, file: TokenFile) -> Iterator[Passage]:
             yield from sentence.end(False)
             text_id, is_over = before[0], False
             sentence.title = f"text {text_id}"
+            sentence.begin_document(text_id)
         word = cells[0].strip() if cells else ""
         if is_over and not (AFTER_SENTENCE_END.fullmatch(word) and (word != '"' or sentence.words.count('"') % 2)):
             yield from sentence.end(False)
@@ -328,6 +337,8 @@ def read_vrt(lines: Lines, file: TokenFile, sample: Sequence[str]) -> Iterator[P
                 is_over = is_glued = False
                 is_empty = not closes and name in SENTENCE_TAGS
             if not is_alone and name not in SENTENCE_TAGS:
+                if not closes and name in TEXT_TAGS:
+                    sentence.begin_document()
                 elements.read(closes, name, attributes)
                 sentence.date, sentence.title = elements.date, elements.title
         elif text[0] == "<" and MARKUP.fullmatch(text):

@@ -1,6 +1,7 @@
 """Reads dated sentences with target words, and gold scores of the words' change."""
 
 import math
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
@@ -14,10 +15,13 @@ from ..data.files import read_lines
 from ..data.passages import Columns, compose_accents
 from ..data.text_layouts import is_table, read_passages
 from ..time_points_temporal_bert import TimePoints
-from .dated_sentences import Capitals, DatedSentence, TargetFinder, Targets
+from .dated_sentences import Blocks, Capitals, DatedSentence, TargetFinder, Targets
 
 
 logger = logging.get_logger(__name__)
+
+# Sentence and token, at the end of the identifier of a use of DWUG EN (`fic_1821_7123.txt-1290-5`).
+USE = re.compile(r"(?<=.)-\d+-\d+$")
 
 
 def read_targets(path: str | Path) -> dict[str, list[str]]:
@@ -130,9 +134,9 @@ def read_semeval(
         the corpus tells it. Raises a `ValueError` if a file cannot be read, if a corpus has no sentence, or if two
         targets share a form.
     """
-    capitals = Capitals()
+    capitals, blocks = Capitals(), Blocks(list(paths_by_time.values()), columns)
     for time, path in paths_by_time.items():
-        finder = TargetFinder(path, targets, ignore_case, columns, capitals)
+        finder = TargetFinder(path, targets, ignore_case, columns, capitals, blocks)
         sentence = None
         for passage in read_passages(path, columns):
             sentence = finder.find(time, passage)
@@ -165,7 +169,7 @@ def read_dated_corpus(
     # Many texts share a few dates.
     find_time = cache(points.get)
     capitals = Capitals()
-    finder = TargetFinder(path, targets, ignore_case, columns, capitals)
+    finder = TargetFinder(path, targets, ignore_case, columns, capitals, Blocks([path], columns, len(times)))
     counts: Counter[str] = Counter()
     unknown: Counter[str] = Counter()
     for passage in read_passages(path, columns):
@@ -182,6 +186,11 @@ def read_dated_corpus(
     if unknown:
         logger.warning_once(f"{path}: {left_out}")
     capitals.say()
+
+
+def document_of_use(identifier: str) -> str:
+    """Returns the document in the identifier of a use of DWUG EN, without the numbers of sentence and token."""
+    return USE.sub("", identifier)
 
 
 def dwug_groupings(path: str | Path) -> list[str]:
@@ -219,7 +228,8 @@ def read_dwug(path: str | Path, times: Sequence[str] | None = None) -> Iterator[
             word = compose_accents(row["lemma"])
             tokens = (*text[:start].split(), word, *text[end:].split())
             time, date = names[row["grouping"].strip()], row["date"].strip()
-            yield DatedSentence(time, text, ((word, start, end),), tokens, date, row["identifier"])
+            use = row["identifier"]
+            yield DatedSentence(time, text, ((word, start, end),), tokens, date, use, document=document_of_use(use))
         except (KeyError, ValueError) as problem:
             raise ValueError(f"{where} is not in the form of DWUG's uses: {problem}.") from None
 

@@ -1,10 +1,11 @@
 """Finds target words and phrases in the passages of a corpus, and makes dated sentences of these."""
 
+import math
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,6 +17,10 @@ from ..data.text_layouts import read_passages
 
 logger = logging.get_logger(__name__)
 
+# Where a corpus does not tell its documents, so many blocks of neighbouring passages stand in their place at the time
+# with the fewest. Fewer blocks are longer, so that fewer documents lie in two of them, but they find less
+# (`benchmarks/results/semantic_change.md`).
+NUM_BLOCKS = 20
 # Names, or the forms of each name.
 Targets = Iterable[str] | Mapping[str, Sequence[str]]
 
@@ -34,6 +39,7 @@ class DatedSentence:
             the target's name.
         date, source (`str`): Its date and its source; empty if the corpus does not tell them.
         places (`tuple[tuple[int, int], ...]`): Where the word of each token begins and ends in `text`.
+        document (`str`): The document that it is part of. Documents of two times are two, even by one name.
     """
 
     time: str
@@ -43,6 +49,7 @@ class DatedSentence:
     date: str = ""
     source: str = ""
     places: tuple[tuple[int, int], ...] = field(default=(), compare=False)
+    document: str = field(default="", compare=False)
 
 
 class Capitals:
@@ -67,6 +74,37 @@ class Capitals:
                 f"The encoder tells capitals apart, and the texts have others than the list: {', '.join(parts)}. "
                 "Write the words as the texts do, give forms (america: america, America), or take an uncased encoder."
             )
+
+
+class Blocks:
+    """
+    Blocks of neighbouring passages, which stand in the place of documents where a corpus does not tell these. They are
+    as long at each time, because only documents of one kind can be dealt to the times at random.
+
+    Args:
+        paths (`Sequence[str | Path]`): The corpora. The smallest one has [`NUM_BLOCKS`] for each of its times.
+        columns ([`Columns`]): See [`read_passages`].
+        num_times (`int`, *optional*, defaults to 1): The number of times in a corpus.
+    """
+
+    def __init__(self, paths: Sequence[str | Path], columns: Columns, num_times: int = 1):
+        self.paths, self.columns, self.num_times = paths, columns, num_times
+
+    @cached_property
+    def size(self) -> int:
+        """The number of passages of a block. The corpora are read once more to count them, and a warning tells it."""
+        smallest = min(sum(1 for _ in read_passages(path, self.columns)) for path in self.paths)
+        size = max(math.ceil(smallest / (NUM_BLOCKS * self.num_times)), 1)
+        logger.warning_once(
+            f"The corpora do not tell where their documents begin, so blocks of {size:,} neighbouring texts stand in "
+            "their place for p and intervals, which are right if documents are shorter. A folder of files, or a table "
+            "with sources, tells them."
+        )
+        return size
+
+    def name(self, number: int) -> str:
+        """Returns the block of a passage, from its number in its corpus, from 1."""
+        return f"block {math.ceil(number / self.size)}"
 
 
 def target_forms(path: str | Path, targets: Targets, key: Callable[[str], str], columns: Columns) -> dict[str, str]:
@@ -109,15 +147,25 @@ class TargetFinder:
         path (`str` or `Path`): The corpus, which tells whether words have tags.
         targets, ignore_case, columns: Arguments of [`read_semeval`].
         capitals ([`Capitals`]): Counts what was found.
+        blocks ([`Blocks`]): Names the document of a passage that does not name its own.
     """
 
-    def __init__(self, path: str | Path, targets: Targets, ignore_case: bool, columns: Columns, capitals: Capitals):
+    def __init__(
+        self,
+        path: str | Path,
+        targets: Targets,
+        ignore_case: bool,
+        columns: Columns,
+        capitals: Capitals,
+        blocks: "Blocks",
+    ):
         self.key = str.lower if ignore_case else str
         self.capitals = capitals
         self.forms = target_forms(path, targets, self.key, columns)
         self.lower = {form.lower(): target for form, target in self.forms.items()}
         self.sizes = sorted({len(form.split()) for form in self.forms}, reverse=True)
         self.first_words = {form.split()[0] for form in self.forms if " " in form}
+        self.blocks, self.num_passages = blocks, 0
         # A few words are most of a corpus.
         self.look_up = lru_cache(2**16)(self.look_up_anew)
 
@@ -184,4 +232,6 @@ class TargetFinder:
             index += size
         text = "".join(pieces)
         found_words = (tuple(occurrences), tuple(tokens))
-        return DatedSentence(time, text, *found_words, passage.date, passage.source, tuple(places))
+        self.num_passages += 1
+        document = passage.document or self.blocks.name(self.num_passages)
+        return DatedSentence(time, text, *found_words, passage.date, passage.source, tuple(places), document)

@@ -1,5 +1,6 @@
 """Entries of words, as in a dictionary: usages, senses, first attestations and collocates."""
 
+import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -14,9 +15,9 @@ from scipy.spatial.distance import cdist
 from ..data.files import written_whole
 from .citations import sentence_of
 from .keywords import Collocate, WordsAround
-from .measures import share_interval
+from .measures import design_effects, share_interval
 from .senses import Senses, SenseSpace, choose_senses, find_senses
-from .usages import Usage, Usages, UsagesByText, by_age, context
+from .usages import Usage, Usages, UsagesByText, by_age, context, number_documents
 
 
 # They hold texts, so their names begin with an underscore: such files are never pushed.
@@ -186,13 +187,19 @@ def join(by_time: Mapping[str, Sequence[Usage]], vectors: Mapping[str, np.ndarra
 
 def sense_rows(word: str, entry: Entry, times: Sequence[str]) -> Iterable[dict[str, Any]]:
     """Yields a row of `senses.csv` for each sense of a word."""
-    totals = entry.senses.counts.sum(axis=0)
-    for sense, counts in enumerate(entry.senses.counts):
+    labels, sampled = entry.senses.labels, entry.usages[: len(entry.senses.labels)]
+    documents = number_documents(sampled)
+    # Documents are numbered in the order of times, as usages are.
+    ends = np.cumsum([len({usage.document for usage in sampled if usage.time == time}) for time in times])
+    totals = np.split(np.bincount(documents), ends[:-1])
+    for sense in range(len(entry.senses.counts)):
         row = {"word": word, "sense": sense + 1, "keywords": ", ".join(entry.senses.keywords[sense])}
-        for time, count, total in zip(times, counts.tolist(), totals.tolist(), strict=True):
-            share = [round(value, 4) for value in share_interval(count, total)] if total else [None] * 3
+        counts = np.split(np.bincount(documents[labels == sense], minlength=ends[-1]), ends[:-1])
+        for time, part, total, effect in zip(times, counts, totals, design_effects(counts, totals), strict=True):
+            share = share_interval(part.sum(), total.sum(), effect) if len(total) else [math.nan] * 3
             names = (f"{name}_{time}" for name in ("share", "share_low", "share_high"))
-            row |= {f"usages_{time}": count, **dict(zip(names, share, strict=True))}
+            row |= {f"usages_{time}": int(part.sum()), f"documents_{time}": np.count_nonzero(part)}
+            row |= {name: round(value, 4) for name, value in zip(names, share, strict=True)}
         earliest = entry.first_usages(entry.chosen, sense)[0]
         usage = entry.usages[earliest]
         yield row | {

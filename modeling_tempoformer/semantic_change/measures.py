@@ -2,18 +2,23 @@
 
 import math
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy.stats import DegenerateDataWarning, binomtest, bootstrap, pearsonr, rankdata
+from scipy.sparse import csr_array
+from scipy.stats import DegenerateDataWarning, bootstrap, norm, pearsonr, rankdata, t
 from sklearn.metrics.pairwise import cosine_distances
 from sklearn.preprocessing import normalize
 
 
 # The correlation of two words is always 1 or -1.
 MIN_WORDS = 3
+# A word changed more than chance if its adjusted p-value is below this level.
+LEVEL = 0.05
+# The normal quantile of a 95 % interval.
+Z = float(norm.ppf(0.975))
 
 
 def prototype_distance(before: np.ndarray, after: np.ndarray) -> float:
@@ -46,27 +51,59 @@ def standardiser(parts: Iterable[np.ndarray]) -> Callable[[np.ndarray], np.ndarr
     return lambda part: (part - mean) / deviation
 
 
+def can_be_tested(num_before: int, num_after: int) -> bool:
+    """
+    Tells whether documents are enough for a p-value below [`LEVEL`], from their numbers at two time points: at least
+    two at each, and so many ways to assign them that the smallest p-value is below it. With as many documents at both,
+    an assignment and its reverse have the same distance.
+    """
+    ways = math.comb(num_before + num_after, num_before)
+    return min(num_before, num_after) > 1 and (1 + (num_before == num_after)) / ways < LEVEL
+
+
+def sum_by_document(vectors: np.ndarray, documents: np.ndarray) -> np.ndarray:
+    """Returns the sum of the vectors of each document, of shape `(documents, width)`."""
+    members = csr_array((np.ones(len(documents)), (documents, np.arange(len(documents)))))
+    return members @ vectors
+
+
 def shuffled_prototypes(
-    at_first: np.ndarray, at_last: np.ndarray, num_before: int, seed: int = 0, resamples: int = 4999
+    at_first: np.ndarray,
+    at_last: np.ndarray,
+    documents: tuple[np.ndarray, np.ndarray],
+    seed: int = 0,
+    resamples: int = 4999,
 ) -> tuple[float, float]:
     """
-    Assigns usages to the two time points at random. Returns the mean [`prototype_distance`] of these assignments
-    (Dubossarsky et al., 2017), and the p-value of the real distance (permutation test of Liu, Medlar and Glowacka,
-    2021).
+    Assigns documents to the two time points at random, each with all its usages, so that each time point has as many
+    documents as in truth. Usages in one document are alike, so usages assigned one by one would differ less than those
+    of other documents of the same time do.
+
+    Returns the mean [`prototype_distance`] of these assignments (Dubossarsky et al., 2017), and the p-value of the
+    real distance (permutation test of Liu, Medlar and Glowacka, 2021). If the documents are too few
+    ([`can_be_tested`]), the p-value is NaN, and usages are assigned one by one, for the mean.
 
     Args:
         at_first, at_last (`np.ndarray` of shape `(usages, width)`): The vectors of all usages, those of the first time
             point first, as the model reads them at the first and at the last time point.
-        num_before (`int`): The number of usages of the first time point.
+        documents (two `np.ndarray` of shape `(usages,)`): The document of each usage of the first and of the last time
+            point, as a number from 0.
     """
-    is_before = np.arange(len(at_first)) < num_before
+    before, after = documents
+    is_tested = can_be_tested(before.max() + 1, after.max() + 1)
+    if not is_tested:
+        before, after = np.arange(len(before)), np.arange(len(after))
+    joined = np.concatenate([before, before.max() + 1 + after])
+    is_before = np.arange(joined.max() + 1) <= before.max()
     shuffles = np.random.default_rng(seed).permuted(np.tile(is_before, (resamples, 1)), axis=1)
     members = np.vstack([is_before, shuffles]).astype(np.float64)
-    before, after = normalize(members @ at_first), normalize((1 - members) @ at_last)
-    distance, *by_chance = 1 - (before * after).sum(axis=1)
+    firsts = normalize(members @ sum_by_document(at_first, joined))
+    lasts = normalize((1 - members) @ sum_by_document(at_last, joined))
+    distance, *by_chance = 1 - (firsts * lasts).sum(axis=1)
     # A shuffle may be the real assignment, whose distance is the same up to rounding.
     num_as_large = np.sum(np.array(by_chance) >= distance - 1e-12)
-    return float(np.mean(by_chance)), float((1 + num_as_large) / (1 + resamples))
+    p = float((1 + num_as_large) / (1 + resamples)) if is_tested else math.nan
+    return float(np.mean(by_chance)), p
 
 
 def average_pairwise_distance(before: np.ndarray, after: np.ndarray) -> float:
@@ -91,25 +128,63 @@ def change_score(apd: float, prt_corrected: float) -> float:
 
 
 def prototype_deviations(
-    before: np.ndarray, after: np.ndarray, seed: int = 0, resamples: int = 1999
+    before: np.ndarray,
+    after: np.ndarray,
+    documents: tuple[np.ndarray, np.ndarray],
+    seed: int = 0,
+    resamples: int = 1999,
 ) -> tuple[float, float]:
     """
-    Returns the 2.5 % and 97.5 % quantiles of the bootstrap distribution of the [`prototype_distance`] over usages,
-    less its mean. The mean is too large itself, because means of resampled usages lie further apart.
+    Returns the 2.5 % and 97.5 % quantiles of the bootstrap distribution of the [`prototype_distance`] over documents,
+    less its mean. The mean is too large itself, because means of resampled usages lie further apart. Both are NaN if
+    the documents are too few ([`can_be_tested`]). `documents` is that of [`shuffled_prototypes`].
     """
+    numbers = [part.max() + 1 for part in documents]
+    if not can_be_tested(*numbers):
+        return math.nan, math.nan
     rng, means = np.random.default_rng(seed), []
-    for part in (before, after):
-        weights = rng.multinomial(len(part), np.full(len(part), 1 / len(part)), resamples)
-        means.append(normalize(weights.astype(np.float64) @ part))
+    for part, own, number in zip((before, after), documents, numbers, strict=True):
+        weights = rng.multinomial(number, np.full(number, 1 / number), resamples)
+        means.append(normalize(weights.astype(np.float64) @ sum_by_document(part, own)))
     distances = 1 - (means[0] * means[1]).sum(axis=1)
     low, high = np.quantile(distances, (0.025, 0.975)) - distances.mean()
     return float(low), float(high)
 
 
-def share_interval(count: int, total: int) -> list[float]:
-    """Returns a share, and the ends of its 95 % interval (Wilson)."""
-    ends = binomtest(int(count), int(total)).proportion_ci(method="wilson")
-    return [count / total, float(ends.low), float(ends.high)]
+def design_effects(counts: Sequence[np.ndarray], totals: Sequence[np.ndarray]) -> list[float]:
+    """
+    Returns for each time how many times as large as that of independent usages the variance of a share is, because
+    usages in one document are alike (Kish, 1965). The likeness is the intraclass correlation, estimated from the
+    documents of all times by the residuals of their counts; it is 1 if the share is 0 or 1 at each time. Because it is
+    uncertain with few documents, the effect is larger by the ratio of the squared quantiles of the t and the normal
+    distribution. NaN if each time has one document.
+
+    Args:
+        counts (`np.ndarray` of shape `(documents,)` for each time): The usages of a kind in each document.
+        totals (`np.ndarray` of shape `(documents,)` for each time): All usages in each document.
+    """
+    squares = variance = pairs = 0.0
+    for part, sizes in zip(counts, totals, strict=True):
+        if len(sizes) > 1:
+            share = part.sum() / sizes.sum()
+            squares += len(sizes) / (len(sizes) - 1) * np.sum((part - share * sizes) ** 2)
+            variance += share * (1 - share) * sizes.sum()
+            pairs += share * (1 - share) * np.sum(sizes * (sizes - 1.0))
+    freedom = sum(max(len(sizes) - 1, 0) for sizes in totals)
+    likeness = 1.0 if variance == 0 else min(max((squares - variance) / pairs, 0.0), 1.0) if pairs else 0.0
+    factor = (t.ppf(0.975, freedom) / Z) ** 2 if freedom else math.nan
+    return [float(factor * (1 + likeness * np.sum(sizes * (sizes - 1.0)) / max(sizes.sum(), 1))) for sizes in totals]
+
+
+def share_interval(count: int, total: int, design_effect: float = 1) -> list[float]:
+    """
+    Returns a share, and the ends of its 95 % interval (Wilson) for the number of independent usages that tell as much:
+    the total divided by the [`design_effects`]. The ends are NaN if the effect is not known.
+    """
+    share, size = count / total, total / design_effect
+    middle, half = share + Z**2 / (2 * size), Z * math.sqrt(share * (1 - share) / size + (Z / (2 * size)) ** 2)
+    ends = [(middle - half) / (1 + Z**2 / size), (middle + half) / (1 + Z**2 / size)]
+    return [share, *(float(np.clip(end, 0, 1)) for end in ends)]
 
 
 def agreement(

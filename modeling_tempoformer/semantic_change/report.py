@@ -12,7 +12,7 @@ from scipy.stats import false_discovery_control
 from ..cards.markdown import escape_control_characters
 from ..data.files import written_whole
 from ..evaluation.figures import new_figure, save_figure
-from .measures import agreement
+from .measures import LEVEL, agreement
 from .usages import Frequencies, describe_counts
 
 
@@ -22,8 +22,8 @@ INTERVAL = ("change_low", "change_high")
 CERTAINTY = ("times_chance", "p", "p_fdr", *INTERVAL)
 # The two neighbouring times with the largest change.
 STEP = "step"
-# A word changed more than chance if its adjusted p-value `p_fdr` is below this level.
-LEVEL = 0.05
+# The columns of numbers for each time begin with these.
+COUNTS = ("usages_", "documents_", "per_million_")
 DARK, LIGHT = "#1f6fb4", "#b7c4d1"
 MOST_BARS = 50
 
@@ -47,6 +47,7 @@ def ranked_table(
     counts: dict[str, dict[str, int]],
     truth: Mapping[str, float] | None = None,
     frequencies: Frequencies | None = None,
+    documents: Mapping[str, Mapping[str, int]] | None = None,
 ) -> pd.DataFrame:
     """
     Makes a table with a row for each word, from the most changed to the least by the first measure. Words without a
@@ -54,25 +55,28 @@ def ranked_table(
 
     Args:
         columns: The measures and, if there are any, `step` and the columns of [`CERTAINTY`], each by word. Beside `p`
-            the table has `p_fdr`, adjusted for the number of words (Benjamini and Hochberg, 1995).
+            the table has `p_fdr`, adjusted for the number of words with a p-value (Benjamini and Hochberg, 1995).
         counts: The number of usages of each word and time.
         truth: Gold scores by word.
         frequencies: The frequency of each word and time in the whole corpus.
+        documents: The number of documents of these usages.
     """
     table = pd.DataFrame(columns, index=pd.Index(list(counts), name="word"))
     measures = [name for name in table if name not in (*CERTAINTY, STEP)]
     first = measures[0]
     if "p" in table:
-        table["p_fdr"] = false_discovery_control(table["p"])
+        table["p_fdr"] = table["p"]
+        is_tested = table["p"].notna()
+        table.loc[is_tested, "p_fdr"] = false_discovery_control(table.loc[is_tested, "p"])
     table = table[[*measures, *(name for name in (STEP, *CERTAINTY) if name in table)]]
     if truth is not None:
         table["gold"] = pd.Series(truth, dtype=float)
-    usages = pd.DataFrame.from_dict(counts, orient="index").add_prefix("usages_")
     per_million = {
         word: {time: frequency.per_million for time, frequency in by_time.items()}
         for word, by_time in (frequencies or {}).items()
     }
-    table = table.join(usages).join(pd.DataFrame.from_dict(per_million, orient="index").add_prefix("per_million_"))
+    for prefix, numbers in zip(COUNTS, (counts, documents or {}, per_million), strict=True):
+        table = table.join(pd.DataFrame.from_dict(numbers, orient="index").add_prefix(prefix))
     table = table.sort_values(first, ascending=False, kind="stable").reset_index()
     table.insert(0, "rank", table[first].rank(ascending=False).map("{:g}".format, na_action="ignore"))
     return table
@@ -81,7 +85,7 @@ def ranked_table(
 def measures_of(table: pd.DataFrame) -> list[str]:
     """Returns the names of the measures in a [`ranked_table`]; the first one orders it."""
     others = ("rank", "word", STEP, *CERTAINTY, "gold")
-    return [name for name in table if name not in others and not name.startswith(("usages_", "per_million_"))]
+    return [name for name in table if name not in others and not name.startswith(COUNTS)]
 
 
 def plot_scores(table: pd.DataFrame, times: Sequence[str]) -> Figure:
@@ -91,7 +95,7 @@ def plot_scores(table: pd.DataFrame, times: Sequence[str]) -> Figure:
     shown = scored.head(MOST_BARS)
     figure = new_figure(8, 1.6 + 0.22 * len(shown))
     axes = figure.subplots()
-    is_chance = shown["p_fdr"] >= LEVEL if "p_fdr" in shown else [False] * len(shown)
+    is_chance = ~(shown["p_fdr"] < LEVEL) if "p_fdr" in shown else [False] * len(shown)
     axes.barh(range(len(shown)), shown[measure], height=0.6, color=[LIGHT if pale else DARK for pale in is_chance])
     axes.set_xlabel(measure)
     if measure == "change":
@@ -105,7 +109,7 @@ def plot_scores(table: pd.DataFrame, times: Sequence[str]) -> Figure:
     axes.invert_yaxis()
     first, last = escape_control_characters(times[0]), escape_control_characters(times[-1])
     most = f"The {len(shown)} most changed of " if len(shown) < len(scored) else ""
-    pale = "\npale: no more than chance" if any(is_chance) else ""
+    pale = "\npale: not shown to be more than chance" if any(is_chance) else ""
     axes.set_title(f"{most}{len(scored)} words by change from {first} to {last}{pale}", parse_math=False)
     axes.margins(y=0.01)
     return figure
@@ -113,21 +117,26 @@ def plot_scores(table: pd.DataFrame, times: Sequence[str]) -> Figure:
 
 def conclude(table: pd.DataFrame, times: Sequence[str]) -> str:
     """
-    Counts the words that changed more than chance and says how much more, names those whose interval ends below a
-    quarter of the largest change and, if there are more than two times, the words with the largest steps.
+    Counts the words that changed more than chance and says how much more, names those whose documents are too few to
+    tell it, those whose interval ends below a quarter of the largest change and, if there are more than two times, the
+    words with the largest steps.
     """
-    changed = table[table["p_fdr"] < LEVEL]
-    sentences = [
-        f"{len(changed)} of {len(table)} words changed more than chance from {times[0]} to {times[-1]} "
-        f"(p_fdr below {LEVEL})"
-    ]
+    changed, is_tested = table[table["p_fdr"] < LEVEL], table["p"].notna()
+    sentences = []
+    if is_tested.any():
+        sentences.append(
+            f"{len(changed)} of {is_tested.sum()} words changed more than chance from {times[0]} to {times[-1]} "
+            f"(p_fdr below {LEVEL})"
+        )
     known = changed.dropna(subset="times_chance")
     if len(known) > 1:
         least, most = (known.loc[known["times_chance"].agg(end)] for end in ("idxmin", "idxmax"))
         sentences[0] += (
             f": their usages are from {least['times_chance']:.1f} ('{least['word']}') to {most['times_chance']:.1f} "
-            f"('{most['word']}') times as far apart as shuffled ones"
+            f"('{most['word']}') times as far apart as those of shuffled documents"
         )
+    if not is_tested.all():
+        sentences.append(describe_untested(table[~is_tested], times))
     little_changed = table.loc[table[INTERVAL[1]] < table["change"].max() / 4, "word"]
     if len(changed) and len(little_changed):
         sentences.append(
@@ -139,6 +148,20 @@ def conclude(table: pd.DataFrame, times: Sequence[str]) -> str:
         named = (f"{row['word']} ({row[STEP]}, {row['change_step']:.1f})" for _, row in steps.iterrows())
         sentences.append(f"Largest changes between neighbouring times: {', '.join(named)}")
     return ". ".join(sentences) + "."
+
+
+def describe_untested(table: pd.DataFrame, times: Sequence[str]) -> str:
+    """Names the words without a p-value, with the numbers of their documents if they are known."""
+    ends = [name for time in (times[0], times[-1]) if (name := f"documents_{time}") in table]
+    words = [
+        f"{row['word']} ({' and '.join(str(row[name]) for name in ends)})" if ends else row["word"]
+        for _, row in table.iterrows()
+    ]
+    return (
+        f"{len(words)} words are in too few documents at {times[0]} or {times[-1]} to tell their change from that of "
+        f"other documents of the same time, so they have no p and no interval, which is not evidence against change: "
+        f"{', '.join(words)}"
+    )
 
 
 def write_report(

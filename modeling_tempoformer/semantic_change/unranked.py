@@ -47,6 +47,7 @@ def unranked_table(
     times: Sequence[str],
     min_usages: int,
     frequencies: Frequencies | None = None,
+    documents: Mapping[str, Mapping[str, int]] | None = None,
 ) -> pd.DataFrame:
     """
     Makes a table of the words that are left out and have usages, with a row for each. Words that a time lacks come
@@ -57,6 +58,7 @@ def unranked_table(
         times: The time points.
         min_usages: The number of usages at each time that a score needs.
         frequencies: Frequencies in the whole corpus.
+        documents: The numbers of documents of the sampled usages, by word and time.
     """
     rows = []
     for word, by_time in left_out.items():
@@ -68,6 +70,7 @@ def unranked_table(
             "word": word,
             "when": describe_presence(counts, [time for time in times if by_time[time] < min_usages], times),
             **{f"usages_{time}": by_time[time] for time in times},
+            **({f"documents_{time}": documents[word][time] for time in times} if documents else {}),
         }
         place = sum(counts)
         if frequency:

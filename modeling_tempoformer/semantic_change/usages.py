@@ -18,6 +18,7 @@ from ..data.dated_texts import check_same_times, make_row, special_tokens, token
 from ..data.passages import untagged
 from ..time_points_temporal_bert import read_date
 from .dated_sentences import DatedSentence
+from .measures import design_effects
 
 
 logger = logging.get_logger(__name__)
@@ -29,7 +30,7 @@ class Usage:
     One occurrence of a word.
 
     Attributes:
-        time, date, source (`str`): See [`DatedSentence`].
+        time, date, source, document (`str`): See [`DatedSentence`].
         text (`str`): The text around the word.
         start, end (`int`): The word's first character in `text`, and the character after its last.
     """
@@ -40,18 +41,23 @@ class Usage:
     end: int
     date: str = ""
     source: str = ""
+    document: str = ""
 
     @classmethod
     def of(cls, sentence: DatedSentence, start: int, end: int) -> "Usage":
         """Makes a usage of a sentence and the position of the word in it."""
-        return cls(sentence.time, sentence.text, start, end, sentence.date, sentence.source)
+        return cls(sentence.time, sentence.text, start, end, sentence.date, sentence.source, sentence.document)
 
 
 class Frequency(NamedTuple):
-    """The occurrences of a word in the whole corpus of a time, not only in the sample, and the corpus's words."""
+    """
+    The occurrences of a word in the whole corpus of a time, not only in the sample, the corpus's words, and how much
+    larger documents make the variance of their share ([`design_effects`]).
+    """
 
     count: int
     corpus_words: int
+    design_effect: float = 1
 
     @property
     def per_million(self) -> float:
@@ -117,15 +123,26 @@ def count_frequencies(
     Yields the sentences of whole corpora unchanged, and counts words (separated by spaces). At the end `frequencies`
     has the [`Frequency`] of each target and time.
     """
-    counts: Counter[tuple[str, str]] = Counter()
-    corpus_words: Counter[str] = Counter()
+    counts: dict[str, Counter[tuple[str, str]]] = {word: Counter() for word in targets}
+    sizes: Counter[tuple[str, str]] = Counter()
     for sentence in sentences:
-        corpus_words[sentence.time] += sentence.text.count(" ") + 1
+        document = sentence.time, sentence.document
+        sizes[document] += sentence.text.count(" ") + 1
         for word, _, _ in sentence.targets:
-            counts[word, sentence.time] += 1
+            counts[word][document] += 1
         yield sentence
-    for word in targets:
-        frequencies[word] = {time: Frequency(counts[word, time], corpus_words[time]) for time in times}
+    place = {document: number for number, document in enumerate(sizes)}
+    documents = [[number for (own, _), number in place.items() if own == time] for time in times]
+    all_words = np.array(list(sizes.values()))
+    for word, by_document in counts.items():
+        found = np.zeros(len(place), dtype=int)
+        found[[place[document] for document in by_document]] = list(by_document.values())
+        parts, totals = [found[own] for own in documents], [all_words[own] for own in documents]
+        effects = design_effects(parts, totals)
+        frequencies[word] = {
+            time: Frequency(int(part.sum()), int(total.sum()), effect)
+            for time, part, total, effect in zip(times, parts, totals, effects, strict=True)
+        }
 
 
 def count_words(sentences: Iterable[DatedSentence], counts: Counter[str]) -> Iterator[DatedSentence]:
@@ -188,6 +205,20 @@ def drop_rare(usages: Usages, min_usages: int) -> tuple[Usages, dict[str, dict[s
 def count_usages(usages: Usages) -> dict[str, dict[str, int]]:
     """Returns the number of usages of each word and time."""
     return {word: {time: len(part) for time, part in by_time.items()} for word, by_time in usages.items()}
+
+
+def number_documents(usages: Iterable[Usage]) -> np.ndarray:
+    """Returns the document of each usage, as a number from 0. Documents of two times are two."""
+    numbers: dict[tuple[str, str], int] = {}
+    return np.array([numbers.setdefault((usage.time, usage.document), len(numbers)) for usage in usages], dtype=int)
+
+
+def count_documents(usages: Usages) -> dict[str, dict[str, int]]:
+    """Returns the number of documents of each word and time."""
+    return {
+        word: {time: len({usage.document for usage in part}) for time, part in by_time.items()}
+        for word, by_time in usages.items()
+    }
 
 
 def describe_counts(counts: dict[str, dict[str, int]]) -> str:

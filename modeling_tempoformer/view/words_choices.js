@@ -3,6 +3,8 @@
 
 const { times, columns, words } = page.data;
 const NO_SENSE = -1;
+// The normal quantile of a 95 % interval.
+const NORMAL = 1.959964;
 const STORE = `words ${page.data.id}`;
 // By word: `number`, and for each number of senses `names` and `merged` (the sense that each merged one is part of), by
 // sense, and `misfiled`, a list of usages.
@@ -85,12 +87,16 @@ function toggleMisfiled(choice, usage) {
 }
 
 // Returns the senses of a word with the reader's choices, the sense of each usage, and the numbers of sampled usages:
-// `counts` by sense and time, `totals` by time. Misfiled usages have no sense and count nowhere.
+// `counts` by sense and time, `totals` by time. Misfiled usages have no sense and count nowhere. Each sense has, by time,
+// its `shares` with intervals, and `documents`, the number of documents that have it.
 function readSenses(word, entry) {
   const { labels: found, keywords } = optionOf(word, entry);
   const choice = optionChoice(word, entry);
   const out = new Set(choice.misfiled);
   const labels = found.map((sense, usage) => (out.has(usage) ? NO_SENSE : (choice.merged[sense] ?? sense)));
+  const documents = times.map((_, time) => groupByDocument(entry, (usage) => labels[usage] !== NO_SENSE && entry.time[usage] === time));
+  const sizes = documents.map((found) => found.map((usages) => usages.length));
+  const totals = sizes.map(sum);
   const senses = keywords
     .map((_, id) => id)
     .filter((id) => !(id in choice.merged))
@@ -102,27 +108,65 @@ function readSenses(word, entry) {
       const most = Math.max(...keywords.map((list) => list.length));
       const inTurn = [...Array(most).keys()].flatMap((place) => parts.map((part) => keywords[part][place]));
       const shown = [...new Set(inTurn.filter(Boolean))].slice(0, Math.max(5, parts.length));
-      const counts = times.map(
-        (_, time) => entry.x.filter((_, usage) => labels[usage] === id && entry.time[usage] === time).length,
-      );
+      const own = documents.map((found) => found.map((usages) => usages.filter((usage) => labels[usage] === id).length));
+      const counts = own.map(sum);
+      const effects = designEffects(own, sizes);
+      const shares = counts.map((count, time) => (totals[time] ? wilson(count, totals[time], effects[time]) : null));
       const label = name || `Sense ${number}`;
       return {
-        ...{ id, parts, name, number, label, counts, keywords: shown },
+        ...{ id, parts, name, number, label, counts, shares, keywords: shown },
+        documents: own.map((found) => found.filter(Boolean).length),
         title: shown.length ? `${label}: ${shown.join(", ")}` : label,
         // On a chart there is little room.
         short: name || (shown.length ? `${label}: ${shown.slice(0, 3).join(", ")}` : label),
       };
     });
   const counts = senses.map((sense) => sense.counts);
-  const totals = times.map((_, time) => counts.reduce((sum, row) => sum + row[time], 0));
-  return { senses, labels, counts, totals };
+  return { senses, labels, counts, totals, documents: documents.map((found) => found.length) };
 }
 
-// Returns a share and the ends of its 95 % interval (Wilson).
-function wilson(count, total) {
-  const [share, z] = [count / total, 1.959964];
-  const middle = share + z ** 2 / (2 * total);
-  const half = z * Math.sqrt((share * (1 - share)) / total + z ** 2 / (4 * total ** 2));
-  const scale = 1 + z ** 2 / total;
+function sum(numbers) {
+  return numbers.reduce((total, number) => total + number, 0);
+}
+
+// Returns the sampled usages that fulfil a condition, as a list for each document.
+function groupByDocument(entry, holds) {
+  const found = new Map();
+  for (const usage of entry.x.keys()) {
+    const own = entry.document[usage];
+    if (holds(usage)) found.set(own, [...(found.get(own) ?? []), usage]);
+  }
+  return [...found.values()];
+}
+
+// Returns for each time how many times as large as that of independent usages the variance of a share is, because usages
+// in one document are alike. It is that of measures.py, from the numbers of usages by time and document; null if each
+// time has one document. The page has the quantiles of the t distribution by its degrees of freedom, from 1.
+function designEffects(counts, sizes) {
+  const freedom = sum(sizes.map((list) => Math.max(list.length - 1, 0)));
+  if (!freedom) return sizes.map(() => null);
+  let [squares, variance, pairs] = [0, 0, 0];
+  sizes.forEach((list, time) => {
+    if (list.length < 2) return;
+    const share = sum(counts[time]) / sum(list);
+    const residuals = list.map((size, document) => (counts[time][document] - share * size) ** 2);
+    squares += (list.length / (list.length - 1)) * sum(residuals);
+    variance += share * (1 - share) * sum(list);
+    pairs += share * (1 - share) * sum(list.map((size) => size * (size - 1)));
+  });
+  const estimate = pairs ? (squares - variance) / pairs : 0;
+  const likeness = variance === 0 ? 1 : Math.min(Math.max(estimate, 0), 1);
+  const factor = (page.data.quantiles[freedom - 1] / NORMAL) ** 2;
+  return sizes.map((list) => factor * (1 + (likeness * sum(list.map((size) => size * (size - 1)))) / Math.max(sum(list), 1)));
+}
+
+// Returns a share and the ends of its 95 % interval (Wilson), for the number of independent usages that tell as much. The
+// ends are null if the effect of documents is not known.
+function wilson(count, total, effect) {
+  const [share, size, z] = [count / total, total / effect, NORMAL];
+  if (effect === null) return [share, null, null];
+  const middle = share + z ** 2 / (2 * size);
+  const half = z * Math.sqrt((share * (1 - share)) / size + z ** 2 / (4 * size ** 2));
+  const scale = 1 + z ** 2 / size;
   return [share, Math.max(0, (middle - half) / scale), Math.min(1, (middle + half) / scale)];
 }

@@ -125,6 +125,7 @@ function quotation(usage, about = [], note = "") {
 }
 
 function withInterval([value, low, high], write, unit) {
+  if (low === null) return `${write(value)}${unit}`;
   return `${write(value)}${unit} (95 %: ${write(low)} to ${write(high)}${unit})`;
 }
 
@@ -137,6 +138,7 @@ function chooseWord() {
   const { word, entry } = words[index];
   byId("chosen-word").textContent = word;
   byId("facts").textContent = factsOf(index);
+  byId("sample").textContent = `In the sample: ${sampleOf(entry)}.`;
   byId("announced").textContent = `Showing ${word}`;
   const [across, up] = entry.variance.map(percent);
   byId("collocates").replaceChildren(...collocatesOf(entry));
@@ -173,6 +175,15 @@ function factsOf(index) {
     .filter(({ kind }) => kind !== "word")
     .map(({ name, kind, cells }) => `${name}: ${cellText(cells[row], kind)}`)
     .join(" · ");
+}
+
+// Tells the numbers of sampled usages and of their documents.
+function sampleOf(entry) {
+  const parts = times.map((time, index) => {
+    const found = groupByDocument(entry, (usage) => entry.time[usage] === index);
+    return `${time}: ${sum(found.map((usages) => usages.length))} usages in ${inDocuments(found.length)}`;
+  });
+  return parts.join(" · ");
 }
 
 function collocatesOf(entry) {
@@ -241,6 +252,10 @@ function attestation(entry, usage) {
   return quotation(usage, [times[entry.time[usage]]], sense && state.senses.length > 1 ? note : "");
 }
 
+function inDocuments(number) {
+  return `${number} document${number === 1 ? "" : "s"}`;
+}
+
 function senseSection(entry, sense) {
   const button = element("button", { type: "button", className: "show no-print of-senses", value: sense.id }, "Show on the map");
   button.setAttribute("aria-pressed", "false");
@@ -248,7 +263,10 @@ function senseSection(entry, sense) {
   const parts = times.map((time, index) => {
     const total = state.totals[index];
     const count = sense.counts[index];
-    const share = total ? `${withInterval(wilson(count, total), (value) => Math.round(100 * value), " %")}, ${count} of ${total}` : "no usage";
+    const where = `(in ${sense.documents[index]} of ${inDocuments(state.documents[index])})`;
+    const share = total
+      ? `${withInterval(sense.shares[index], (value) => Math.round(100 * value), " %")}, ${count} of ${total} usages ${where}`
+      : "no usage";
     const nearest = nearestOf(entry, sense.id, index).map((usage) => quotation(usage));
     const heading = element("h5", {}, `${time}: ${share}`);
     return element("div", {}, heading, ...(nearest.length ? [element("ul", { className: "sentences" }, ...nearest)] : []));
@@ -445,12 +463,9 @@ function fillCharts({ entry, frequency }) {
       if (!interval) return [];
       const [value, low, high] = interval;
       const label = `${times[time]}: ${withInterval([value, low, high], write, "")}`;
-      return [{ series: name, index, time: times[time], value, low, high, label }];
+      return [{ series: name, index, time: times[time], value, low: low ?? value, high: high ?? value, label }];
     });
-  const shares = state.senses.flatMap(({ id, counts, short }) => {
-    const intervals = counts.map((count, time) => (state.totals[time] ? wilson(count, state.totals[time]) : null));
-    return series(intervals, id, short, percent);
-  });
+  const shares = state.senses.flatMap(({ id, shares, short }) => series(shares, id, short, percent));
   charts.shares.data("rows", shares).signal("sense", NO_SENSE);
   if (frequency) charts.frequency.data("rows", series(frequency, 0, "", perMillion));
   fitCharts();

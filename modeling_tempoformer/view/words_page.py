@@ -5,7 +5,8 @@ senses, first attestations, and quotations to read and to save. Needs the extra 
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import altair as alt
@@ -13,14 +14,15 @@ import numpy as np
 import pandas as pd
 from matplotlib import colormaps
 from matplotlib.colors import to_hex
+from scipy.stats import t
 
 from ..cards.markdown import escape_control_characters
 from ..semantic_change.citations import sentence_of
 from ..semantic_change.entries import Entry
 from ..semantic_change.measures import share_interval
-from ..semantic_change.report import STEP, measures_of
+from ..semantic_change.report import COUNTS, STEP, measures_of
 from ..semantic_change.senses import principal_components
-from ..semantic_change.usages import Frequencies, Frequency, Usage
+from ..semantic_change.usages import Frequencies, Frequency, Usage, number_documents
 from .page import COLOURS, render_page
 
 
@@ -38,7 +40,7 @@ COLUMNS = {
         "From 0 to 100, between the first and the last time: the geometric mean of apd and of prt_corrected, two "
         "distances between the usages of the two times.",
     ),
-    "change_low": ("points", "Lower end of the 95 % interval of change (bootstrap over usages)."),
+    "change_low": ("points", "Lower end of the 95 % interval of change (bootstrap over documents)."),
     "change_high": ("points", "Upper end of the 95 % interval of change."),
     "change_step": (
         "points",
@@ -47,9 +49,9 @@ COLUMNS = {
     STEP: ("text", "The two neighbouring times of change_step."),
     "times_chance": (
         "times",
-        "How much more than chance the word changed: prt divided by its mean when the usages are assigned to the "
+        "How much more than chance the word changed: prt divided by its mean when whole documents are assigned to the "
         "first and the last time at random. At 1 there is no more change than by chance. It grows with the number of "
-        "usages.",
+        "documents, and is empty where p is.",
     ),
     "apd": (
         "score",
@@ -61,7 +63,11 @@ COLUMNS = {
         "Cosine distance (0 to 2) of the mean vectors of the two times. It is also large for a rare word.",
     ),
     "prt_corrected": ("score", "prt less its mean by chance."),
-    "p": ("p", "The share of random assignments to the two times whose prt is at least as large (permutation test)."),
+    "p": (
+        "p",
+        "The share of random assignments of whole documents to the two times whose prt is at least as large "
+        "(permutation test). Empty if documents are too few for a p below 0.05, which is no evidence against change.",
+    ),
     "p_fdr": ("p", "p, adjusted for the number of words (Benjamini and Hochberg)."),
     "gold": ("score", "The score that people gave."),
     # Of words without a score.
@@ -111,6 +117,7 @@ def words_page(
         "words": described,
         "ranked": len(table),
         "unranked": unranked_columns(apart),
+        "quantiles": t_quantiles(entry for word, entry in entries.items() if word in shown),
     }
     # A reader's choices name usages by their number, so they belong to pages with the same usages and senses.
     digest = hashlib.sha256(json.dumps([names, described]).encode()).hexdigest()[:16]
@@ -145,7 +152,7 @@ def unranked_columns(table: pd.DataFrame) -> list[dict[str, Any]]:
 def describe_column(column: pd.Series) -> dict[str, Any]:
     """Returns heading, kind, meaning and cells of a column."""
     heading, (kind, meaning) = column.name, COLUMNS.get(column.name, ("score", ""))
-    for prefix, prefix_kind in (("usages_", "count"), ("per_million_", "frequency")):
+    for prefix, prefix_kind in zip(COUNTS, ("count", "count", "frequency"), strict=True):
         if heading.startswith(prefix):
             heading, kind = f"{prefix[:-1].replace('_', ' ')}, {heading.removeprefix(prefix)}", prefix_kind
     if kind in ("word", "text"):
@@ -156,9 +163,9 @@ def describe_column(column: pd.Series) -> dict[str, Any]:
     return {"name": escape_control_characters(heading), "kind": kind, "meaning": meaning, "cells": cells}
 
 
-def per_million(frequency: Frequency) -> list[float]:
-    """Returns a frequency per million words, and the ends of its 95 % interval."""
-    return [round(1e6 * share, 4) for share in share_interval(frequency.count, frequency.corpus_words)]
+def per_million(frequency: Frequency) -> list[float | None]:
+    """Returns a frequency per million words, and the ends of its 95 % interval, None if they are not known."""
+    return [None if math.isnan(share) else round(1e6 * share, 4) for share in share_interval(*frequency)]
 
 
 def describe_entry(entry: Entry, times: Sequence[str]) -> dict[str, Any]:
@@ -176,6 +183,7 @@ def describe_entry(entry: Entry, times: Sequence[str]) -> dict[str, Any]:
         "x": points[:, 0].tolist(),
         "y": (points[:, 1] if points.shape[1] > 1 else np.zeros(len(points))).tolist(),
         **describe_quotations(entry.usages, times),
+        "document": number_documents(entry.usages).tolist(),
         "earliest": entry.earliest,
         "neighbours": entry.neighbours,
         "whole": entry.is_whole,
@@ -194,6 +202,12 @@ def describe_entry(entry: Entry, times: Sequence[str]) -> dict[str, Any]:
             for senses, labels in zip(entry.options, entry.labels, strict=True)
         ],
     }
+
+
+def t_quantiles(entries: Iterable[Entry]) -> list[float]:
+    """Returns the quantiles of 95 % intervals by their degrees of freedom, from 1, as many as the documents need."""
+    most = max((int(number_documents(entry.usages).max()) for entry in entries), default=0)
+    return np.round(t.ppf(0.975, np.arange(1, most + 1)), 5).tolist()
 
 
 def describe_quotations(usages: Sequence[Usage], times: Sequence[str]) -> dict[str, list]:

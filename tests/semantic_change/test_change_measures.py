@@ -55,13 +55,13 @@ def test_the_interval_of_a_prototype_distance_holds_the_true_one():
     mean, step = normalize(generator.normal(size=(2, 20)))
     means = np.stack([mean, mean + 0.3 * step])
     true = prototype_distance(*means[:, None])
-    held = too_high = 0
+    held, too_high, documents = 0, 0, (np.arange(25), np.arange(25))
     for draw in range(100):
         before, after = (mean + 0.4 * generator.normal(size=(25, 20)) for mean in means)
         prt = prototype_distance(before, after)
-        low, high = prototype_deviations(before, after, seed=draw, resamples=200)
+        low, high = prototype_deviations(before, after, documents, seed=draw, resamples=200)
         both = np.concatenate([before, after])
-        by_chance, _ = shuffled_prototypes(both, both, 25, seed=draw, resamples=50)
+        by_chance, _ = shuffled_prototypes(both, both, documents, seed=draw, resamples=50)
         held += prt - by_chance - high <= true <= prt - by_chance - low
         too_high += prt + low > true
     assert held >= 85 and too_high > 30

@@ -31,13 +31,20 @@ def usages(generator: np.random.Generator, before: int, after: int) -> tuple[np.
     return mean + generator.normal(size=(before, 12)), mean + generator.normal(size=(after, 12))
 
 
+def apart(before: int, after: int) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the documents of usages that have one each."""
+    return np.arange(before), np.arange(after)
+
+
 def test_a_ranking_does_not_follow_rarity():
     """The 40 words did not change and have 3 to 200 usages at a time. Rare words come first by `prt` alone."""
     generator = np.random.default_rng(0)
     counts = np.geomspace(3, 200, 40).round().astype(int)
     samples = [usages(generator, count, generator.integers(count, 201)) for count in counts]
     plain = np.array([prototype_distance(*pair) for pair in samples])
-    by_chance = [shuffled_prototypes(*[np.concatenate(pair)] * 2, len(pair[0]), resamples=500)[0] for pair in samples]
+    by_chance = [
+        shuffled_prototypes(*[np.concatenate(pair)] * 2, apart(*map(len, pair)), resamples=500)[0] for pair in samples
+    ]
     pairwise = [average_pairwise_distance(*pair) for pair in samples]
     assert spearmanr(plain, counts).statistic < -0.8
     for scores in (plain - by_chance, pairwise):
@@ -55,7 +62,7 @@ def test_the_test_is_that_of_scipy():
     exact = permutation_test(
         (np.arange(9), np.arange(9, 15)), distance, vectorized=False, n_resamples=np.inf, alternative="greater"
     )
-    by_chance, p = shuffled_prototypes(vectors, vectors, 9)
+    by_chance, p = shuffled_prototypes(vectors, vectors, apart(9, 6))
     assert p == pytest.approx(exact.pvalue, abs=0.03)
     assert by_chance == pytest.approx(exact.null_distribution.mean(), rel=0.03)
 
@@ -67,10 +74,11 @@ def test_p_values_are_of_change_alone():
     for _ in range(60):
         at_first = np.concatenate(usages(generator, 20, 30))
         at_last = at_first + 5 * np.eye(12)[0]
-        p_values.append(shuffled_prototypes(at_first, at_last, 20, resamples=199)[1])
+        p_values.append(shuffled_prototypes(at_first, at_last, apart(20, 30), resamples=199)[1])
     assert 0.4 < np.mean(p_values) < 0.6 and np.mean(np.array(p_values) <= 0.05) < 0.15
     at_first[20:] += 5 * np.eye(12)[1]
-    assert shuffled_prototypes(at_first, at_first + 5 * np.eye(12)[0], 20, resamples=199)[1] == pytest.approx(1 / 200)
+    at_last = at_first + 5 * np.eye(12)[0]
+    assert shuffled_prototypes(at_first, at_last, apart(20, 30), resamples=199)[1] == pytest.approx(1 / 200)
 
 
 def test_the_largest_step_finds_a_word_that_changed_and_changed_back():
@@ -82,14 +90,15 @@ def test_the_largest_step_finds_a_word_that_changed_and_changed_back():
     pairs = [("1", "2"), ("2", "3"), ("3", "4")]
     swapped = {(one, other): {one: vectors[other], other: vectors[one]} for one, other in pairs}
     args = SimpleNamespace(times=list(vectors), seed=0)
-    step = largest_step(vectors, swapped, args)
+    documents = {time: np.arange(len(part)) for time, part in vectors.items()}
+    step = largest_step(vectors, swapped, documents, args)
     assert step["step"] == "2 to 3"
     apd = np.mean([cosine(one, other) for one in vectors["2"] for other in vectors["3"]])
     prt = cosine(vectors["2"].mean(axis=0), vectors["3"].mean(axis=0))
     # Chance takes little away, because there are 30 usages at each time.
     assert 0.9 * 100 * np.sqrt(apd * prt) < step["change_step"] < 100 * np.sqrt(apd * prt)
     args.times = ["1", "2"]
-    assert largest_step(vectors, swapped, args) == {}
+    assert largest_step(vectors, swapped, documents, args) == {}
 
 
 @pytest.fixture(scope="module")
@@ -110,13 +119,14 @@ def folder(tmp_path_factory) -> Path:
         for _ in range(40):
             lines.append("flew " + ("plane " if time == TIMES[0] else "sad ") * 3)
             lines.append(" ".join(generator.sample(["The", "Air", "the", "AIR", "glad"], 4)))
-        (path / f"{time}.txt").write_text("\n".join(lines), encoding="utf-8")
+        # Each row is a document.
+        (path / f"{time}.csv").write_text("\n".join(["text", *lines]), encoding="utf-8")
     (path / "words.txt").write_text("flew\nthe\nair\ntrees\nThe  Trees\n", encoding="utf-8")
     return path
 
 
 def rank(texts: Path, output: Path, *more: str | Path) -> list[dict[str, str]]:
-    corpora = [str(texts / f"{time}.txt") for time in TIMES]
+    corpora = [str(texts / f"{time}.csv") for time in TIMES]
     words = ["--targets", str(texts / "words.txt"), "--output_dir", str(output)]
     run_semantic_change.main(["--corpora", *corpora, *words, *map(str, more)])
     return read_table(output / "changes.csv")
@@ -154,11 +164,12 @@ def test_a_corpus_in_another_layout_gives_the_same_table(folder, tmp_path):
     """The same sentences stand in one folder of VRT files with dates, and are found by their lemmas."""
     (tmp_path / "vrt").mkdir()
     for time, date in zip(TIMES, ("1815-06", "1999"), strict=True):
-        lines = (folder / f"{time}.txt").read_text(encoding="utf-8").splitlines()
+        lines = (folder / f"{time}.csv").read_text(encoding="utf-8").splitlines()[1:]
         sentences = ["\n".join(f"{word}\tX\t{word.lower()}" for word in line.split()) for line in lines]
-        content = "".join(f"<s>\n{sentence}\n</s>\n" for sentence in sentences)
+        begin, end = f'<text date="{date}">\n<s>', "</s>\n</text>"
+        content = "".join(f"{begin}\n{sentence}\n{end}\n" for sentence in sentences)
         path = tmp_path / "vrt" / f"{date}.vrt"
-        path.write_text(f'<text date="{date}">\n{content}</text>\n', encoding="utf-8")
+        path.write_text(content, encoding="utf-8")
     common = ("--model_name_or_path", folder / "plain")
     expected = rank(folder, tmp_path / "lines", *common)
     given = ("--corpora", tmp_path / "vrt", "--times", *TIMES, "--search_columns", "3")

@@ -13,7 +13,7 @@ from transformers import BertConfig, BertModel, BertTokenizer
 import run_semantic_change
 from modeling_tempoformer.data.passages import Columns, Passage
 from modeling_tempoformer.semantic_change.corpora import read_semeval
-from modeling_tempoformer.semantic_change.dated_sentences import Capitals, DatedSentence, TargetFinder
+from modeling_tempoformer.semantic_change.dated_sentences import Blocks, Capitals, DatedSentence, TargetFinder
 from modeling_tempoformer.semantic_change.discovery import Vocabulary, words_of
 from modeling_tempoformer.semantic_change.usages import Usage, count_frequencies, embed_usages
 
@@ -24,8 +24,12 @@ FUNCTION = ["the", "of", "and"]
 CONTEXTS = {"old": ["cattle", "wheat", "plough"], "new": ["engine", "signal", "screen"]}
 
 
+def finder() -> TargetFinder:
+    return TargetFinder("none", {}, False, Columns(), Capitals(), Blocks(["none"], Columns()))
+
+
 def sentence(time: str, text: str) -> DatedSentence:
-    return TargetFinder("none", {}, False, Columns(), Capitals()).find(time, Passage.of_text("", "", text))
+    return finder().find(time, Passage.of_text("", "", text, document="a"))
 
 
 def search(sentences: list[DatedSentence], min_usages: int, **settings):
@@ -38,8 +42,8 @@ def test_words_are_what_the_ranking_looks_for():
     assert found == [("Plane", "Plane"), ("the", "the"), ("well-known", "well-known"), ("air", "air"), ("AIR", "AIR")]
     assert list(words_of(sentence(OLD, "an attack_nn ,"))) == [("attack_nn", 3, 9)]
     # The text is as it was written; the words are the lemmas, which are looked up.
-    passage = Passage("", "", ["Trees", "'", "leaves"], ["tree", "'", "leaf"], {1})
-    of_lemmas = TargetFinder("none", {}, False, Columns(), Capitals()).find(OLD, passage)
+    passage = Passage("", "", ["Trees", "'", "leaves"], ["tree", "'", "leaf"], {1}, "a")
+    of_lemmas = finder().find(OLD, passage)
     assert of_lemmas.text == "Trees' leaves" and list(words_of(of_lemmas)) == [("tree", 0, 5), ("leaf", 7, 13)]
 
 

@@ -1,9 +1,11 @@
 """Checks the entries of words: sentences, senses and first attestations over a whole corpus, and their files."""
 
+import math
+
 import numpy as np
 import pandas as pd
 import pytest
-from scipy.stats import binomtest
+from scipy.stats import t
 
 from modeling_tempoformer.semantic_change.citations import sentence_of
 from modeling_tempoformer.semantic_change.entries import Entry, make_entries, make_entry, write_entries
@@ -17,7 +19,7 @@ CENTRES = 10 * np.eye(4)[:2]
 
 
 def dated(year: int, sense: int, number: int = 0) -> Usage:
-    return Usage(f"{year // 100}00", f"plane {sense} {year} {number}", 0, 5, str(year), f"letter {year}")
+    return Usage(f"{year // 100}00", f"plane {sense} {year} {number}", 0, 5, str(year), f"letter {year}", str(year))
 
 
 def sense_of(usage: Usage) -> int:
@@ -99,9 +101,12 @@ def test_senses_and_usages_are_written(sample, whole, tmp_path):
         ("plane", 1, 2, 9),
         ("plane", 2, 10, 3),
     ]
-    interval = binomtest(9, 12).proportion_ci(method="wilson")
-    shares = [senses[0][f"{name}_1900"] for name in ("share", "share_low", "share_high")]
-    assert shares == pytest.approx([0.75, interval.low, interval.high], abs=1e-4)
+    assert [senses[0][f"documents_{time}"] for time in TIMES] == [2, 9]
+    # Each usage is a document of its own. 22 degrees of freedom tell how alike others would be.
+    assert senses[0]["share_1900"] == 0.75
+    for name in ("share_low_1900", "share_high_1900"):
+        end = senses[0][name]
+        assert abs(0.75 - end) / math.sqrt(end * (1 - end) / 12) == pytest.approx(t.ppf(0.975, 22), abs=0.002)
     assert (senses[0]["first_date"], senses[0]["first_source"]) == (1800, "letter 1800")
     assert (senses[0]["first_support"], senses[0]["first_among"]) == (1, "all usages")
     usages = pd.read_parquet(tmp_path / "_usages.parquet")

@@ -98,6 +98,9 @@ def senses_of(folder, word: str) -> pd.DataFrame:
 def test_shares_and_sentences_are_those_of_the_file(opened, folder):
     choose(opened, "flew")
     usages = pd.read_parquet(folder / "_usages.parquet").query("word == 'flew'")
+    documents = usages.groupby("time")["document"].nunique()
+    said = opened.text("#sample")
+    assert all(f"{time}: 30 usages in {documents[time]} documents" in said for time in TIMES)
     senses = senses_of(folder, "flew").to_dict("records")
     assert len(opened.find_all("#senses article")) == len(senses) > 1
     for number, row in enumerate(senses, 1):
@@ -108,7 +111,8 @@ def test_shares_and_sentences_are_those_of_the_file(opened, folder):
             share, low, high = (
                 np.floor(100 * float(row[f"{name}_{time}"]) + 0.5) for name in ("share", "share_low", "share_high")
             )
-            about = f"{share:.0f} % (95 %: {low:.0f} to {high:.0f} %), {row[f'usages_{time}']} of 30"
+            about = f"{share:.0f} % (95 %: {low:.0f} to {high:.0f} %), {row[f'usages_{time}']} of 30 usages"
+            about += f" (in {row[f'documents_{time}']} of {documents[time]} documents)"
             assert headings[column] == f"{time}: {about}"
             where = f"{article} .times > :nth-child({column + 1}) .text"
             own = usages[(usages["time"] == time) & (usages["sense"] == number)]
