@@ -176,6 +176,7 @@ REFUSED = {
     f"{CHANGE} --corpora 1815.txt --times 1815 1990": "1815.txt…no date…names is in 1990",
     f"{BERT_CHANGE} --dwug a.csv --targets words.list": "a.csv…uses.csv",
     f"{METHODS} --measures clusters": "--measures clusters…--model_name_or_path",
+    "modeling_tempoformer.commands.forget --model *": "16 digits…'*'",
 }
 
 
