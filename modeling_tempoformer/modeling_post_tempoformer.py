@@ -34,7 +34,7 @@ from .modeling_streams_tempoformer import (
 )
 from .online_tempoformer import StreamMemory
 from .states_tempoformer import States
-from .trees_tempoformer import Grown, Trees
+from .trees_tempoformer import Grown, Mixture, Trees
 
 
 # Tokens per encoder batch, padding included. Batches below FEW_TOKENS may mix lengths.
@@ -116,7 +116,7 @@ class PostTempoFormerPreTrainedModel(StreamPreTrainedModel):
     # Modules that must not be split across devices.
     _no_split_modules = ["PostTempoFormerStreamLayers"]
     # Models of 0.2.0 have none.
-    _keys_to_ignore_on_load_missing = [r"states\.held_out_change"]
+    _keys_to_ignore_on_load_missing = [r"states\.held_out_change", r"mixture\.held_out"]
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module):
@@ -125,6 +125,9 @@ class PostTempoFormerPreTrainedModel(StreamPreTrainedModel):
             init.normal_(module.weight, std=getattr(self.config.encoder_config, "initializer_range", 0.02))
             if module.bias is not None:
                 init.zeros_(module.bias)
+        elif isinstance(module, Mixture):
+            weights = self.config.expert_weights or [1.0] * len(self.config.experts)
+            init.copy_(module.held_out, torch.tensor(weights).expand_as(module.held_out))
         elif isinstance(module, Grown):
             for name, values in module.named_buffers():
                 init.constant_(values, float(name == "scale"))
@@ -416,6 +419,7 @@ class PostTempoFormerForStreamClassification(StreamClassificationMixin, PostTemp
         self.classifier = class_layers(config, config.head_width, partial(MemberLinear, config.num_members))
         self.trees = Trees(config) if config.num_trees else None
         self.states = States(config) if config.states else None
+        self.mixture = Mixture(config) if len(config.experts) > 1 else None
         self.post_init()
 
     def classify_streams(
@@ -441,7 +445,8 @@ class PostTempoFormerForStreamClassification(StreamClassificationMixin, PostTemp
                 inputs = self.tree_inputs(outputs, timeline_position, elapsed, changes)
                 experts.append(self.trees(self.trees.read(*inputs)))
             experts += [] if changes is None else [changes]
-            weighted = zip(self.config.expert_weights, experts, strict=True)
+            weights = self.config.expert_weights if held_out is None else self.mixture(held_out)
+            weighted = zip(weights, experts, strict=True)
             return sum(weight * expert.to(logits.device) for weight, expert in weighted), state_logits
 
     def read_states(

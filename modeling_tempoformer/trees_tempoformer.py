@@ -40,6 +40,23 @@ class Grown(nn.Module):
         return super()._apply(keep_dtype, recurse)
 
 
+class Mixture(Grown):
+    """
+    The weights of the experts of posts that are held out from a training.
+
+    Buffer: `held_out` (members, experts), chosen on posts that other members hold out. A model of 0.2.0 has the
+    `expert_weights` of its configuration for all, which are those of new posts.
+    """
+
+    def __init__(self, config: PostTempoFormerConfig):
+        super().__init__()
+        self.add_zeros("held_out", config.num_members, len(config.experts))
+
+    def forward(self, held_out: torch.LongTensor) -> torch.Tensor:
+        """Returns the weights (experts, batch_size, 1, 1) of rows from which the member `held_out` has not learned."""
+        return self.held_out[held_out.to(self.held_out.device)].T[..., None, None]
+
+
 class Trees(Grown):
     """
     Extremely randomised trees (Geurts et al., 2006) of each member. A script grows them ([`grow_trees`]).

@@ -23,21 +23,43 @@ ROWS_AT_ONCE = 1000
 ZIPPED = (".gz", ".zst")
 # Files whose names begin with an underscore are never pushed.
 LOCK = "_lock"
+# Files that are not what their names say, by how they begin, and what to do.
+OTHER_KINDS = (
+    (
+        re.compile(rb"version https://git-lfs\.github\.com/spec/"),
+        "a pointer of Git LFS, which stands for the file: get the file by git lfs pull",
+    ),
+    (
+        re.compile(rb"(?:<\?xml[^>]*>|<!--.*?-->|\s)*<(?:!doctype\s+)?html\b", re.IGNORECASE | re.DOTALL),
+        "an HTML page, perhaps one that asks for a login in the place of a download: download the file in a browser "
+        "where you are logged in, or save the texts of the page as plain text",
+    ),
+    (re.compile(rb"\{\\rtf"), "RTF, of a word processor: save it as plain text in UTF-8"),
+    (re.compile(rb"%PDF-"), "a PDF: convert it to plain text in UTF-8, by pdftotext for example"),
+    (
+        re.compile(rb"@(?:UTF8|Begin)\s*[\r\n]"),
+        "a CHAT transcript: write its utterances, without codes, one on each line of a text file or to a table "
+        "with a column of dates, by pylangacq for example",
+    ),
+)
 # The messages, without an error number, of safetensors, PyTorch and NumPy when they cannot write a whole file.
 CUT_SHORT = re.compile(r"Error while serializing|enforce fail at inline_container\.cc|\d+ requested and \d+ written")
 
 
-def open_text(path: str | Path, newline: str | None = None, errors: str | None = None) -> IO[str]:
-    """
-    Opens a UTF-8 file to read, with or without a byte-order mark. Decompresses a file that ends in `.gz` or `.zst`.
-    `newline` and `errors` are arguments of Python's `open`.
-    """
+def open_bytes(path: str | Path) -> IO[bytes]:
+    """Opens a file to read. Decompresses a file that ends in `.gz` or `.zst`."""
     suffix = Path(path).suffix.lower()
     if suffix == ".zst":
-        file = pa.input_stream(str(path), compression="zstd")
-    else:
-        file = gzip.open(path) if suffix == ".gz" else open(path, "rb")
-    return io.TextIOWrapper(file, encoding="utf-8-sig", errors=errors, newline=newline)
+        return pa.input_stream(str(path), compression="zstd")
+    return gzip.open(path) if suffix == ".gz" else open(path, "rb")
+
+
+def open_text(path: str | Path, newline: str | None = None, errors: str | None = None) -> IO[str]:
+    """
+    Opens a UTF-8 file to read, with or without a byte-order mark, and perhaps compressed ([`open_bytes`]). `newline`
+    and `errors` are arguments of Python's `open`.
+    """
+    return io.TextIOWrapper(open_bytes(path), encoding="utf-8-sig", errors=errors, newline=newline)
 
 
 def unzipped_name(path: str | Path) -> str:
@@ -69,10 +91,26 @@ def decode_json(text: str, path: str | Path, line: int = 1, hint: str = "", **se
         raise ValueError(f"{where}: this is not JSON ({problem.msg}){hint}.") from None
 
 
+def refuse_other_kind(path: str | Path):
+    """Raises a `ValueError` with advice for a file that begins as one of another kind than its name says."""
+    # A pipe can be read only once.
+    if not Path(path).is_file():
+        return
+    with open_bytes(path) as file:
+        start = file.read(1000)
+    for begins, kind in OTHER_KINDS:
+        if begins.match(start.removeprefix(b"\xef\xbb\xbf").lstrip()):
+            raise ValueError(f"{path} is {kind}.")
+
+
 @contextmanager
 def naming_broken_file(path: str | Path) -> Iterator[None]:
-    """Turns the errors of a damaged or wrongly named file into a `ValueError` that names the file."""
+    """
+    Turns the errors of a damaged or wrongly named file into a `ValueError` that names the file. Refuses files of other
+    kinds.
+    """
     try:
+        refuse_other_kind(path)
         yield
     except UnicodeDecodeError as problem:
         raise ValueError(

@@ -1,11 +1,11 @@
 """Reads books of Project Gutenberg without its licence, and texts whose lines are wrapped, as paragraphs."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
-from .passages import Passage, find_date_in_name
+from .passages import Passage, find_compounds, find_date_in_name
 
 
 Lines = Iterator[tuple[int, str]]
@@ -45,8 +45,11 @@ def are_wrapped(lines: Sequence[str]) -> bool:
     return full >= 0.8 * len(followed) and ended <= 0.4 * len(followed)
 
 
-def read_paragraphs(lines: Lines, name: str, label: str, date: str) -> Iterator[Passage]:
-    """Yields the paragraphs of wrapped text, which blank lines divide."""
+def read_paragraphs(lines: Lines, name: str, label: str, date: str, compounds: Collection[str]) -> Iterator[Passage]:
+    """
+    Yields the paragraphs of wrapped text, which blank lines divide. Words that the ends of lines divide are joined;
+    `compounds` are those of the whole text ([`find_compounds`]).
+    """
     first, parts = 0, []
     for number, line in (*lines, (0, "")):
         if line.strip():
@@ -54,7 +57,7 @@ def read_paragraphs(lines: Lines, name: str, label: str, date: str) -> Iterator[
             parts.append(line)
         elif parts:
             where = f"{name}, line {first}"
-            yield Passage.of_text(date, f"{label}, {where}" if label else where, " ".join(parts))
+            yield Passage.of_lines(date, f"{label}, {where}" if label else where, parts, compounds)
             first, parts = 0, []
 
 
@@ -99,6 +102,7 @@ def read_gutenberg(lines: Lines, path: str, name: str) -> Iterator[Passage]:
 def read_book(lines: list[tuple[int, str]], name: str, fields: dict[str, str], date: str) -> Iterator[Passage]:
     """Yields the paragraphs of one book. The first one is left out if it names who made the file."""
     label = ", ".join(fields[field].strip() for field in ("Author", "Title") if field in fields)
-    for index, passage in enumerate(read_paragraphs(iter(lines), name, label, date)):
+    compounds = find_compounds(line for _, line in lines)
+    for index, passage in enumerate(read_paragraphs(iter(lines), name, label, date, compounds)):
         if index > 0 or not CREDITS.match(" ".join(passage.words[:6])):
             yield replace(passage, document=f"{name}, line {lines[0][0]}")

@@ -3,7 +3,7 @@
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -33,6 +33,27 @@ GAP = "[\u2026]"
 # tell.
 CLOSING = re.compile(r"""[.,;:!?%)\]}\u2019\u201d\u2026]+|n['\u2019]t|['\u2019](?:s|m|d|ll|re|ve)""", re.IGNORECASE)
 OPENING = re.compile(r"[(\[{\u201c\u00bf\u00a1]+")
+# Characters that differ in print and not in the word: apostrophes, hyphens, the long s and ligatures; and those that
+# are not seen: soft hyphens, spaces without a width, joiners and marks of direction.
+APOSTROPHES = "\u2018\u2019\u201b\u02bc\u00b4\uff07"
+HYPHENS = "\u2010\u2011\u2e17\ufe63\uff0d"
+LIGATURES = "\u017f\ufb00\ufb01\ufb02\ufb03\ufb04\ufb05\ufb06"
+UNSEEN = "\u00ad\u200b\u200c\u200d\u200e\u200f\u2060\ufeff"
+PRINTED = str.maketrans(
+    {
+        **dict.fromkeys(APOSTROPHES, "'"),
+        **dict.fromkeys(HYPHENS, "-"),
+        **dict.fromkeys(UNSEEN),
+        **{char: unicodedata.normalize("NFKC", char) for char in LIGATURES},
+    }
+)
+# Marks at the end of a line that divide a word and are never part of one; a hyphen may be.
+DIVISIONS = "\u00ac\u00ad"
+LINE_HYPHENS = f"-{HYPHENS}{DIVISIONS}"
+# The second half of "pre- and post-war" is no part of a word.
+CONJUNCTIONS = {"and", "or", "und", "oder"}
+# A word between punctuation, with its hyphens and apostrophes.
+LETTERS = re.compile(r"[^\W\d_]+(?:[-'][^\W\d_]+)*")
 
 
 class Columns(NamedTuple):
@@ -72,8 +93,21 @@ class Passage:
 
     @classmethod
     def of_text(cls, date: str, source: str, text: str, document: str = "") -> "Passage":
-        """Makes a passage of running text, whose words are separated by white space."""
-        words = compose_accents(text).split()
+        """Makes a passage of running text, whose words are separated by white space or divided by ends of lines."""
+        lines = text.splitlines()
+        return cls.of_lines(date, source, lines, find_compounds(lines) if len(lines) > 1 else (), document)
+
+    @classmethod
+    def of_lines(
+        cls, date: str, source: str, lines: Iterable[str], compounds: Collection[str], document: str = ""
+    ) -> "Passage":
+        """Makes a passage of the lines of running text, with [`find_compounds`] of the whole text."""
+        words: list[str] = []
+        for line in lines:
+            following = compose_accents(line).split()
+            if words and following and (whole := join_divided(words[-1], following[0], compounds)):
+                words[-1:], following = [whole], following[1:]
+            words += following
         return cls(date, source, words, words, document=document)
 
     def join(self, first: int = 0, end: int | None = None) -> str:
@@ -106,6 +140,40 @@ class Dropped:
 def compose_accents(text: str) -> str:
     """Joins accents and their letters (NFC): corpora, file names and lists of words may write them separately."""
     return unicodedata.normalize("NFC", text)
+
+
+def fold(text: str) -> str:
+    """
+    Returns the key of a word or text: typographic apostrophes and hyphens become those of keyboards, ligatures and
+    long s become letters, accents are composed, and soft hyphens and other characters that are not seen are left out.
+    Words are compared and counted by their keys. Quotations keep the characters of the text.
+    """
+    return text if text.isascii() else compose_accents(text.translate(PRINTED))
+
+
+def find_compounds(lines: Iterable[str]) -> set[str]:
+    """Returns the keys of the words with a hyphen inside a line of a text, in lower case."""
+    keys = (fold(line).lower() for line in lines)
+    return {word for key in keys if "-" in key for word in LETTERS.findall(key) if "-" in word}
+
+
+def join_divided(before: str, after: str, compounds: Collection[str]) -> str | None:
+    """
+    Returns the word that the end of a line divides, None if it divides none. A small letter follows the hyphen. The
+    word keeps it if the text has the same word with a hyphen inside a line (`compounds`): "to-day" stays as it is.
+    """
+    mark = before[-1]
+    if mark not in LINE_HYPHENS:
+        return None
+    first, second = fold(before[:-1]).lower(), fold(after).lower()
+    if not (first[-1:].isalpha() and second[:1].isalpha()):
+        return None
+    if mark in DIVISIONS:
+        return before[:-1] + after
+    second = LETTERS.match(second)[0]
+    if f"{LETTERS.findall(first)[-1]}-{second}" in compounds:
+        return before + after
+    return None if after[0].isupper() or second in CONJUNCTIONS else before[:-1] + after
 
 
 def split_tag(word: str) -> tuple[str, str]:

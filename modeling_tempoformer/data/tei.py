@@ -1,23 +1,38 @@
 """Reads texts encoded by the guidelines of the Text Encoding Initiative (TEI)."""
 
-import gzip
 import re
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import chain, pairwise
 from pathlib import Path
 from textwrap import shorten
+from typing import NamedTuple
 from xml.etree import ElementTree
 
-from .files import naming_broken_file
-from .passages import GAP, Dropped, Passage, common_date, find_date, find_date_in_name
+from .files import naming_broken_file, open_bytes
+from .passages import (
+    CLOSING,
+    GAP,
+    OPENING,
+    Dropped,
+    Passage,
+    common_date,
+    find_compounds,
+    find_date,
+    find_date_in_name,
+)
 
 
 ROOTS = ("TEI", "TEI.2", "teiCorpus", "teiCorpus.2")
 TEXTS = ("TEI", "TEI.2")
 # Elements that are a passage each, if they are not inside another one, as are others with text of their own.
-PASSAGES = ("p", "ab", "lg", "u", "head", "item", "l")
+PASSAGES = ("p", "ab", "lg", "u", "head", "item", "l", "s", "cell")
 # Not the text itself: notes, headers and page numbers of the print, names of speakers, descriptions, deletions.
-LEFT_OUT = ("note", "fw", "speaker", "figDesc", "del", "teiHeader", "desc", "vocal", "kinesic", "incident")
+LEFT_OUT = {"note", "fw", "speaker", "figDesc", "del", "teiHeader", "desc", "vocal", "kinesic", "incident"}
+# Annotations, which stand apart from the words that they are of.
+LEFT_OUT |= {"standOff", "spanGrp", "span", "interpGrp", "interp", "linkGrp", "listAnnotation", "annotation", "fs"}
+# A word and a mark of punctuation, in a text that is divided into tokens.
+TOKENS = ("w", "pc")
 # In these elements the readings of the editor stand beside others.
 CHOICES, OTHER_READINGS = ("choice", "app"), ("sic", "orig", "abbr", "rdg")
 BREAKS = ("lb", "pb", "cb", "gb", "milestone")
@@ -28,26 +43,30 @@ PLACES_OF_DATES = (
     "profileDesc/settingDesc",
 )
 DATES = ("date", "origDate")
-# A word that is divided at the end of a line.
-DIVIDED = re.compile("(?<=[^\\W\\d_])[-\u00ac\u00ad\u2010]\\s*\0\\s*(?=[^\\W\\d_A-Z])")
+# Characters that XML cannot have stand for the end of a line, for a break inside a word, and for no space beside a
+# token.
+LINE_END, NO_BREAK, GLUE = "\0", "\1", "\2"
+# A break inside a word may stand among the ends of a line and a page.
+INSIDE_WORD = re.compile("([-\u00ac\u00ad\u2010]?)[\0\\s]*\1[\0\1\\s]*(\\S?)")
+NO_SPACE = re.compile("[\0\\s]*\2[\0\2\\s]*")
 
 
 def read_tei(path: str | Path, name: str, dropped: Dropped) -> Iterator[Passage]:
     """
-    Yields the paragraphs, headings, stanzas and utterances of a TEI file (P4 or P5, plain or `.gz`), one or a corpus.
+    Yields the paragraphs, headings, stanzas and utterances of a TEI file (P4 or P5, perhaps compressed), one or a corpus.
 
     The date is that of the creation, of the source or of the setting in the header, else that in the file's name; the
-    source has author and title. Notes, running heads and deletions are left out, the editor's readings in `choice` and
-    `app` are taken, and words that lines divide are joined.
+    source has author and title. Notes, running heads, deletions and stand-off annotations are left out, the editor's
+    readings in `choice` and `app` are taken, and words that the ends of lines and pages divide are joined. Tokens
+    (`w`, `pc`) are words, with the spaces that `@join` and the file tell.
 
     The standard library's parser is enough: it loads no other file and limits how far entities expand. Therefore an
     entity of an external DTD is an error.
 
     Raises a `ValueError` that names the file and line if this is not XML or not TEI.
     """
-    opener = gzip.open if Path(path).suffix == ".gz" else open
     is_root, file_date, number = True, find_date_in_name(name), 0
-    with naming_broken_file(path), opener(path, "rb") as file:
+    with naming_broken_file(path), open_bytes(path) as file:
         try:
             for event, element in ElementTree.iterparse(file, events=("start", "end")):
                 tag = local_name(element)
@@ -82,12 +101,15 @@ def read_text(
     date = file_date if header is None else read_header_date(header) or file_date
     label = "" if header is None else read_label(header)
     for content in text.findall("text"):
-        for passage in each_passage(content):
+        spaces = Spaces.of(content)
+        passages = [lines_of("".join(each_text(passage, spaces))) for passage in each_passage(content)]
+        compounds = find_compounds(chain.from_iterable(passages))
+        for lines in passages:
             number += 1
             where = f"{name}, passage {number}"
-            words = DIVIDED.sub("", "".join(each_text(passage))).replace("\0", " ")
-            if words.split():
-                yield Passage.of_text(date, f"{label}, {where}" if label else where, words)
+            passage = Passage.of_lines(date, f"{label}, {where}" if label else where, lines, compounds)
+            if passage.words:
+                yield passage
             else:
                 dropped.add(f"{path}, passage {number}", "empty passage", "empty passages")
 
@@ -98,26 +120,74 @@ def each_passage(element: ElementTree.Element) -> Iterator[ElementTree.Element]:
         if child.tag in LEFT_OUT:
             continue
         pieces = (child.text, *(part.tail for part in child))
-        if child.tag in PASSAGES or any(piece and piece.strip() for piece in pieces):
+        has_words = any(piece and piece.strip() for piece in pieces) or any(part.tag in TOKENS for part in child)
+        if child.tag in PASSAGES or has_words:
             yield child
         else:
             yield from each_passage(child)
 
 
-def each_text(element: ElementTree.Element) -> Iterator[str]:
-    """Yields the pieces of a passage's text. A null character stands for the end of a line."""
+class Spaces(NamedTuple):
+    """
+    How a text tells the spaces between its tokens.
+
+    Attributes:
+        are_between (`bool`): Whether a space is between any two tokens, unless `@join` denies it.
+        are_guessed (`bool`): Whether punctuation tells which tokens have none.
+    """
+
+    are_between: bool
+    are_guessed: bool
+
+    @classmethod
+    def of(cls, text: ElementTree.Element) -> "Spaces":
+        """
+        Finds the spaces of a text by `@join` if some token has it. Else they are those of the file, unless no word has
+        a space after it, so that the file tells none.
+        """
+        has_join = any(element.tag in TOKENS and "join" in element.attrib for element in text.iter())
+        words = [one for parent in text.iter() for one, other in pairwise(parent) if one.tag == other.tag == "w"]
+        is_guessed = not has_join and bool(words) and not any(word.tail for word in words)
+        return cls(has_join or is_guessed, is_guessed)
+
+    def around(self, token: ElementTree.Element) -> tuple[str, str]:
+        """Returns what is before and after a token."""
+        join, space = token.get("join"), " " if self.are_between else ""
+        if self.are_guessed:
+            word = "".join(token.itertext()).strip()
+            join = "left" if CLOSING.fullmatch(word) else "right" if OPENING.fullmatch(word) else None
+        return GLUE if join in ("left", "both") else space, GLUE if join in ("right", "both") else space
+
+
+def each_text(element: ElementTree.Element, spaces: Spaces) -> Iterator[str]:
+    """Yields the pieces of a passage's text, with characters for the ends of lines and for spaces."""
+    before, after = spaces.around(element) if element.tag in TOKENS else ("", "")
+    yield before
     if element.tag == "gap":
         yield GAP
     elif element.tag in BREAKS:
-        yield "" if element.get("break") == "no" else "\0"
+        yield NO_BREAK if element.get("break") == "no" else LINE_END
     else:
         yield element.text or ""
     has_choice = element.tag in CHOICES and any(child.tag not in OTHER_READINGS for child in element)
     for child in element:
         if child.tag not in LEFT_OUT and not (has_choice and child.tag in OTHER_READINGS):
-            yield from each_text(child)
+            yield from each_text(child, spaces)
         # Verses and items stand on lines of their own.
         yield f" {child.tail or ''}" if child.tag in PASSAGES else child.tail or ""
+    yield after
+
+
+def lines_of(text: str) -> list[str]:
+    """Returns the lines of a passage's text, which is joined where a break is inside a word."""
+
+    def close(found: re.Match) -> str:
+        hyphen, letter = found.groups()
+        # A hyphen before a small letter may be there only for the break.
+        return hyphen + (LINE_END if hyphen and letter.islower() else "") + letter
+
+    text = NO_SPACE.sub("", INSIDE_WORD.sub(close, " ".join(text.split())))
+    return text.split(LINE_END)
 
 
 def read_header_date(header: ElementTree.Element) -> str:

@@ -12,16 +12,32 @@ from ..time_points_temporal_bert import as_name, is_missing
 from .columns import find_column, require_column
 from .files import ZIPPED, read_lines, unzipped_name
 from .gutenberg import are_wrapped, is_gutenberg, read_gutenberg, read_paragraphs
-from .passages import GAP, Columns, Dropped, Passage, find_date_in_name
+from .passages import GAP, Columns, Dropped, Passage, find_compounds, find_date_in_name
 from .tables import TABLES, read_tables
 from .tei import read_tei
 from .token_lines import Lines, TokenFile, read_token_lines, token_layout
+from .what_was_read import WhatWasRead, checked
 
 
 logger = logging.get_logger(__name__)
 
 # The layouts that an ending names. All others are known by their first lines.
-LAYOUTS = {".conllu": "conllu", ".conll": "conllu", ".vrt": "vrt", ".vert": "vrt", ".xml": "xml", ".tei": "xml"}
+LAYOUTS = {
+    **dict.fromkeys((".conllu", ".conllup", ".cupt", ".conll"), "conllu"),
+    **dict.fromkeys((".vrt", ".vert"), "vrt"),
+    **dict.fromkeys((".xml", ".tei"), "xml"),
+}
+# The layouts as errors name them.
+NAMES = {
+    "conllu": "CoNLL-U",
+    "coha": "tokens with lemmas and parts of speech, as in COHA",
+    "vrt": "VRT",
+    "xml": "TEI",
+    "gutenberg": "a book of Project Gutenberg",
+    "wrapped": "wrapped lines",
+    "lines": "a text on each line",
+    "table": "a table",
+}
 TEXT_SUFFIXES = tuple(f"{suffix}{zipped}" for suffix in (".txt", *LAYOUTS) for zipped in ("", *ZIPPED))
 # The number of first lines that tell the layout of a file.
 NUM_FIRST_LINES = 200
@@ -29,8 +45,8 @@ TEI_ROOT = re.compile(r"<(?:\w+:)?(?:TEI|teiCorpus)(?:\.2)?[\s>]")
 # A text of COHA on one line, after its number.
 LINE_OF_COHA = re.compile(r"(?:##|@@)(\d+)\s+(?=\S)")
 REDACTED = re.compile(r"(?<!\S)@(?:\s+@)+(?!\S)")
-# Words have fewer characters on average, in any language with spaces between them.
-LONGEST_MEAN_WORD = 12
+# Begins an article of WikiExtractor, and a text of VRT.
+DOC = re.compile(r"<doc\s[^<>]*>")
 
 
 def is_table(path: str | Path) -> bool:
@@ -52,62 +68,64 @@ def read_passages(path: str | Path, columns: Columns = Columns()) -> Iterator[Pa
         path (`str` or `Path`): A table, a text file, or a folder, whose text files are read, including subfolders.
         columns ([`Columns`], *optional*): The columns of tables, and of tokens.
 
-    A warning counts what was left out, and another one names a corpus without spaces between its words. Raises a
-    `ValueError` that names the file, and if possible the line, for what cannot be read.
+    A warning counts what was left out, and others name files in which words cannot be found. Raises a `ValueError`
+    that names the file, and if possible the line, for what cannot be read, and for a file that is not in the layout
+    that was guessed ([`WhatWasRead`]).
     """
     path, dropped = Path(path), Dropped()
-    length = words = 0
-    for passage in each_passage(path, columns, dropped):
-        if passage.words:
-            length, words = length + sum(map(len, passage.words)), words + len(passage.words)
-            yield passage
+    small, files = WhatWasRead(path, "small files"), find_files(path, dropped)
+    for file, name in files:
+        layout, passages = read_file(file, name, columns, dropped)
+        for passage in checked(passages, WhatWasRead(file, NAMES[layout]), small):
+            # One of several files is a document, unless it marks its own.
+            yield passage if passage.document or len(files) == 1 else replace(passage, document=name)
+    small.check()
     dropped.say(path)
-    if length > LONGEST_MEAN_WORD * words:
-        logger.warning_once(
-            f"{path}: words have {length / words:.0f} characters on average, so there seem to be no spaces between "
-            "them, as in Chinese, Japanese or Thai. Words are found between spaces: put some there by a segmenter "
-            "(jieba, MeCab, PyThaiNLP)."
-        )
 
 
-def each_passage(path: Path, columns: Columns, dropped: Dropped) -> Iterator[Passage]:
-    """
-    Yields the passages of a table, a file or a folder. A file is a document unless it marks its own, or is the only
-    one.
-    """
-    if is_table(path):
-        yield from read_rows(path, columns)
-    elif not path.is_dir():
-        yield from read_file(path, path.name, columns, dropped)
-    elif all((path / version).is_dir() for version in ("lemma", "token")):
+def find_files(path: Path, dropped: Dropped) -> list[tuple[Path, str]]:
+    """Returns a file, or the text files of a folder, each with its name in the folder."""
+    if not path.is_dir():
+        return [(path, path.name)]
+    if all((path / version).is_dir() for version in ("lemma", "token")):
         raise ValueError(f"{path} has each sentence twice: give its folder 'lemma' or 'token'.")
-    else:
-        files = sorted(file for file in path.rglob("*") if file.name.endswith(TEXT_SUFFIXES))
-        for file in files:
-            name = str(file.relative_to(path))
-            for passage in read_file(file, name, columns, dropped):
-                yield passage if passage.document or len(files) == 1 else replace(passage, document=name)
+    files = []
+    for file in sorted(path.rglob("*")):
+        name = file.relative_to(path)
+        if file.name.endswith(TEXT_SUFFIXES):
+            files.append((file, str(name)))
+        elif file.is_file() and not any(part.startswith(".") for part in name.parts):
+            dropped.add(str(file), "file with another ending", "files with other endings")
+    return files
 
 
-def read_file(path: Path, name: str, columns: Columns, dropped: Dropped) -> Iterator[Passage]:
-    """Yields the passages of a text file in the layout of its ending or of its first lines."""
+def read_file(path: Path, name: str, columns: Columns, dropped: Dropped) -> tuple[str, Iterator[Passage]]:
+    """Returns the layout of a file, by its ending or its first lines, and its passages."""
+    if is_table(path):
+        return "table", read_rows(path, columns)
     layout = LAYOUTS.get(Path(unzipped_name(path)).suffix)
     lines = read_lines(path, keep_blank=True)
     # XML may have another encoding than UTF-8.
     first = [] if layout == "xml" else list(islice(lines, NUM_FIRST_LINES))
     sample = [line for _, line in first]
     if layout == "xml" or any(map(TEI_ROOT.search, sample)):
-        return read_tei(path, name, dropped)
+        return "xml", read_tei(path, name, dropped)
     layout = layout or token_layout(sample)
     lines = chain(first, lines)
     if layout:
-        return read_token_lines(lines, layout, TokenFile(str(path), name, columns, dropped), sample)
+        return layout, read_token_lines(lines, layout, TokenFile(str(path), name, columns, dropped), sample)
+    if any(map(DOC.match, sample)):
+        raise ValueError(
+            f"{path} is a wiki as WikiExtractor writes it: extract it by --json, join the files to one .jsonl, and "
+            "give --source_column title; or delete its tags by grep -v '^</\\?doc'."
+        )
     if is_gutenberg(sample):
-        return read_gutenberg(lines, str(path), name)
+        return "gutenberg", read_gutenberg(lines, str(path), name)
     if are_wrapped(sample):
         logger.warning_once(f"{path}: the lines are wrapped, so they are joined to paragraphs.")
-        return read_paragraphs(lines, name, "", find_date_in_name(name))
-    return read_text_lines(lines, path, name, dropped)
+        compounds = find_compounds(line for _, line in read_lines(path))
+        return "wrapped", read_paragraphs(lines, name, "", find_date_in_name(name), compounds)
+    return "lines", read_text_lines(lines, path, name, dropped)
 
 
 def read_text_lines(lines: Lines, path: Path, name: str, dropped: Dropped) -> Iterator[Passage]:

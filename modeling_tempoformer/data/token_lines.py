@@ -1,4 +1,4 @@
-"""Reads corpora with a token on each line as sentences: CoNLL-U, VRT, and COHA's word, lemma and part of speech."""
+"""Reads corpora with a token on each line: CoNLL-U (Plus), VRT, and COHA's word, lemma and part of speech."""
 
 import html
 import re
@@ -22,8 +22,10 @@ TEXT_ID = re.compile(r"(?:##|@@)(\w+)")
 NUMBER = re.compile(r"(?:##|@@)?\d+")
 # Stands for a text that occurs often, in corpora like COHA.
 PLACEHOLDER = re.compile(r"@qwx\d+")
-CONLLU = ("id", "word", "lemma", "pos", "xpos", "feats", "head", "deprel", "deps", "misc")
+CONLLU = ("id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc")
 CONLLU_ID = re.compile(r"(\d+)(?:([.-])(\d+))?")
+# Names the columns of CoNLL-U Plus.
+GLOBAL_COLUMNS = re.compile(r"#\s*global\.columns\s*=(.*)", re.IGNORECASE)
 COHA = ("word", "lemma", "pos")
 OTHER_NAMES = {"word": ("form", "token"), "lemma": ("base",), "pos": ("upos", "tag"), "form": ("word",)}
 OTHER_NAMES["upos"] = ("pos",)
@@ -51,6 +53,8 @@ def token_layout(lines: Sequence[str]) -> str | None:
     sentences. A tenth of the lines may be exceptions: tokens with spaces, or the names of texts.
     """
     lines = [line for line in lines if line.strip()]
+    if any(map(GLOBAL_COLUMNS.fullmatch, lines)):
+        return "conllu"
     tokens = [
         line
         for line in lines
@@ -135,10 +139,14 @@ class SearchColumns:
         self.word = self.find("word", 0, "")
         self.indices: dict[int, list[int]] = {}
 
+    def place(self, name: str) -> int | None:
+        """Returns the place of a column that the file names, None if it has none of this name."""
+        known = (known for known in (name.lower(), *OTHER_NAMES.get(name.lower(), ())) if known in self.names)
+        return next(map(self.names.index, known), None)
+
     def find(self, name: str, size: int, where: str) -> int:
-        for known in (name.lower(), *OTHER_NAMES.get(name.lower(), ())):
-            if known in self.names:
-                return self.names.index(known)
+        if (place := self.place(name)) is not None:
+            return place
         if name == "word":
             return 0
         if name.isdigit() and 0 < int(name) <= size:
@@ -191,20 +199,31 @@ def date_of(values: Mapping[str, str], columns: Columns) -> str:
 
 def read_conllu(lines: Lines, file: TokenFile) -> Iterator[Passage]:
     """
-    Reads CoNLL-U. A text begins with `# newdoc`; its date is `# date`, `# year` or `# meta::dateCreated`. A multiword
-    token is one word of the text, and each of its parts can be found.
+    Reads CoNLL-U, and CoNLL-U Plus by the columns that its line `# global.columns = ID FORM ...` declares. A text
+    begins with `# newdoc`; its date is `# date`, `# year` or `# meta::dateCreated`. A multiword token is one word of
+    the text, and each of its parts can be found.
     """
     sentence, columns = Sentence(file), SearchColumns(file, CONLLU)
+    id_place, misc = columns.place("id"), columns.place("misc")
     comments: dict[str, str] = {}
     text: dict[str, str] = {}
     name_date = find_date_in_name(file.name)
     last_part, is_glued = 0, False
     for number, line in lines:
         where = f"{file.path}, line {number}"
-        if line.startswith("#") or not line.strip():
-            yield from sentence.end(True)
+        cells = line.split("\t")
+        # Only a number in the first column tells tokens such as `#time` from comments.
+        is_comment = line.startswith("#") and (id_place == 0 or len(cells) == 1)
+        if is_comment or not line.strip():
+            yield from sentence.end(misc is not None)
             last_part, is_glued = 0, False
-        if line.startswith("#"):
+        if declared := GLOBAL_COLUMNS.fullmatch(line):
+            columns = SearchColumns(file, declared[1].split())
+            id_place, misc = columns.place("id"), columns.place("misc")
+            if columns.place("form") is None:
+                raise ValueError(f"{where}: the words of CoNLL-U Plus are in a column FORM, got {line!r:.80}.")
+            continue
+        if is_comment:
             name, _, value = line[1:].partition("=")
             comments[name.strip().lower().removeprefix("meta::")] = value.strip()
             continue
@@ -221,11 +240,13 @@ def read_conllu(lines: Lines, file: TokenFile) -> Iterator[Passage]:
                 comments = {}
             continue
         comments = {}
-        cells = line.split("\t")
-        match = CONLLU_ID.fullmatch(cells[0])
-        if len(cells) != len(CONLLU) or not match:
+        has_all = len(cells) == len(columns.names)
+        match = CONLLU_ID.fullmatch("1" if id_place is None else cells[id_place]) if has_all else None
+        if not match:
             raise ValueError(
-                f"{where}: expected the ten columns of CoNLL-U, a number first, separated by tabs, got {line!r:.80}."
+                f"{where}: expected the {len(columns.names)} columns of CoNLL-U ({' '.join(columns.names).upper()}), "
+                f"separated by tabs, with a number as ID, got {line!r:.80}. The first line may name others: "
+                "'# global.columns = ID FORM ...'."
             )
         first, kind, last = match.groups()
         key = columns.key(cells, where)
@@ -238,9 +259,9 @@ def read_conllu(lines: Lines, file: TokenFile) -> Iterator[Passage]:
             continue
         if kind == "-":
             last_part, key = int(last), None if key is None else ""
-        sentence.add(number, cells[1], key, is_glued)
-        is_glued = "SpaceAfter=No" in cells[9].split("|")
-    yield from sentence.end(True)
+        sentence.add(number, cells[columns.word], key, is_glued)
+        is_glued = misc is not None and "SpaceAfter=No" in cells[misc].split("|")
+    yield from sentence.end(misc is not None)
 
 
 def read_coha(lines: Lines, file: TokenFile) -> Iterator[Passage]:

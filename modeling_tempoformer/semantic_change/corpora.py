@@ -12,7 +12,7 @@ from transformers.utils import logging
 
 from ..data.dated_texts import count_by_reason, time_order
 from ..data.files import read_lines
-from ..data.passages import Columns, compose_accents
+from ..data.passages import Columns, fold
 from ..data.text_layouts import is_table, read_passages
 from ..time_points_temporal_bert import TimePoints
 from .dated_sentences import Blocks, Capitals, DatedSentence, TargetFinder, Targets
@@ -85,8 +85,8 @@ def read_truth(path: str | Path) -> dict[str, float]:
 
 
 def add_word(words: dict[str, Any], where: str, word: str, value: Any):
-    """Adds a word with single spaces and composed accents. Raises a `ValueError` if it is there already."""
-    word = compose_accents(" ".join(word.split()))
+    """Adds the key of a word, with single spaces. Raises a `ValueError` if it is there already."""
+    word = fold(" ".join(word.split()))
     if word in words:
         raise ValueError(f"{where}: '{word}' is there twice.")
     words[word] = value
@@ -117,8 +117,8 @@ def read_semeval(
     sequence of such tokens. The longest target wins: if "social security" is a target, its "security" is no usage of
     "security". Tokens may have parts of speech ("walk_vb", "walk_VERB"), which a form need not have. In a corpus
     without the tags of the forms a warning says that targets are searched for without them. Another warning names
-    targets that the corpora mostly write with other capitals. Accents are compared in their composed form (NFC), which
-    `text` also has.
+    targets that the corpora mostly write with other capitals. Words are compared by their keys ([`fold`]): however
+    apostrophes, hyphens, ligatures and accents are written. Of these `text` has composed accents (NFC) only.
 
     Args:
         paths_by_time (`Mapping[str, str | Path]`): The text of each time point: a text file, plain or `.gz`, a table
@@ -225,7 +225,7 @@ def read_dwug(path: str | Path, times: Sequence[str] | None = None) -> Iterator[
             start, end = int(first), int(last or len(text))
             if not 0 <= start < end <= len(text):
                 raise ValueError(f"'indexes_target_token' is out of range: {span!r}")
-            word = compose_accents(row["lemma"])
+            word = fold(row["lemma"])
             tokens = (*text[:start].split(), word, *text[end:].split())
             time, date = names[row["grouping"].strip()], row["date"].strip()
             use = row["identifier"]

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from transformers.utils import logging
 
-from ..data.passages import Columns, Passage, compose_accents, split_tag, untagged
+from ..data.passages import UNSEEN, Columns, Passage, fold, split_tag, untagged
 from ..data.text_layouts import read_passages
 
 
@@ -35,8 +35,8 @@ class DatedSentence:
         text (`str`): Plain text, for encoders.
         targets (`tuple[tuple[str, int, int], ...]`): Each occurrence of a target: its name in the list of targets,
             its first character in `text`, and the character after its last.
-        tokens (`tuple[str, ...]`): Tokens or lemmas, for static embeddings. An occurrence of a target is one token,
-            the target's name.
+        tokens (`tuple[str, ...]`): The keys ([`fold`]) of tokens or lemmas, for static embeddings and counts. An
+            occurrence of a target is one token, the target's name.
         date, source (`str`): Its date and its source; empty if the corpus does not tell them.
         places (`tuple[tuple[int, int], ...]`): Where the word of each token begins and ends in `text`.
         document (`str`): The document that it is part of. Documents of two times are two, even by one name.
@@ -122,7 +122,7 @@ def target_forms(path: str | Path, targets: Targets, key: Callable[[str], str], 
         logger.warning(f"{path} has no tags: looking for {untagged(tagged)} instead of {tagged}, and so on.")
     target_by_form: dict[str, str] = {}
     for target, form in pairs:
-        form = key(compose_accents(form if has_tags else untagged(form)))
+        form = key(form if has_tags else untagged(form))
         if (other := target_by_form.setdefault(form, target)) != target:
             raise ValueError(f"'{other}' and '{target}' cannot be told apart in {path}: both are '{form}' there.")
     return target_by_form
@@ -132,6 +132,7 @@ class Found(NamedTuple):
     """A token that was looked up."""
 
     target: str | None
+    key: str
     plain: str  # the token without a tag
     start: int  # of the word in `plain`
     end: int
@@ -159,7 +160,7 @@ class TargetFinder:
         capitals: Capitals,
         blocks: "Blocks",
     ):
-        self.key = str.lower if ignore_case else str
+        self.key = (lambda token: fold(token).lower()) if ignore_case else fold
         self.capitals = capitals
         self.forms = target_forms(path, targets, self.key, columns)
         self.lower = {form.lower(): target for form, target in self.forms.items()}
@@ -180,15 +181,17 @@ class TargetFinder:
             plain, word = before, before if key(token) in forms else before.strip(marks)
             start = before.index(word)
         else:
-            bare = token if key(token) in forms else token.strip(marks)
+            bare = token.strip(UNSEEN)
+            bare = bare if key(bare) in forms else token.strip(marks)
             (word, tag), start = split_tag(bare), token.index(bare)
             plain = token[:start] + word + token[start + len(bare) :]
         written = (word + tag, word) if tag else (word,)
         target = next((forms[key(form)] for form in written if key(form) in forms), None)
-        lower = (self.lower.get(form.lower()) for form in written)
+        lower = (self.lower.get(key(form).lower()) for form in written)
         other = None if target else next(filter(None, lower), None)
         keys = (key(token), key(token.lstrip(marks)), key(plain.lstrip(marks)))
-        return Found(target, plain, start, start + len(word), not self.first_words.isdisjoint(keys), other)
+        begins = not self.first_words.isdisjoint(keys)
+        return Found(target, fold(token), plain, start, start + len(word), begins, other)
 
     def find_phrase(self, keys: list[str]) -> tuple[int, Found] | None:
         """Finds the longest phrase at the start of some words, with its number of words."""
@@ -226,7 +229,7 @@ class TargetFinder:
             elif found.other_case is not None:
                 self.capitals.add_other(found.other_case, plain[start:end])
             pieces.append(plain)
-            tokens.append(found.target or keys[index])
+            tokens.append(found.target or found.key)
             places.append((offset + start, offset + end))
             offset += len(plain)
             index += size

@@ -7,6 +7,8 @@ import numpy as np
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.feature_selection import chi2
 
+from ..data.passages import fold
+
 
 MAX_KEYWORDS = 5
 MIN_COUNT = 3
@@ -40,6 +42,7 @@ class WordsAround:
     def __init__(self, contexts: Sequence[str], frequent: Collection[str] = ()):
         counter = CountVectorizer(
             binary=True,
+            preprocessor=lambda text: fold(text).lower(),
             token_pattern=r"(?u)\b[^\W\d_]{3,}\b",
             # The pattern finds no shorter words.
             stop_words=[word for word in frequent if len(word) > 2] or None,

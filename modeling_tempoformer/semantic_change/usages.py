@@ -15,7 +15,7 @@ from transformers import BatchEncoding, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import logging
 
 from ..data.dated_texts import check_same_times, make_row, special_tokens, token_limit
-from ..data.passages import untagged
+from ..data.passages import fold, untagged
 from ..time_points_temporal_bert import read_date
 from .dated_sentences import DatedSentence
 from .measures import design_effects
@@ -146,9 +146,9 @@ def count_frequencies(
 
 
 def count_words(sentences: Iterable[DatedSentence], counts: Counter[str]) -> Iterator[DatedSentence]:
-    """Yields the sentences unchanged. At the end `counts` has the number of each token in lower case."""
+    """Yields the sentences unchanged. At the end `counts` has the number of each token, by its key in lower case."""
     for sentence in sentences:
-        counts.update(sentence.text.lower().split())
+        counts.update(fold(sentence.text).lower().split())
         yield sentence
 
 

@@ -49,7 +49,7 @@ def grow_experts(
 ):
     """
     Fits the states and grows the trees of each member on the posts from which it learns, and weighs the experts on
-    posts from which they have not learned.
+    posts from which they have not learned; those of a post that is held out, on posts that other members hold out.
 
     Args:
         model ([`PostTempoFormerForStreamClassification`]): The model, whose members are trained. It gets its other
@@ -76,6 +76,10 @@ def grow_experts(
     if changes is not None:
         experts.append(changes[members, np.arange(len(labels))].numpy())
     config.expert_weights = weigh(experts, labels, config.class_weights)
+    for member, weights in enumerate(model.mixture.held_out):
+        others = members != member
+        chosen = weigh([expert[others] for expert in experts], labels[others], config.class_weights)
+        weights.copy_(torch.tensor(chosen))
     model.to(model.device)
 
 

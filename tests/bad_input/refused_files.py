@@ -12,6 +12,7 @@ from transformers import BertTokenizer
 from modeling_tempoformer.data.post_splits import load_file
 from modeling_tempoformer.data.rows import to_rows
 from modeling_tempoformer.data.tables import load_table
+from modeling_tempoformer.data.text_layouts import read_passages
 from modeling_tempoformer.data.timelines import to_timelines
 
 
@@ -36,7 +37,37 @@ def half_a_parquet(folder: Path):
     load_table(str(path))
 
 
+POINTER = "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a21\nsize 12345\n"
+LOGIN = "<!DOCTYPE html>\n<html><title>Log in</title><p>text,date</p></html>\n"
+CHAT = "@UTF8\n@Begin\n@Languages:\teng\n*CHI:\tmore milk .\n%mor:\tqn|more n|milk .\n@End\n"
+WIKI = '<doc id="12" url="https://a" title="Plane">\nPlane\n\nA plane is a tree or a machine.\n</doc>\n'
+
+
+def texts(content: str, name: str = "1815.txt"):
+    """Reads a file of texts with this content."""
+
+    def read(folder: Path):
+        (folder / name).write_text(content, encoding="utf-8")
+        list(read_passages(folder / name))
+
+    return read
+
+
+TEXTS = {
+    "a pointer of Git LFS": (texts(POINTER), "1815.txt…Git LFS…git lfs pull"),
+    "a page that asks for a login": (texts(LOGIN), "1815.txt…HTML…logged in"),
+    "a page in the place of TEI": (texts(f'<?xml version="1.0"?>{LOGIN}', "1815.xml"), "1815.xml…HTML"),
+    "RTF": (texts("{\\rtf1\\ansi The planes left.}"), "1815.txt…RTF…plain text"),
+    "a PDF": (texts("%PDF-1.7\n1 0 obj"), "1815.txt…PDF…plain text"),
+    "a CHAT transcript": (texts(CHAT, "eve_1962.cha"), "eve_1962.cha…CHAT…pylangacq"),
+    "an extracted wiki": (texts(WIKI * 30), "1815.txt…WikiExtractor…--json"),
+}
+
 TABLES = {
+    "a pointer of Git LFS": (table(POINTER), "posts.csv…Git LFS…git lfs pull"),
+    "a pointer of Git LFS in the place of Parquet": (table(POINTER, "posts.parquet"), "posts.parquet…git lfs pull"),
+    "a page that asks for a login": (table(LOGIN), "posts.csv…HTML…logged in"),
+    "a page that asks for a login, as JSON": (table(LOGIN, "posts.jsonl"), "posts.jsonl…HTML"),
     "a line with a cell too many": (table(f"{HEADER}{GOOD}ann,2024-05-02,hello,O,O\n"), "posts.csv…line 3…5…4"),
     "a line with a cell too few": (table(f"{HEADER}{GOOD}ann,2024-05-02,hel"), "posts.csv…line 3…3…4"),
     "a quote that is never closed": (table(f'text\n"hello\n{GOOD}'), "posts.csv…line 2"),

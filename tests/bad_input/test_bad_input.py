@@ -7,12 +7,13 @@ import re
 
 import pytest
 from refused_batches import COLLATOR, FORWARD, PIPELINE, STEP, TEMPORAL
-from refused_files import POST_CASES, TABLES
+from refused_files import POST_CASES, TABLES, TEXTS
 
 
 CASES = {
     "tables": TABLES,
     "posts": POST_CASES,
+    "texts": TEXTS,
     "collator": COLLATOR,
     "tempoformer": FORWARD,
     "step": STEP,

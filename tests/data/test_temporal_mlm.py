@@ -143,10 +143,8 @@ def test_values_that_are_no_dates_are_refused_or_skipped():
         ["\tThe planes left.", "\tIt rained."] * 20,
         ["1815\tThe plane tree stood there.", "1816\tIt rained."] * 20,
         ["the\tplanes\tleft", "it\trained", "the\told\tplane\tleft"] * 20,
-        ["<doc id='1'>", "The planes left.", "It rained.", "</doc>"] * 20,
         # The sentences have no spaces.
         ["飞机离开了。", "下雨了。"] * 100,
-        ["<s>", "飞机离开了。", "</s>"] * 20,
         ["a", "b"],
     ],
 )

@@ -56,6 +56,66 @@ def test_tei(tmp_path, caplog):
     assert "1 empty passage (in" in caplog.text
 
 
+W = "<w>The</w>{0}<w>planes</w>{0}<w>did</w>{0}<w>n't</w>{0}<w>leave</w>{0}<pc>(</pc>{0}<w>it</w>{0}<pc>)</pc>"
+JOINED = (
+    "<w>The</w>\n<w>planes</w> <w join='right'>did</w> <w>n't</w> <w>leave</w><pc join='right'>(</pc>\n<w>it</w> "
+    "<pc join='left'>)</pc>"
+)
+
+
+@pytest.mark.parametrize(
+    ("body", "texts"),
+    [
+        # Spaces are those of @join or of the file. If the file has none, they follow from punctuation.
+        (
+            f"<p><s>{W.format('')}</s><s>{W.format('')}</s></p>",
+            ["The planes didn't leave (it) The planes didn't leave (it)"],
+        ),
+        (f"<p><s>{W.format(chr(10))}</s></p>", ["The planes did n't leave ( it )"]),
+        ("<p><w>l'</w><w>arbre</w> <w>est</w> <w>ici</w><pc>.</pc></p>", ["l'arbre est ici."]),
+        (f"<u><seg><s>{JOINED}</s></seg></u>", ["The planes didn't leave (it)"]),
+        # Sentences without paragraphs are passages, as are tokens without sentences.
+        (
+            f"<div><s>{W.format('')}</s><s><w>It</w><w>rained</w><pc>.</pc></s></div>",
+            ["The planes didn't leave (it)", "It rained."],
+        ),
+        (f"<div>{W.format('')}</div>", ["The planes didn't leave (it)"]),
+        # Annotations stand apart from the words.
+        (
+            "<p><s><w xml:id='w1'>Planes</w> <w>left</w><linkGrp>x<link/></linkGrp><spanGrp><span target='#w1'>NOUN"
+            "</span></spanGrp></s></p><standOff><listAnnotation><ab>a place</ab></listAnnotation></standOff>",
+            ["Planes left"],
+        ),
+    ],
+)
+def test_tokens_of_tei(tmp_path, body, texts):
+    assert [text for _, _, text in read(tmp_path / "wood.xml", tei(body=body))[1:]] == texts
+
+
+@pytest.mark.parametrize(
+    ("body", "text"),
+    [
+        # The ends of lines, columns and pages, with running heads and catchwords.
+        ("the pla-<lb/>nes", "the planes"),
+        ("the pla\u00ac\n<lb/>nes", "the planes"),
+        ("the pla-\n  <fw type='catch'>nes</fw>\n <pb n='2'/><fw>THE WOOD</fw>\n<lb/>nes", "the planes"),
+        # A break that is inside a word, with and without a hyphen and spaces.
+        ("the pla<lb break='no'/>nes", "the planes"),
+        ("the pla\n <lb break='no'/>nes", "the planes"),
+        ("the pla-<lb break='no'/>nes", "the planes"),
+        ("the pla-<fw>2</fw><pb break='no'/><lb/>nes", "the planes"),
+        ("the Anglo-<lb break='no'/>Saxons", "the Anglo-Saxons"),
+        ("<w>the</w> <w part='I'>pla-</w><lb/><w part='F'>nes</w>", "the planes"),
+        # A compound of the text keeps its hyphen, and a half is no word.
+        ("to-day, and To-<lb/>day", "to-day, and To-day"),
+        ("pre-<lb/>and post-war", "pre- and post-war"),
+        ("1810-<lb/>1860", "1810- 1860"),
+    ],
+)
+def test_words_that_tei_divides(tmp_path, body, text):
+    assert read(tmp_path / "wood.xml", tei(body=f"<p>{body}</p>"))[1][2] == text
+
+
 @pytest.mark.parametrize(
     ("source", "profile", "date"),
     [
@@ -87,7 +147,7 @@ def test_a_tei_corpus_in_one_file(tmp_path):
 @pytest.mark.parametrize(
     ("content", "named"),
     [
-        ("<html><p>A plane.</p></html>", "line 1: .*<TEI>, got <html>"),
+        ("<book><p>A plane.</p></book>", "line 1: .*<TEI>, got <book>"),
         (tei(body="<p>A plane.\n</div>"), "line 2, column .*mismatched tag"),
         (tei(body="<p>A plane&mdash;gone.</p>"), "line 1, column .*entity"),
         ("", "line 1.*no element"),
@@ -171,6 +231,44 @@ def test_wrapped_lines_are_joined(tmp_path, caplog):
     texts = read(tmp_path / "1815.txt", WRAPPED)
     assert texts[1] == ("1815", "1815.txt, line 3", f"{LINE} {LINE} as before.") and len(texts) == 4
     assert "1815.txt" in caplog.text and "joined" in caplog.text
+
+
+DIVIDED = """It rained in the wood, and the old man who had planted the pla-
+nes stood in the rain to-day as he had stood there, in the well-
+worn coat of his father-in-law, and To-
+day, he said, they are cut, for the Anglo-
+Saxon takes what he wants and more, of pre-
+and post-war wood, and the mother-in-
+law of the man took the rest\u00ac
+less away, and 1810-
+1860 he said.
+"""
+WHOLE = (
+    "It rained in the wood, and the old man who had planted the planes stood in the rain to-day as he had stood there,"
+    " in the wellworn coat of his father-in-law, and To-day, he said, they are cut, for the Anglo- Saxon takes what he"
+    " wants and more, of pre- and post-war wood, and the mother-inlaw of the man took the restless away, and 1810-"
+    " 1860 he said."
+)
+
+
+@pytest.mark.parametrize("kind", ["wrapped", "gutenberg", "table"])
+def test_words_that_lines_divide_are_joined(tmp_path, kind):
+    """A small letter follows. A word that has a hyphen elsewhere in the text keeps it, whatever its capitals."""
+    if kind == "table":
+        assert read(tmp_path / "a.csv", f'text\n"{DIVIDED}"\n') == [("", "a.csv, row 0", WHOLE)]
+        return
+    text = "\n".join([f"{LINE}\n{LINE}\n{LINE}.\n"] * 20 + [DIVIDED, f"{LINE}.\n"])
+    if kind == "gutenberg":
+        text = f"Project Gutenberg\n*** START OF THE PROJECT GUTENBERG EBOOK ***\n{text}"
+    texts = [text for _, _, text in read(tmp_path / "1815.txt", text)]
+    assert texts == [f"{LINE} {LINE} {LINE}."] * 20 + [WHOLE, f"{LINE}."]
+
+
+def test_a_compound_elsewhere_in_a_wrapped_text_keeps_its_hyphen(tmp_path):
+    pair = f"{LINE}\n{LINE}\n{LINE} to-\nday.\n"
+    for others, word in (("", "today"), (f"{LINE}\n{LINE}\n{LINE} \u201cTo\u2010day\u201d.\n\n", "to-day")):
+        texts = read(tmp_path / "1815.txt", f"{pair}\n{pair}\n{pair}\n{others}")
+        assert [text.split()[-1] for _, _, text in texts[:3]] == [f"{word}."] * 3
 
 
 @pytest.mark.parametrize(

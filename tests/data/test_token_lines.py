@@ -163,8 +163,8 @@ def test_conllu(tmp_path, caplog):
 @pytest.mark.parametrize(
     ("name", "line", "named"),
     [
-        ("a.conllu", "7|Mar|mar|NOUN", "a.conllu, line 24: .*ten columns"),
-        ("a.conllu", "x|Mar|mar|NOUN|_|_|1|obj|_|_", "a.conllu, line 24: .*ten columns"),
+        ("a.conllu", "7|Mar|mar|NOUN", "a.conllu, line 24: .*10 columns"),
+        ("a.conllu", "x|Mar|mar|NOUN|_|_|1|obj|_|_", "a.conllu, line 24: .*10 columns.*number"),
         ("a.vrt", "Mar|mar", "a.vrt, line 35: 2 columns.*line 6 has 3"),
     ],
 )
@@ -172,6 +172,51 @@ def test_lines_with_other_columns_are_refused(tmp_path, name, line, named):
     text = (CONLLU if name == "a.conllu" else VRT.removesuffix("</text>\n")) + rows(line)
     with pytest.raises(ValueError, match=named):
         read(tmp_path / name, text)
+
+
+# The tokens of a sentence with their lemmas: a multiword token, an empty node, and one that looks like a comment.
+PLUS = [
+    ("1", "The", "the", ""),
+    ("2-3", "don\u2019t", "_", ""),
+    ("2", "do", "do", ""),
+    ("3", "n\u2019t", "not", ""),
+    ("3.1", "it", "it", ""),
+    ("4", "#planes", "plane", "SpaceAfter=No"),
+    ("5", ".", ".", ""),
+]
+PLUS_LAYOUTS = {
+    # The columns of PARSEME, of a file with fewer, and of one in another order.
+    "a.cupt": ("ID FORM LEMMA UPOS XPOS FEATS HEAD DEPREL DEPS MISC PARSEME:MWE", "The don\u2019t #planes."),
+    "a.conllup": ("ID FORM LEMMA UPOS", "The don\u2019t #planes."),
+    "a.txt": ("LEMMA MISC ID FORM", "The don\u2019t #planes."),
+    "a.conll": ("FORM LEMMA", "The don\u2019t #planes."),
+}
+
+
+@pytest.mark.parametrize("name", PLUS_LAYOUTS)
+def test_conllu_plus_is_read_by_the_columns_that_it_declares(tmp_path, name):
+    """Without MISC spaces follow from punctuation; without ID each line is a token."""
+    declared, text = PLUS_LAYOUTS[name]
+    header, has_ids = f"# global.columns = {declared}\n# newdoc id = t1\n# date = 1815-06-18\n", "ID" in declared
+    lines = []
+    for number, form, lemma, misc in PLUS if has_ids else [PLUS[i] for i in (0, 2, 3, 5, 6)]:
+        cells = {"ID": number, "FORM": form, "LEMMA": lemma, "MISC": misc or "_"}
+        lines.append("|".join(cells.get(column, "_") for column in declared.split()))
+    content = header + 2 * rows(*lines, "")
+    assert read(tmp_path / name, content) == [
+        ("1815-06-18", f"t1, {name}, line {number}", text) for number in (4, 5 + len(lines))
+    ]
+    first, second = keys(tmp_path / name, content, "lemma")
+    assert first == second == (["the", "do not", "plane", "."] if has_ids else ["the", "do", "not", "plane", "."])
+
+
+def test_conllu_plus_needs_a_column_of_words(tmp_path):
+    content = "# global.columns = ID LEMMA\n" + rows("1|the")
+    with pytest.raises(ValueError, match=r"a\.conllup, line 1: .*FORM"):
+        read(tmp_path / "a.conllup", content)
+    content = "# global.columns = ID FORM LEMMA\n" + rows("1|The|the", "2|planes")
+    with pytest.raises(ValueError, match=r"a\.conllup, line 3: .*3 columns.*ID FORM LEMMA"):
+        read(tmp_path / "a.conllup", content)
 
 
 @pytest.mark.parametrize(("name", "content"), [("1815.txt", COHA), ("1815.vrt", VRT), ("1815.conllu.gz", CONLLU)])

@@ -142,6 +142,27 @@ SECURITY = ["security", "social security"]
         # A word inside a phrase is not a usage of the word.
         ('("social security", no) social, security', SECURITY, ["social security", "security"]),
         ("Social Security, the SECURITY", SECURITY, []),
+        # Apostrophes and hyphens of keyboards and of print, in the text or in the list.
+        ("\u2018Don\u2019t\u2019 don\u2019t, don't don\u02bct dont", ["don't"], ["don\u2019t", "don't", "don\u02bct"]),
+        ("we don't", ["don\u2019t"], ["don't"]),
+        (
+            "self\u2010made self\u2011made self-made selfmade",
+            ["self-made"],
+            ["self\u2010made", "self\u2011made", "self-made"],
+        ),
+        # Characters that are not seen, ligatures, and the long s.
+        (
+            "an air\u00adplane, pla\u00adne\u00ad pla\u200bne \u2060plane",
+            ["plane"],
+            ["pla\u00adne", "pla\u200bne", "plane"],
+        ),
+        ("\ufb01ne, e\ufb03cient air\u00adplane", ["fine", "efficient"], ["\ufb01ne", "e\ufb03cient"]),
+        (
+            "\u017fecurity, \u017focial \u017fe\u00adcurity",
+            SECURITY,
+            ["\u017fecurity", "\u017focial \u017fe\u00adcurity"],
+        ),
+        ("the \ufb01rst \ufb02oor", ["\ufb01rst floor"], ["\ufb01rst \ufb02oor"]),
     ],
 )
 def test_what_counts_as_a_target(tmp_path, line, targets, expected):
@@ -231,9 +252,37 @@ def test_forms_of_a_word_are_found_under_its_name(tmp_path):
     assert [name for name, _, _ in lower.targets].count("economy") == 4
 
 
+def test_the_names_of_words_are_keys(tmp_path):
+    """The encoder reads the name, and gold scores are found by it, however a list writes it."""
+    (tmp_path / "words.txt").write_text("don\u2019t\nair\u00adplane: air\u00adplane, \ufb02yer\n", encoding="utf-8")
+    words = read_targets(tmp_path / "words.txt")
+    assert list(words) == ["don't", "airplane"]
+    (tmp_path / "truth.txt").write_text("don't\t1\nairplane\t0.5\n", encoding="utf-8")
+    assert list(read_truth(tmp_path / "truth.txt")) == list(words)
+    (sentence,) = read_text(tmp_path / "c.txt", "the flyer, airplane don't", words)
+    assert marked(sentence) == [("airplane", "flyer"), ("airplane", "airplane"), ("don't", "don't")]
+    (tmp_path / "twice.txt").write_text("don't\nplane\ndon\u2019t\n", encoding="utf-8")
+    with pytest.raises(ValueError, match=r"twice\.txt, line 3: .*don't"):
+        read_targets(tmp_path / "twice.txt")
+
+
+def test_usages_are_not_lost_where_lines_divide_words(tmp_path):
+    """The same paragraphs, whole and divided, have the same targets at the same places of the same text."""
+    line = "It was remembered by everybody in that quiet parish how a certain"
+    plain, divided = (f"{line}\n{word} was seen there and fell slowly in the rain.\n\n" for word in ("plane", "ne"))
+    whole = read_text(tmp_path / "whole.txt", plain * 60, ["plane"])
+    both = read_text(
+        tmp_path / "divided.txt", (plain + divided.replace("certain\n", "certain pla-\n")) * 30, ["plane"]
+    )
+    assert [(s.text, s.targets) for s in whole] == [(s.text, s.targets) for s in both]
+    assert len(whole) == 60 and all(marked(s) == [("plane", "plane")] for s in whole)
+
+
 @pytest.mark.parametrize(
     ("targets", "ignore_case"),
     [
+        (["don't", "don\u2019t"], False),
+        (["security", "\u017fecurity"], False),
         ({"lie": ["lie", "lay"], "lay": ["lay", "laid"]}, False),
         (["Turkey", "turkey"], True),
         (["plane_nn", "plane_vb"], False),

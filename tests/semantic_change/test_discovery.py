@@ -69,6 +69,17 @@ def test_what_is_left_out_is_counted():
     assert list(without.forms) == ["river"] and "a name" in set(without.table["left_out"])
 
 
+def test_a_word_that_is_printed_in_two_ways_is_one_word():
+    """Only one time has ligatures, soft hyphens, long s and typographic hyphens. The texts keep them."""
+    printed = "the the the the the the \ufb01eld con\u00adtent \u017fail self\u2010made"
+    typed = "the the the the the the field content sail self-made"
+    searched = search([sentence(OLD, printed)] * 4 + [sentence(NEW, typed)] * 4, 3)
+    assert searched.forms == {word: [word] for word in ("field", "content", "sail", "self-made")}
+    assert searched.num_words == 5 and set(searched.table[f"count_{OLD}"]) == {4, 24}
+    usages = searched.usages["content"][OLD]
+    assert {usage.text[usage.start : usage.end] for usage in usages} == {"con\u00adtent"} and len(usages) == 4
+
+
 def test_samples_are_of_different_sentences_and_share_them():
     sentences = [sentence(time, f"river river wagon number {n}{8 * ' the'}") for time in (OLD, NEW) for n in range(50)]
     sentences += [sentence(time, "wagon alone") for time in (OLD, NEW)]

@@ -107,6 +107,10 @@ def test_the_most_frequent_words_make_up_half_of_a_corpus():
     counts = Counter()
     assert len(list(count_words((DatedSentence(TIMES[0], text, (), ()) for text in texts), counts))) == 3
     assert frequent_words(counts) == {"the", "of"}
+    printed = [DatedSentence(TIMES[0], text, (), ()) for text in ("Don\u2019t \ufb01nd it", "don't find it", "it")]
+    counts = Counter()
+    assert list(count_words(printed, counts)) == printed
+    assert counts == {"don't": 2, "find": 2, "it": 3}
 
 
 @pytest.mark.parametrize(

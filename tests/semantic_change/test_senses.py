@@ -93,6 +93,12 @@ def test_keywords_are_those_that_one_sense_has_and_the_others_lack():
     assert WordsAround(["1 2", "!"]).keywords(np.array([0, 1])) == [[], []]
 
 
+def test_keywords_are_counted_by_their_keys():
+    contexts = ["a \ufb01ne self\u00admade day"] * 2 + ["a fine selfmade day"] * 2 + ["a cold day"] * 4
+    (found, _) = WordsAround(contexts).collocates(np.repeat([0, 1], 4), 2)
+    assert {word: count for word, count, _ in found} == {"fine": 4, "selfmade": 4}
+
+
 def test_collocates_have_counts_and_strengths():
     contexts = ["the soviet moscow"] * 3 + ["the soviet"] * 2 + ["the state soviet"] + ["the state"] * 4
     first, last, none = WordsAround(contexts).collocates(np.repeat([0, 1], 5), 3)

@@ -1,0 +1,135 @@
+"""Checks what the layout that was guessed has made of a file: running texts, or something else."""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from textwrap import shorten
+
+from transformers.utils import logging
+
+from .passages import LINE_HYPHENS, Passage
+
+
+logger = logging.get_logger(__name__)
+
+# Fewer texts say little about their layout. Those of several small files are judged together.
+FEWEST_TEXTS = 20
+# A file is judged after so many texts, so that a stream ends early, and at its end.
+FIRST_TEXTS = 1000
+# Words have fewer characters on average, in any language with spaces between them.
+LONGEST_MEAN_WORD = 12
+# The share of texts without a letter, or of tags, that is too large: page numbers and a few tags are in many files.
+ODD_SHARE = 0.3
+# The share of the texts that begin within a word where lines are wrapped.
+DIVIDED_SHARE = 0.01
+LETTER = re.compile(r"[^\W\d_]")
+# How a line of XML or an object of JSON begins. Marks such as <user> may begin a text.
+MARKUP = ("</", "<?", "<!", '{"')
+ADVICE = (
+    "Give running text without tags, one sentence or paragraph on each line or in each row. A file with a token on "
+    "each line is named by its layout: .vrt with the word in the first column, or .conllup with a first line such as "
+    "'# global.columns = ID FORM LEMMA'"
+)
+
+
+class WhatWasRead:
+    """
+    Counts what was read of a file.
+
+    Args:
+        path (`str` or `Path`): The file, or the folder of small files.
+        layout (`str`): The layout that was guessed, as an error names it.
+    """
+
+    def __init__(self, path: str | Path, layout: str):
+        self.path, self.layout = path, layout
+        self.counts: Counter[str] = Counter()
+        self.sizes: Counter[int] = Counter()
+        self.examples: list[str] = []
+        self.number, self.last_word = 0, ""
+
+    def add(self, passage: Passage):
+        """Counts a text that has words."""
+        words, counts = passage.words, self.counts
+        first, size = words[0], len(words)
+        counts["texts"] += 1
+        counts["words"] += size
+        counts["letters"] += sum(map(len, words))
+        self.sizes[size] += 1
+        # A text of one word in a script without capitals may be a sentence.
+        counts["single"] += size == 1 and first.lower() != first.upper()
+        counts["wordless"] += not any(map(LETTER.search, words))
+        counts["markup"] += first.startswith(MARKUP) or "</" in words[-1]
+        number = int(first) if first.isdecimal() and len(first) < 10 else 0
+        counts["numbered"] += number == 1 or number == self.number + 1
+        counts["divided"] += (
+            first[0].islower() and self.last_word[-2:-1].isalpha() and self.last_word[-1] in LINE_HYPHENS
+        )
+        self.number, self.last_word = number, words[-1]
+        if len(self.examples) < 3:
+            self.examples.append(shorten(passage.join(), 40, placeholder="\u2026"))
+
+    def include(self, other: "WhatWasRead"):
+        """Adds what was read of another file."""
+        self.counts.update(other.counts)
+        self.sizes.update(other.sizes)
+        self.examples = [*self.examples, *other.examples][:3]
+
+    def describe(self) -> str:
+        """Describes what was read, for an error or a warning."""
+        texts, words = self.counts["texts"], self.counts["words"]
+        return (
+            f"read as {self.layout}, it has {texts:,} texts of {words / texts:.1f} words, and words of "
+            f"{self.counts['letters'] / words:.1f} characters, on average; the first texts are "
+            f"{', '.join(map(repr, self.examples))}"
+        )
+
+    def check(self):
+        """Raises a `ValueError` if these are no running texts."""
+        counts, texts = self.counts, self.counts["texts"]
+        if texts < FEWEST_TEXTS:
+            return
+        wrong = ""
+        if counts["markup"] > ODD_SHARE * texts:
+            wrong = f"{counts['markup']:,} texts have tags or are objects of JSON"
+        elif counts["words"] < 2 * texts and 2 * counts["single"] > texts:
+            wrong = "most texts are one word, such as a token"
+        elif counts["wordless"] > ODD_SHARE * texts:
+            wrong = f"{counts['wordless']:,} texts have no letter, such as numbers of tokens or of subtitles"
+        elif counts["numbered"] > 0.9 * texts and 2 * max(self.sizes.values()) > texts:
+            wrong = "texts of equal length begin with numbers that count up, such as lines of tokens"
+        if wrong:
+            raise ValueError(f"{self.path}: {wrong}: {self.describe()}. {ADVICE}.")
+
+    def warn(self):
+        """Warns of words that cannot be found."""
+        counts, texts = self.counts, self.counts["texts"]
+        if counts["letters"] > LONGEST_MEAN_WORD * counts["words"]:
+            logger.warning_once(
+                f"{self.path}: {self.describe()}. There seem to be no spaces between words, as in Chinese, Japanese "
+                "or Thai. Words are found between spaces: put some there by a segmenter (jieba, MeCab, PyThaiNLP)."
+            )
+        if texts >= FEWEST_TEXTS and counts["divided"] > DIVIDED_SHARE * texts:
+            logger.warning_once(
+                f"{self.path}: {counts['divided']:,} texts begin within a word, which is not found because the end of "
+                f"the text before divides it: {self.describe()}. Put blank lines between paragraphs, so that wrapped "
+                "lines are joined."
+            )
+
+
+def checked(passages: Iterable[Passage], read: WhatWasRead, small: WhatWasRead) -> Iterator[Passage]:
+    """
+    Yields the passages of a file that have words. Raises a `ValueError` if these are no running texts. `small` counts
+    those of small files.
+    """
+    for passage in passages:
+        if passage.words:
+            read.add(passage)
+            if read.counts["texts"] == FIRST_TEXTS:
+                read.check()
+            yield passage
+    if read.counts["texts"] < FEWEST_TEXTS:
+        small.include(read)
+    read.check()
+    read.warn()

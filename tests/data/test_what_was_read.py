@@ -1,0 +1,132 @@
+"""Checks that a file whose layout was guessed wrongly is refused or named, with what was read."""
+
+import gzip
+import logging
+import re
+
+import pytest
+
+from modeling_tempoformer.data.dated_texts import read_text_files
+from modeling_tempoformer.data.text_layouts import read_passages
+
+
+SENTENCE = "the old planes stood in the rain"
+VERSES = [f"{number} {SENTENCE} {'again ' * (number % 7)}" for number in (*range(1, 20), *range(1, 20))]
+
+
+@pytest.fixture(autouse=True)
+def logs_reach_pytest(monkeypatch):
+    monkeypatch.setattr(logging.getLogger("modeling_tempoformer"), "propagate", True)
+
+
+def token_rows(separator: str, ids: bool = True) -> str:
+    """Returns 30 sentences with a token on each line."""
+    tokens = [
+        f"{number}{separator}" * ids + f"{word}{separator}{word}{separator}X"
+        for number, word in enumerate(SENTENCE.split(), 1)
+    ]
+    return "\n\n".join(["\n".join(tokens)] * 30)
+
+
+def content_of(path, content: str) -> list[str]:
+    path.write_text(content, encoding="utf-8")
+    return [passage.join() for passage in read_passages(path)]
+
+
+# Files of other layouts than those that are read, and what the error must say of them.
+NOT_TEXTS = {
+    # The columns of CoNLL-U Plus without their names: a number before each token looks like that of a text.
+    "tokens of four columns": ("a.conll.txt", token_rows("\t"), "one word.*210 texts of 1.0 words.*'the', 'old'"),
+    "tokens between spaces": (
+        "a.txt",
+        token_rows(" "),
+        "numbers that count up.*210 texts of 4.0 words.*'1 the the X'",
+    ),
+    "numbers first in VRT": ("a.vrt", token_rows("\t"), "no letter.*VRT.*texts of 7.0 words.*'1 2 3 4 5 6 7'"),
+    "a token in each row": ("a.csv", "text\n" + "planes\nleft\n" * 20, "one word.*table.*40 texts of 1.0 words"),
+    "subtitles": (
+        "a.srt.txt",
+        "".join(f"{n}\n00:00:{n:02},000 --> 00:00:{n:02},900\n{SENTENCE}\n\n" for n in range(1, 30)),
+        "58 texts have no letter.*87 texts",
+    ),
+    "objects of JSON": ("a.txt", f'{{"text": "{SENTENCE}"}}\n' * 30, "JSON.*30 texts"),
+    "sentences between tags": ("a.txt", "<s>\n飞机离开了。\n</s>\n" * 20, "20 texts have tags.*60 texts"),
+    "XML with texts on lines": ("a.txt", f"<p>{SENTENCE}</p>\n" * 30, "30 texts have tags"),
+}
+
+
+@pytest.mark.parametrize("case", NOT_TEXTS)
+def test_what_is_no_text_is_refused_with_what_was_read(tmp_path, case):
+    name, content, named = NOT_TEXTS[case]
+    with pytest.raises(ValueError, match=rf"{re.escape(name)}: .*{named}"):
+        content_of(tmp_path / name, content)
+    if not name.endswith(".csv"):
+        with pytest.raises(ValueError, match=re.escape(name)):
+            read_text_files([str(tmp_path / name)])
+
+
+def test_small_files_are_judged_together(tmp_path):
+    """A file of one sentence may have any layout. Many such files are a corpus."""
+    for number in range(10):
+        folder = tmp_path / ("few" if number < 2 else "many")
+        folder.mkdir(exist_ok=True)
+        (folder / f"{number}.txt").write_text(token_rows("\t").split("\n\n")[0], encoding="utf-8")
+    assert len(list(read_passages(tmp_path / "few"))) == 14
+    with pytest.raises(ValueError, match=r"many: most texts are one word.*56 texts"):
+        list(read_passages(tmp_path / "many"))
+
+
+def test_a_wrong_file_is_found_among_others(tmp_path):
+    for number in range(30):
+        (tmp_path / f"{number}.txt").write_text(f"{SENTENCE}\n" * 30, encoding="utf-8")
+    (tmp_path / "7.vrt").write_text(token_rows("\t"), encoding="utf-8")
+    with pytest.raises(ValueError, match=r"7\.vrt"):
+        list(read_passages(tmp_path))
+
+
+def test_a_long_stream_ends_early(tmp_path):
+    (tmp_path / "a.vrt").write_text("\n\n".join([token_rows("\t")] * 1000), encoding="utf-8")
+    passages = read_passages(tmp_path / "a.vrt")
+    with pytest.raises(ValueError, match=r"a\.vrt.*1,000 texts"):
+        for _ in range(1001):
+            next(passages)
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        VERSES,
+        # A poem, a chat with short answers, page numbers, stage directions, and marks in the place of names.
+        ["So much", "depends", "", "upon", "a red wheel barrow"] * 10,
+        ["yes", "no \U0001f600", "where is it"] * 10 + ["\U0001f600"] * 8,
+        [*[SENTENCE] * 8, "12"] * 5,
+        [f"<user> {SENTENCE}", f"<laughs> {SENTENCE}"] * 20,
+        ["\u98de\u673a\u79bb\u5f00\u4e86\uff0c\u56e0\u4e3a\u5929\u4e0b\u96e8\u4e86\u3002"] * 40,
+    ],
+)
+def test_unusual_texts_are_read(tmp_path, lines):
+    assert len(content_of(tmp_path / "1815.txt", "\n".join(lines))) == sum(map(bool, lines))
+
+
+def test_words_that_the_ends_of_texts_divide_are_named(tmp_path, caplog):
+    """Columns without blank lines are not known as wrapped. A hyphen before a capital divides no word."""
+    content_of(tmp_path / "whole.txt", f"{SENTENCE} -\nand Anglo-\nSaxons\n" * 30)
+    assert "within a word" not in caplog.text
+    content_of(tmp_path / "1815.txt", "the old planes stood in the gar-\nden and it rained\n" * 30)
+    assert re.search(r"1815\.txt: 30 texts begin within a word.*60 texts", caplog.text)
+
+
+def test_files_of_a_folder_that_are_not_read_are_counted(tmp_path, caplog):
+    (tmp_path / "a.txt").write_text(SENTENCE, encoding="utf-8")
+    for name in ("b.cha", "c.docx", ".DS_Store"):
+        (tmp_path / name).write_text("@Begin", encoding="utf-8")
+    assert len(list(read_passages(tmp_path))) == 1
+    assert "2 files with other endings (the first in " in caplog.text and "b.cha" in caplog.text
+
+
+def test_files_of_other_kinds_are_refused_when_compressed_or_read_as_lines(tmp_path):
+    page = b"\xef\xbb\xbf\n<!-- saved -->\n<!DOCTYPE HTML>\n<title>Log in</title>"
+    for name, content in (("a.txt", page), ("b.txt.gz", gzip.compress(page)), ("c.csv.gz", page)):
+        (tmp_path / name).write_bytes(content)
+        with pytest.raises(ValueError, match=rf"{re.escape(name)} is an HTML page.*logged in"):
+            list(read_passages(tmp_path / name))
