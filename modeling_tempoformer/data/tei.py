@@ -53,7 +53,7 @@ NO_SPACE = re.compile("[\0\\s]*\2[\0\2\\s]*")
 
 def read_tei(path: str | Path, name: str, dropped: Dropped) -> Iterator[Passage]:
     """
-    Yields the paragraphs, headings, stanzas and utterances of a TEI file (P4 or P5, perhaps compressed), one or a corpus.
+    Yields the paragraphs, headings, stanzas and utterances of a TEI file (P4 or P5, also compressed), one or a corpus.
 
     The date is that of the creation, of the source or of the setting in the header, else that in the file's name; the
     source has author and title. Notes, running heads, deletions and stand-off annotations are left out, the editor's
