@@ -21,7 +21,7 @@ The row "change, standardised" divides each dimension by its standard deviation 
 table has the adjusted Rand index of the senses.
 
 `chance` deals the documents, or the sentences, of one period to two times at random, half or a fifth of them to the
-first, and computes the share of 60 words whose p is below 0.05, with its standard error over the deals. It should be
+first, and computes the share of 60 words whose p is at most 0.05, with its standard error over the deals. It should be
 0.05 if what is shuffled for p is what was dealt. Blocks are of neighbouring sentences: the smaller time has so many.
 
     python -m research.word_tables chance --corpora speeches.csv --times 1950-2020 --source_column doc_id \
@@ -268,48 +268,65 @@ def read_period(args: argparse.Namespace) -> tuple[Usages, list[str]]:
     return sample_usages(numbered, words, args.times, num_samples=400), [text.document for text in texts]
 
 
+def false_rate(
+    vectors: dict[str, np.ndarray],
+    lines: dict[str, np.ndarray],
+    is_first: np.ndarray,
+    units: np.ndarray | None,
+    seed: int,
+) -> float:
+    """
+    Returns the share of words with p of 0.05 or less.
+
+    Args:
+        vectors: The vectors of each word's usages.
+        lines: Their lines.
+        is_first: Whether each line is dealt to the first time.
+        units: What is shuffled, by line; each usage by itself if None.
+        seed: Seed of the shuffles.
+    """
+    found = []
+    for word, own in lines.items():
+        sides = np.flatnonzero(is_first[own]), np.flatnonzero(~is_first[own])
+        if min(map(len, sides)) >= 20:
+            both = vectors[word][np.concatenate(sides)]
+            shuffled = (np.arange(len(side)) if units is None else units[own[side]] for side in sides)
+            numbered = tuple(np.unique(part, return_inverse=True)[1] for part in shuffled)
+            found.append(measures.shuffled_prototypes(both, both, numbered, seed, resamples=199)[1] <= 0.05)
+    return float(np.mean(found))
+
+
 def chance(args: argparse.Namespace) -> list[list[dict]]:
     """Returns the rows of the table of words that changed more than chance, though none did."""
     usages, names = read_period(args)
     model, tokenizer = (auto.from_pretrained(args.models[0]) for auto in (AutoModel, AutoTokenizer))
-    vectors = embed_usages(model, tokenizer, usages)
-    documents, time = np.unique(names, return_inverse=True)[1], args.times[0]
+    (time,), documents = args.times, np.unique(names, return_inverse=True)[1]
+    vectors = {word: by_time[time] for word, by_time in embed_usages(model, tokenizer, usages).items()}
     lines = {word: np.array([int(usage.source) for usage in by_time[time]]) for word, by_time in usages.items()}
-    rates: dict[tuple[str, str], dict[str, list[float]]] = {}
+    rates: dict[tuple[str, str], dict[float, list[float]]] = {}
     for draw, fraction in product(range(DRAWS), (0.5, 0.2)):
         rng = np.random.default_rng(draw)
         of_document = rng.permutation(documents.max() + 1) < fraction * documents.max()
-        for dealt, is_first in (
-            ("documents", of_document[documents]),
-            ("sentences", rng.random(len(names)) < fraction),
-        ):
+        deals = {"documents": of_document[documents], "sentences": rng.random(len(names)) < fraction}
+        for dealt, is_first in deals.items():
+            units = {"usages": None, dealt: documents if dealt == "documents" else np.arange(len(names))}
             place = np.where(is_first, np.cumsum(is_first), np.cumsum(~is_first)) - 1
-            # What was dealt is right; blocks stand for documents alone.
-            units = {"usages": None, dealt: {"documents": documents, "sentences": np.arange(len(names))}[dealt]}
+            # Blocks stand for documents.
             for number in (10, NUM_BLOCKS, 50) if dealt == "documents" else ():
                 units[f"{number} blocks"] = place // (min(is_first.sum(), sum(~is_first)) // number)
             for name, unit in units.items():
-                found = []
-                for word, own in lines.items():
-                    first, last = np.flatnonzero(is_first[own]), np.flatnonzero(~is_first[own])
-                    if min(len(first), len(last)) >= 20:
-                        both = vectors[word][time][np.concatenate([first, last])]
-                        sides = tuple(
-                            np.arange(len(side))
-                            if unit is None
-                            else np.unique(unit[own[side]], return_inverse=True)[1]
-                            for side in (first, last)
-                        )
-                        found.append(measures.shuffled_prototypes(both, both, sides, draw, resamples=199)[1] < 0.05)
-                rates.setdefault((dealt, name), {}).setdefault(f"{fraction:g} dealt", []).append(np.mean(found))
-    rows = []
-    for (dealt, name), by_fraction in rates.items():
-        means = {
-            key: f"{np.mean(each):.3f} ({np.std(each, ddof=1) / len(each) ** 0.5:.3f})"
-            for key, each in by_fraction.items()
-        }
-        rows.append({"dealt": dealt, "shuffled for p": name, **means})
-    return [rows]
+                each = rates.setdefault((dealt, name), {}).setdefault(fraction, [])
+                each.append(false_rate(vectors, lines, is_first, unit, draw))
+    return [
+        [
+            {"dealt": dealt, "shuffled for p": name}
+            | {
+                f"{fraction:.0%} to the first": f"{np.mean(each):.3f} ({np.std(each, ddof=1) / DRAWS**0.5:.3f})"
+                for fraction, each in by_fraction.items()
+            }
+            for (dealt, name), by_fraction in rates.items()
+        ]
+    ]
 
 
 def train(args: argparse.Namespace, mode: str) -> Path:

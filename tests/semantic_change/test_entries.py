@@ -150,7 +150,9 @@ def test_words_without_a_score_are_ranked_by_their_frequency(tmp_path):
         word: {time: Frequency(count, 1000) for time, count in zip(times, row, strict=True)}
         for word, row in counts.items()
     }
-    table = unranked_table(left_out, times, 20, frequencies)
+    documents = {word: {time: min(count, 4) for time, count in row.items()} for word, row in left_out.items()}
+    table = unranked_table(left_out, times, 20, frequencies, documents)
+    assert table["documents_c"].tolist() == [4, 0, 0, 3, 4]
     assert dict(zip(table["word"], table["when"], strict=True)) == {
         "drug": "new in c",
         "plough": "last in a",
