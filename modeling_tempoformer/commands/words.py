@@ -18,7 +18,7 @@ import torch
 from transformers import AutoModel, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import logging
 
-from ..data.arguments import check_positive
+from ..data.arguments import check_positive, check_read
 from ..data.dated_texts import numbers_in
 from ..data.files import lock_folder
 from ..data.passages import Columns
@@ -31,7 +31,7 @@ from ..semantic_change.entries import SENSES, USAGES, make_entries, write_entrie
 from ..semantic_change.report import CHANGES, FIGURE, RESULTS, ranked_table, write_report
 from ..semantic_change.unranked import UNRANKED, write_unranked
 from ..semantic_change.usages import Usages
-from ..training.recipes import parse
+from ..training.recipes import options_given, parse
 from ..view.page import check_view, write_page
 
 
@@ -380,6 +380,9 @@ def read_words(args: ChangeArguments) -> tuple[corpora.Targets | None, dict[str,
 
 def main(arguments: list[str]):
     (args,) = parse([ChangeArguments], arguments)
+    columns = ("text_column", "time_column", "source_column", "search_columns")
+    reads = {"without_names": (args.discover, "without --discover")}
+    check_read(options_given(arguments), reads | dict.fromkeys(columns, (args.corpora, "with --dwug")))
     check_view()
     words, truth = read_words(args)
     with lock_folder(args.output_dir):

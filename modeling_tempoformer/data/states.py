@@ -3,7 +3,7 @@
 import logging
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -173,33 +173,23 @@ def dividing_step(sizes: np.ndarray, labels: np.ndarray) -> float | None:
     return None
 
 
-def first_posts_rule(timelines: Iterable[Timeline], by_speaker: bool) -> str | None:
+def first_posts_rule(first_posts: Mapping[str, Counter[tuple[bool, bool]]], by_speaker: bool) -> str | None:
     """
     Returns "speaker" or "timeline" if the first posts of each never have a label, although so many without one would
-    be an accident at the share of labelled posts. None if some have one.
+    be an accident at the share of labelled posts. None if some have one. `first_posts` are those of a
+    [`~surveys.Survey`].
     """
     for rule, applies in (("speaker", by_speaker), ("timeline", True)):
-        counts = Counter()
-        for timeline in timelines if applies else ():
-            compared = compared_posts(timeline) if rule == "speaker" else range(-1, len(timeline) - 1)
-            counts.update(zip((post < 0 for post in compared), (label >= 0 for label in timeline.labels), strict=True))
+        counts = first_posts[rule]
         share = counts[False, True] / max(1, counts[False, True] + counts[False, False])
         if applies and not counts[True, True] and (1 - share) ** counts[True, False] < LEAST_CHANCE:
             return rule
     return None
 
 
-def no_change_class(timelines: Sequence[Timeline], names: Sequence[str]) -> int:
+def no_change_class(labels: Counter[int], unchanged: Counter[int], num_labels: int) -> int:
     """
     Returns the class of posts that are no change: the one that most posts have whose state is that of the post that
-    they are compared with; without states the largest.
+    they are compared with (`unchanged`); without states the largest. Both counts are those of a [`~surveys.Survey`].
     """
-    same, labels = Counter(), Counter()
-    for timeline in timelines:
-        states = timeline.states or [""] * len(timeline)
-        for label, state, post in zip(timeline.labels, states, compared_posts(timeline), strict=True):
-            if label != NO_LABEL:
-                labels[label] += 1
-                same[label] += bool(state and post >= 0 and states[post] == state)
-    counts = same if any(same.values()) else labels
-    return max(range(len(names)), key=lambda label: counts[label])
+    return max(range(num_labels), key=(unchanged or labels).__getitem__)
