@@ -124,8 +124,11 @@ class PostTempoFormerPreTrainedModel(StreamPreTrainedModel):
             if module.bias is not None:
                 init.zeros_(module.bias)
         elif isinstance(module, Grown):
+            # An expert that is not grown finds all classes equally likely.
+            start = {"scale": 1.0, "class_weights": 1.0}
+            start |= dict.fromkeys(("leaves", "change"), 1 / self.config.num_labels)
             for name, values in module.named_buffers():
-                init.constant_(values, float(name == "scale"))
+                init.constant_(values, start.get(name, 0.0))
 
     @staticmethod
     def encoder_class(config: PreTrainedConfig) -> Any:
