@@ -26,7 +26,7 @@ from modeling_tempoformer import (
     TemporalRobertaConfig,
     TemporalRobertaTokenizer,
 )
-from modeling_tempoformer.data.arguments import TextDataTrainingArguments
+from modeling_tempoformer.data.arguments import TextDataTrainingArguments, check_read
 from modeling_tempoformer.data.dated_texts import (
     SOURCE,
     check_texts,
@@ -41,8 +41,8 @@ from modeling_tempoformer.data.surveys import fingerprint
 from modeling_tempoformer.data.temporal_mlm_collator import TemporalMlmCollator
 from modeling_tempoformer.evaluation.predictions import write_predictions
 from modeling_tempoformer.semantic_change.time_prediction import predict_times
-from modeling_tempoformer.training.arguments import CheckpointArguments, check_asked, wanted_splits
-from modeling_tempoformer.training.recipes import check_overrides, parse, run_script
+from modeling_tempoformer.training.arguments import CheckpointArguments, check_asked, read_of_texts, wanted_splits
+from modeling_tempoformer.training.recipes import check_overrides, options_given, parse, run_script
 from modeling_tempoformer.training.resuming import clear_results, report_metrics, train_or_resume
 from modeling_tempoformer.training.streaming import check_streaming, shuffle_forever
 from modeling_tempoformer.training.temporal_trainer import TIME_PARAMETERS, TemporalTrainer, TemporalTrainingArguments
@@ -171,17 +171,24 @@ def main(arguments: list[str]):
     check_asked(training)
     if data.streaming:
         check_streaming(training)
+    config = AutoConfig.from_pretrained(model_args.source, **model_args.download_settings)
+    fields = {"prepend_time": getattr(config, "prepend_time", False), **model_args.config_fields()}
+    check_read(options_given(arguments), read_of_texts(data, training, fields["prepend_time"]))
     with lock_folder(training.output_dir, training.process_index == 0):
-        run(model_args, data, training)
+        run(config, model_args, data, training)
 
 
-def run(model_args: ModelArguments, data: TextDataTrainingArguments, training: TemporalTrainingArguments):
-    """Trains, evaluates, predicts and pushes, as the arguments say."""
+def run(
+    config: PreTrainedConfig,
+    model_args: ModelArguments,
+    data: TextDataTrainingArguments,
+    training: TemporalTrainingArguments,
+):
+    """Trains, evaluates, predicts and pushes, as the arguments say. `config` is that of the checkpoint."""
     set_seed(training.seed)
 
     # Read
     splits = load_text_splits(data, model_args.cache_dir, model_args.token)
-    config = AutoConfig.from_pretrained(model_args.source, **model_args.download_settings)
 
     # Model
     model, tokenizer = load_model_and_tokenizer(model_args, data, config, splits)

@@ -34,7 +34,9 @@ class CheckedFields:
         return loaded
 
     def validate_labels(self):
-        """Labels must be numbered from 0 without gaps."""
+        """Labels must have different names, and be numbered from 0 without gaps."""
+        if len(set((self.id2label or {}).values())) < len(self.id2label or ()):
+            raise ValueError(f"`id2label` must give each class a name of its own, got {self.id2label}.")
         for name, ids in (("id2label", self.id2label or ()), ("label2id", (self.label2id or {}).values())):
             if sorted(ids) != list(range(len(ids))):
                 raise ValueError(f"`{name}` must number the labels from 0 without gaps, got {getattr(self, name)}.")
@@ -58,13 +60,29 @@ def narrow_float(value: Any) -> Any:
     return dtype if is_float and dtype.itemsize < 8 else None
 
 
-def check_whole(source: Any, missing: Iterable[str]):
-    """Raises a `ValueError` that names weights that a checkpoint lacks: they would be random numbers."""
-    if missing := sorted(missing):
-        more = f" and {len(missing) - 5} more" if len(missing) > 5 else ""
+def check_whole(source: Any, missing: Iterable[str], unexpected: Iterable[str] = ()):
+    """
+    Raises a `ValueError` that names weights that a checkpoint lacks, which would be random numbers, or that the model
+    does not have.
+    """
+    for problem, names in (("lack", sorted(missing)), ("also have", sorted(unexpected))):
+        if names:
+            more = f" and {len(names) - 5} more" if len(names) > 5 else ""
+            raise ValueError(
+                f"The weights of {source} are not those of its configuration: they {problem} "
+                f"{', '.join(names[:5])}{more}. Save or download the model again."
+            )
+
+
+def check_indices(source: Any, name: str, indices: torch.Tensor, count: int):
+    """Raises a `ValueError` for an index outside of `count` values: one below 0 would be read from the end."""
+    if indices.is_meta:
+        return
+    wrong = indices[(indices < 0) | (indices >= count)]
+    if len(wrong):
         raise ValueError(
-            f"The weights of {source} are not those of its configuration: they lack {', '.join(missing[:5])}{more}. "
-            "Save or download the model again."
+            f"`{name}` of {source} has the index {wrong[0]}, and must have those from 0 to {count - 1}. Save or "
+            "download the model again."
         )
 
 

@@ -90,7 +90,6 @@ class PostTempoFormerConfig(StreamFields, PreTrainedConfig):
     reads_speakers: bool = False
     states: list[str] | None = None
     state_values: list[float | int] | None = None
-    change_step: float | int | None = None
     stream_hidden_size: int = 192
     stream_dropout: float | int = dropout(default=0.1)
     stream_position_initializer_range: float | int = positive(default=1.0)
@@ -130,10 +129,9 @@ class PostTempoFormerConfig(StreamFields, PreTrainedConfig):
             raise ValueError(f"`expert_weights` are numbers from 0 for {', '.join(experts)}, got {weights}.")
         if self.states is not None and len(set(self.states)) != len(self.states) or self.states == []:
             raise ValueError(f"`states` are different names, got {self.states}.")
-        if self.state_values is not None and len(self.state_values) != len(self.states or ()):
-            raise ValueError(
-                f"`state_values` are numbers for {len(self.states or ())} states, got {self.state_values}."
-            )
+        values = self.state_values
+        if values is not None and not (len(values) == len(self.states or ()) and all(map(math.isfinite, values))):
+            raise ValueError(f"`state_values` are numbers for {len(self.states or ())} states, got {values}.")
 
     @classmethod
     def from_dict(cls, config_dict: dict[str, Any], **kwargs):

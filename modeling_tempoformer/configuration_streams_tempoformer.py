@@ -1,5 +1,6 @@
 """The fields of configuration that both models of streams share, and their checks."""
 
+import math
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -35,6 +36,7 @@ class StreamFields(CheckedFields):
     first_posts: Literal["timeline", "speaker"] | None = None
     no_change: int | None = None
     watched: int | None = None
+    change_step: float | int | None = None
     # Models that read who speaks, learn states, or have several experts, have fields of their own.
     reads_speakers: ClassVar[bool] = False
     expert_weights: ClassVar[list[float] | None] = None
@@ -106,6 +108,11 @@ class StreamFields(CheckedFields):
             )
         if self.first_posts == "speaker" and not self.reads_speakers:
             raise ValueError("`first_posts` can be 'speaker' only in a model that `reads_speakers`.")
+
+    def validate_change_step(self):
+        """A step is a finite distance."""
+        if self.change_step is not None and not 0 <= self.change_step < math.inf:
+            raise ValueError(f"`change_step` must be a finite number from 0, got {self.change_step}.")
 
     def validate_class_ids(self):
         """A field that names a class has the id of one."""

@@ -129,8 +129,11 @@ class PostTempoFormerPreTrainedModel(StreamPreTrainedModel):
             weights = self.config.expert_weights or [1.0] * len(self.config.experts)
             init.copy_(module.held_out, torch.tensor(weights).expand_as(module.held_out))
         elif isinstance(module, Grown):
+            # An expert that is not grown finds all classes equally likely.
+            start = {"scale": 1.0, "class_weights": 1.0}
+            start |= dict.fromkeys(("leaves", "change", "held_out_change"), 1 / self.config.num_labels)
             for name, values in module.named_buffers():
-                init.constant_(values, float(name == "scale"))
+                init.constant_(values, start.get(name, 0.0))
 
     @staticmethod
     def encoder_class(config: PreTrainedConfig) -> Any:

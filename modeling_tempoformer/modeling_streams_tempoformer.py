@@ -14,7 +14,7 @@ from transformers import initialization as init
 from transformers.integrations import is_deepspeed_zero3_enabled
 from transformers.utils import ModelOutput, TransformersKwargs, can_return_tuple, logging
 
-from .checks_tempoformer import check_shape, check_whole, longest_input
+from .checks_tempoformer import check_indices, check_shape, check_whole, longest_input
 from .configuration_streams_tempoformer import StreamFields
 from .data_collator_tempoformer import stream_windows
 from .online_tempoformer import StreamStepMixin
@@ -215,28 +215,32 @@ class StreamPreTrainedModel(PreTrainedModel):
     def from_pretrained(cls, pretrained_model_name_or_path, *model_args, output_loading_info=False, **kwargs):
         """
         Loads a model as the library does, but from safetensors only, since a pickle can hold code, and only from a
-        checkpoint that has all weights. A checkpoint without a head leaves a head new, with the library's warning.
+        checkpoint that has all weights and no others. A checkpoint without a head leaves a head new, with the
+        library's warning.
 
         Args:
             pretrained_model_name_or_path, model_args, kwargs: The library's arguments.
             output_loading_info (`bool`, *optional*, defaults to `False`):
                 If True, the names of weights are returned, too, instead of raising a `ValueError` that names missing
-                ones.
+                or unexpected ones.
         """
         kwargs |= {"output_loading_info": True, "use_safetensors": True}
         model, info = super().from_pretrained(pretrained_model_name_or_path, *model_args, **kwargs)
-        missing = info["missing_keys"]
+        missing, unexpected = info["missing_keys"], info["unexpected_keys"]
         if model.base_model is not model and type(model.base_model).__name__ in (model.config.architectures or ()):
             missing = {name for name in missing if name.startswith(f"{cls.base_model_prefix}.")}
             # Those of a head that the weights may once have had.
             for field in ("calibration", "expert_weights"):
                 if hasattr(model.config, field):
                     setattr(model.config, field, None)
+        if (trees := getattr(model, "trees", None)) is not None:
+            check_indices(pretrained_model_name_or_path, "trees.feature", trees.feature, len(trees.center))
         if output_loading_info:
             return model, info
         # Without a name the weights are those that the caller gives.
         if pretrained_model_name_or_path is not None:
-            check_whole(pretrained_model_name_or_path, missing)
+            # A model without a head leaves out the head.
+            check_whole(pretrained_model_name_or_path, missing, () if model.base_model is model else unexpected)
         return model
 
     @classmethod

@@ -14,11 +14,12 @@ r"""Runs a baseline on the same posts and with the same arguments as run_glue_st
 Without a recipe, research/baselines/METHOD.yaml is read.
 """
 
+from collections.abc import Collection
 from pathlib import Path
 
 from transformers import AutoConfig, set_seed
 
-from modeling_tempoformer.data.arguments import DataTrainingArguments
+from modeling_tempoformer.data.arguments import DataTrainingArguments, check_read
 from modeling_tempoformer.data.files import lock_folder, write_json
 from modeling_tempoformer.data.post_splits import choose_change_step, choose_label_names, load_splits, split_posts
 from modeling_tempoformer.evaluation.figures import print_figures, write_test_figures
@@ -27,8 +28,8 @@ from modeling_tempoformer.evaluation.method_names import checkpoint_name
 from modeling_tempoformer.evaluation.predictions import prediction_rows, write_mistakes, write_predictions
 from modeling_tempoformer.evaluation.report import RESULTS, group_by_class, results_table, score_part
 from modeling_tempoformer.timeline_tempoformer import Timeline
-from modeling_tempoformer.training.arguments import check_asked, wanted_splits
-from modeling_tempoformer.training.recipes import parse, run_script
+from modeling_tempoformer.training.arguments import check_asked, read_of_posts, wanted_splits
+from modeling_tempoformer.training.recipes import options_given, parse, run_script
 from modeling_tempoformer.training.reporting import report_results
 from modeling_tempoformer.training.resuming import clear_results, train_or_resume
 from modeling_tempoformer.training.stream_trainer import StreamTrainer, StreamTrainingArguments
@@ -56,12 +57,19 @@ def main(arguments: list[str]):
     baseline, data, training = parse([kind, DataTrainingArguments, StreamTrainingArguments], arguments)
     check_arguments(baseline, data, training)
     check_asked(training, baseline.calibrate)
+    given = options_given(arguments)
+    # Untrained methods divide the posts of a training, too.
+    reads = read_of_posts(data, training, baseline.calibrate) if isinstance(baseline, TrainedBaseline) else {}
+    check_read(given, {**reads, "no_change_label": (False, f"by --method {baseline.method}")})
     with lock_folder(training.output_dir, training.process_index == 0):
-        run(baseline, data, training)
+        run(given, baseline, data, training)
 
 
-def run(baseline: Baseline, data: DataTrainingArguments, training: StreamTrainingArguments):
-    """Trains if the method is trained, evaluates, predicts and pushes, as the arguments ask."""
+def run(given: Collection[str], baseline: Baseline, data: DataTrainingArguments, training: StreamTrainingArguments):
+    """
+    Trains if the method is trained, evaluates, predicts and pushes, as the arguments ask. `given` is the argument of
+    [`check_read`].
+    """
     set_seed(training.seed)
 
     # Read
@@ -86,6 +94,7 @@ def run(baseline: Baseline, data: DataTrainingArguments, training: StreamTrainin
         model=baseline.model_name_or_path,
         calibrates=baseline.calibrate,
         change_step=choose_change_step(posts, data),
+        given=given,
     )
 
     if isinstance(baseline, UntrainedBaseline):

@@ -10,6 +10,7 @@ from helpers import (
     CHANGES,
     CLASSES,
     MODELS,
+    WITH_STATES,
     dated_config,
     read_json,
     read_table,
@@ -78,6 +79,10 @@ BROKEN = {
         lambda weights: {name.replace("attention.q_proj", "attention.query_proj"): weights[name] for name in weights},
         "lack tempoformer.stream_layers.*q_proj",
     ),
+    "a second classifier": (
+        lambda weights: weights | {"classifier.other": torch.zeros(3), "another": torch.zeros(3)},
+        "also have another, classifier.other",
+    ),
 }
 
 
@@ -88,6 +93,22 @@ def test_weights_that_are_not_whole_do_not_load(saved, broken):
     for load in (AutoModelForSequenceClassification.from_pretrained, run_script):
         with pytest.raises(ValueError, match=message):
             load(saved)
+
+
+@pytest.mark.parametrize("index", [-1, 10**6])
+def test_a_tree_that_reads_no_feature_does_not_load(tmp_path, index):
+    """A number below 0 would be a feature from the end, and give other answers."""
+    model = tiny_model(**WITH_STATES)
+    model.save_pretrained(tmp_path)
+    AutoModelForSequenceClassification.from_pretrained(tmp_path)
+
+    def put(weights: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        weights["trees.feature"][1, 2, 3] = index
+        return weights
+
+    change_weights(tmp_path, put)
+    with pytest.raises(ValueError, match=f"`trees.feature` of .*index {index},.* to {len(model.trees.center) - 1}"):
+        AutoModelForSequenceClassification.from_pretrained(tmp_path)
 
 
 @pytest.mark.parametrize("kind", MODELS, ids=str)
@@ -168,6 +189,8 @@ NO_SENSE = {
         ({"calibration": {"alarm": {"label": 3, "threshold": 0.5}}}, "calibration.*alarm.*label.*3"),
         ({"calibration": {"alarm": {"label": 1, "threshold": 1.5}}}, "calibration.*alarm.*threshold.*1.5"),
         ({"calibration": {"alarm": {"label": 1}}}, "calibration.*alarm.*threshold.*None"),
+        ({"id2label": {"0": "IS", "1": "O", "2": "IS"}}, "id2label.*'IS'.*'IS'"),
+        *(({"change_step": step}, "change_step") for step in (-1.0, NAN, float("inf"))),
     ],
     "post_tempoformer": [
         *(({"num_stream_layers": 0}, "num_stream_layers"), ({"post_pooling": "max"}, "post_pooling")),
@@ -177,6 +200,7 @@ NO_SENSE = {
             ({"expert_weights": [1.0]}, "expert_weights"),
             ({"num_trees": 0, "expert_weights": [1.0, 1.0]}, "expert_weights"),
         ),
+        ({"states": ["calm", "sad"], "state_values": [0.0, NAN]}, "state_values.*nan"),
     ],
     "temporal_bert": [
         *(({"hidden_size": "many"}, "hidden_size"), ({"time_initializer_range": NAN}, "time_initializer_range")),

@@ -10,6 +10,7 @@ import torch
 from datasets import Dataset
 from helpers import MODELS, make_timeline, tiny_model, tiny_reader
 from sklearn.metrics import f1_score
+from transformers import AutoConfig, AutoModelForSequenceClassification
 
 from modeling_tempoformer import (
     StreamClassificationPipeline,
@@ -273,6 +274,20 @@ def grown(shuffles: int | None = None, **settings):
     batch = StreamCollator(tokenizer, 4, timed=False)(rows)
     grow_experts(model, [dict(batch)], 0, timelines, torch.cat(vectors).numpy())
     return model, batch
+
+
+def test_a_new_model_of_a_trained_configuration_decides_by_its_network_alone(tmp_path):
+    """Experts that are not grown find all classes equally likely."""
+    _, tokenizer = tiny_reader(tmp_path, **EXPERTS)
+    config = AutoConfig.from_pretrained(tmp_path)
+    model = AutoModelForSequenceClassification.from_config(config).eval()
+    pipe = StreamClassificationPipeline(model=model, tokenizer=tokenizer)
+    answers = pipe(conversation(), top_k=3)
+    model.config.expert_weights = [config.expert_weights[0], 0.0, 0.0]
+    for answer, alone in zip(answers, pipe(conversation(), top_k=3), strict=True):
+        scores, expected = ({ranked["label"]: ranked["score"] for ranked in each} for each in (answer, alone))
+        assert scores == pytest.approx(expected, abs=1e-5)
+        assert answer[0]["state"]["score"] == pytest.approx(1 / 4)
 
 
 def test_changes_of_learned_states_are_found():

@@ -6,14 +6,16 @@ A score is a function and a row of [`SCORES`]. The README in this folder has the
 
 import inspect
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date
 from itertools import chain
 from typing import Any, NamedTuple
 
 import datasets
 import evaluate
 import numpy as np
+import pandas as pd
 
 
 CITATION = """\
@@ -27,7 +29,8 @@ CITATION = """\
 """
 NO_LABEL, NO_PREDICTION = -100, -1
 NUM_BINS = 15
-CLASS_ID = datasets.Value("int64")
+# Integers would cut a probability to 0 before it can be refused.
+CLASS_ID = datasets.Value("float64")
 
 
 class Posts(NamedTuple):
@@ -271,17 +274,20 @@ class ChangeDetection(evaluate.Metric):
         references (`list[int]` or `list[list[int]]`): Class ids. Posts with -100 have no label and are left out.
         timelines (`list`, *optional*): The timeline that each post is in, a number or a text. The posts of a timeline
             are in the order of time. Scores of timelines need it.
-        times (`list[float]`, *optional*): Seconds since any moment. The posts of a timeline may then be in any order.
+        times (`list`, *optional*): Seconds since any moment, or dates: `datetime`, pandas' or NumPy's, in UTC where
+            they have no zone. The posts of a timeline may then be in any order.
         probabilities (`list[list[float]]`, *optional*): The probability of each class. The calibration error needs it.
-        label_names (`list[str]`, *optional*): Names of the classes in the order of their ids. Defaults to the ids.
+        label_names (`list[str]` or `dict`, *optional*): Names of the classes in the order of their ids, or by their
+            ids, as `id2label` has them. Defaults to the ids.
 
     After `add_batch` with predictions and references, `compute` takes the other inputs, of all posts.
 
     Returns:
         `dict[str, float]`: Each score of a class as `NAME_CLASS`, the means of precision, recall and F1 over the
         classes as `macro_NAME`, and `expected_calibration_error`. Undefined scores are left out: all of them if no
-        post has a label. Raises a `ValueError` for lists of different lengths, ids of no class, and probabilities that
-        do not sum to 1.
+        post has a label. Raises a `ValueError` for no posts, lists or rows of different lengths, numbers that are ids
+        of no class, times that are neither numbers nor dates, names that are not one for each class, and
+        probabilities that do not sum to 1.
 
     Example:
         >>> import evaluate
@@ -310,17 +316,25 @@ class ChangeDetection(evaluate.Metric):
             reference_urls=["https://arxiv.org/abs/2205.05593", "https://arxiv.org/abs/1706.04599"],
         )
 
+    def add_batch(self, *, predictions: Any = None, references: Any = None, **kwargs):
+        """Collects posts as the library does, which finds their form in the first one. Refuses an empty batch."""
+        if predictions is not None and len(predictions) == 0:
+            raise ValueError("There are no posts to score: `predictions` is empty.")
+        super().add_batch(predictions=predictions, references=references, **kwargs)
+
     def _compute(
         self,
-        predictions: list[int] | list[list[int]],
-        references: list[int] | list[list[int]],
+        predictions: list[float] | list[list[float]],
+        references: list[float] | list[list[float]],
         timelines: Sequence[Any] | None = None,
-        times: Sequence[float] | None = None,
+        times: Sequence[Any] | None = None,
         probabilities: Sequence[Sequence[float]] | None = None,
-        label_names: Sequence[str] | None = None,
+        label_names: Sequence[str] | Mapping[int | str, str] | None = None,
     ) -> dict[str, float]:
-        columns = {"predictions": flat(predictions), "references": flat(references)}
-        columns |= {"timelines": timelines, "times": times, "probabilities": probabilities}
+        check_rows(predictions, references)
+        columns = {"predictions": flat("predictions", predictions), "references": flat("references", references)}
+        columns |= {"timelines": timelines, "times": None if times is None else to_seconds(times)}
+        columns |= {"probabilities": probabilities}
         columns = {name: np.asarray(values) for name, values in columns.items() if values is not None}
         labelled = columns["references"] != NO_LABEL
         for name, values in columns.items():
@@ -331,11 +345,12 @@ class ChangeDetection(evaluate.Metric):
         if label_names is None:
             largest = max(columns["predictions"].max(), columns["references"].max())
             label_names = range(largest + 1 if probabilities is None else columns["probabilities"].shape[-1])
+        label_names = in_order(label_names)
         check(columns, labelled, len(label_names))
 
         columns = {name: values[labelled] for name, values in columns.items()}
         predictions, labels = columns["predictions"], columns["references"]
-        seconds = columns.get("times", np.full(len(labels), math.nan)).astype(np.float64)
+        seconds = columns.get("times", np.full(len(labels), math.nan))
         groups = by_timeline(columns["timelines"], seconds) if "timelines" in columns else []
         all_posts = [Posts(labels == label, predictions == label, seconds) for label in range(len(label_names))]
         by_group = [[Posts(*(values[group] for values in posts)) for group in groups] for posts in all_posts]
@@ -355,18 +370,69 @@ class ChangeDetection(evaluate.Metric):
         return {name: score for name, score in scores.items() if not math.isnan(score)}
 
 
-def flat(ids: list[int] | list[list[int]]) -> np.ndarray:
-    """Returns the ids of all posts in one array, row by row if they are in rows."""
-    in_rows = len(ids) and isinstance(ids[0], list)
-    return np.array(list(chain.from_iterable(ids)) if in_rows else ids, dtype=np.int64)
+def check_rows(predictions: list[float] | list[list[float]], references: list[float] | list[list[float]]):
+    """Raises a `ValueError` without posts, and for rows of different lengths, if posts are in rows."""
+    in_rows = isinstance(references[0], list)
+    for row, (given, wanted) in enumerate(zip(predictions, references, strict=True) if in_rows else ()):
+        if len(given) != len(wanted):
+            raise ValueError(f"`predictions[{row}]` has {len(given)} values for {len(wanted)} posts of its row.")
+    if in_rows and not any(map(len, references)):
+        raise ValueError("There are no posts to score: all rows are empty.")
+
+
+def flat(name: str, ids: list[float] | list[list[float]]) -> np.ndarray:
+    """
+    Returns the ids of all posts in one array, row by row if they are in rows. Raises a `ValueError` for numbers that
+    are not whole, such as probabilities.
+    """
+    numbers = np.array(list(chain.from_iterable(ids)) if isinstance(ids[0], list) else ids, dtype=np.float64)
+    for post in np.flatnonzero(~(numbers % 1 == 0))[:1]:
+        raise ValueError(
+            f"`{name}[{post}]` is {numbers[post]:g}, which is no class id. Are these probabilities? Give the id of "
+            "the class that is chosen, and probabilities as `probabilities`."
+        )
+    return numbers.astype(np.int64)
+
+
+def to_seconds(times: Sequence[Any]) -> np.ndarray:
+    """Returns times in seconds (posts,). Raises a `ValueError` for times that are neither numbers nor dates."""
+    values = np.asarray(times)
+    if values.dtype.kind == "O" and all(isinstance(time, date | np.datetime64) for time in values):
+        # All in UTC: without a zone Python would take the clock of this machine.
+        values = pd.to_datetime(values, utc=True).tz_localize(None).to_numpy()
+    if values.dtype.kind == "M":
+        values = values - np.datetime64(0, "s")
+    if values.dtype.kind == "m":
+        values = values / np.timedelta64(1, "s")
+    try:
+        return values.astype(np.float64)
+    except (TypeError, ValueError):
+        raise ValueError(f"`times` must be numbers of seconds, or dates as `datetime`, got {values[0]!r}.") from None
+
+
+def in_order(label_names: Sequence[str] | Mapping[int | str, str]) -> list[str]:
+    """Returns the names of the classes in the order of their ids. Raises a `ValueError` unless each class has one."""
+    names = list(label_names)
+    if isinstance(label_names, Mapping):
+        # JSON has ids as texts.
+        by_id = {str(label): name for label, name in label_names.items()}
+        names = [by_id.get(str(label)) for label in range(len(label_names))]
+    if None in names or len(set(names)) < len(names):
+        raise ValueError(f"`label_names` must be a different name for each class id from 0, got {label_names}.")
+    return names
 
 
 def check(columns: dict[str, np.ndarray], labelled: np.ndarray, num_labels: int):
-    """Raises a `ValueError` for the id of no class, and for values that are not probabilities of the classes."""
+    """
+    Raises a `ValueError` for the id of no class, missing times, and values that are not probabilities of the classes.
+    """
     for name, none in (("references", NO_LABEL), ("predictions", NO_PREDICTION)):
         ids = columns[name]
         for post in np.flatnonzero((ids != none) & ((ids < 0) | (ids >= num_labels)))[:1]:
             raise ValueError(f"`{name}[{post}]` is {ids[post]}: give a class from 0 to {num_labels - 1}, or {none}.")
+    if "times" in columns:
+        for post in np.flatnonzero(labelled & ~np.isfinite(columns["times"]))[:1]:
+            raise ValueError(f"`times[{post}]` is missing or infinite: give all posts a time, or none.")
     if "probabilities" in columns:
         probabilities = columns["probabilities"]
         if probabilities.shape[1:] != (num_labels,):

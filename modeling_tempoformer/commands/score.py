@@ -15,7 +15,7 @@ from typing import Any
 
 from huggingface_hub.utils import tqdm
 
-from ..data.arguments import TableArguments, check_positive
+from ..data.arguments import TableArguments, check_positive, check_read
 from ..data.columns import NO_COLUMN
 from ..data.files import write_json
 from ..data.post_splits import table_options
@@ -33,7 +33,7 @@ from ..serving.scorer import (
     score_partition,
 )
 from ..training.arguments import DownloadArguments
-from ..training.recipes import parse
+from ..training.recipes import options_given, parse
 from ..view.timelines import classes_of, load_pipeline
 
 
@@ -79,10 +79,12 @@ def main(arguments: list[str]):
     pipe = CountingPipeline(model=loaded.model, tokenizer=loaded.tokenizer, device="cpu")
     columns = {role: getattr(args, f"{role}_column") for role in ("timeline", "timestamp", "text", "id", "speaker")}
     # A table without it is refused, as one without texts is.
-    if pipe.model.config.reads_speakers:
-        columns["speaker"] = columns["speaker"] or "speaker"
-        if columns["speaker"] == NO_COLUMN:
-            raise ValueError(f"--speaker_column {NO_COLUMN} cannot be given with this model, which reads who speaks.")
+    reads_speakers = pipe.model.config.reads_speakers
+    columns["speaker"] = columns["speaker"] or ("speaker" if reads_speakers else None)
+    unread = "by this model, which does not know who speaks (--keep_columns writes a column beside the predictions)"
+    check_read(options_given(arguments), {"speaker_column": (reads_speakers, unread)})
+    if columns["speaker"] == NO_COLUMN:
+        raise ValueError(f"--speaker_column {NO_COLUMN} cannot be given with this model, which reads who speaks.")
     check_kept(args.keep_columns, classes_of(pipe.model.config))
     num_partitions = max(MIN_PARTITIONS, sum(os.path.getsize(table) for table in tables) // PARTITION_BYTES)
     corpus = Corpus(output, tables, columns, num_partitions, kept=tuple(args.keep_columns), **table_options(args))

@@ -7,7 +7,7 @@ Writes a page that shows timelines: every post, the model's prediction, and the 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from ..data.arguments import PostArguments, check_positive
+from ..data.arguments import PostArguments, check_positive, check_read
 from ..data.post_splits import class_named, load_file, table_form, timeline_columns
 from ..data.splits import hold_back, read_split
 from ..data.timelines import to_timelines
@@ -15,7 +15,7 @@ from ..evaluation.report import read_test, test_summary
 from ..names_tempoformer import read_name
 from ..timeline_tempoformer import Timeline
 from ..training.arguments import DownloadArguments
-from ..training.recipes import parse
+from ..training.recipes import options_given, parse
 from ..view.page import check_view
 from ..view.timelines import TIMELINES, classes_of, load_pipeline, write_view
 
@@ -53,6 +53,8 @@ def main(arguments: list[str]):
     check_view()
     pipe = load_pipeline(args.model_name_or_path, **args.downloads)
     names = classes_of(pipe.model.config)
+    reads = {"state_column": (pipe.model.config.states, "by this model, which has learned no states")}
+    check_read(options_given(arguments), reads)
     if args.watch is not None:
         pipe.model.config.watched = class_named(args.watch, names, "watch")
     try:

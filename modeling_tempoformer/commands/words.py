@@ -18,19 +18,20 @@ import torch
 from transformers import AutoModel, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import logging
 
-from ..data.arguments import check_positive
+from ..data.arguments import check_positive, check_read
 from ..data.dated_texts import numbers_in
 from ..data.files import lock_folder
 from ..data.passages import Columns
 from ..data.text_layouts import time_of_file
+from ..evaluation.figures import all_forms
 from ..semantic_change import corpora, measures, usages
 from ..semantic_change.dated_sentences import DatedSentence
 from ..semantic_change.discovery import SEARCHED, Vocabulary, write_searched
-from ..semantic_change.entries import make_entries, write_entries
-from ..semantic_change.report import ranked_table, write_report
-from ..semantic_change.unranked import write_unranked
+from ..semantic_change.entries import SENSES, USAGES, make_entries, write_entries
+from ..semantic_change.report import CHANGES, FIGURE, RESULTS, ranked_table, write_report
+from ..semantic_change.unranked import UNRANKED, write_unranked
 from ..semantic_change.usages import Usages
-from ..training.recipes import parse
+from ..training.recipes import options_given, parse
 from ..view.page import check_view, write_page
 
 
@@ -356,7 +357,13 @@ def discover_words(
 
 
 def run(args: ChangeArguments, words: corpora.Targets | None, truth: dict[str, float] | None):
-    tokenizer, model, said = load_tokenizer(args), None, ""
+    # Imported late, because it needs the extra `view`.
+    from ..view.words_page import PAGE, words_page
+
+    tokenizer, model, said, folder = load_tokenizer(args), None, "", Path(args.output_dir)
+    # Those of an earlier run, which this one may not write again
+    for name in (CHANGES, RESULTS, *all_forms(FIGURE), UNRANKED, SENSES, USAGES, SEARCHED, PAGE):
+        (folder / name).unlink(missing_ok=True)
     if words is None:
         model = load_model(args)
         words, said = discover_words(args, model, tokenizer)
@@ -372,7 +379,6 @@ def run(args: ChangeArguments, words: corpora.Targets | None, truth: dict[str, f
     model = model or load_model(args)
     columns, vectors = score_words(args, by_word, model, tokenizer)
 
-    folder = Path(args.output_dir)
     documents = usages.count_documents(drawn)
     table = ranked_table(columns, usages.count_usages(by_word), truth, frequencies, documents)
     print(write_report(folder, table, args.times, truth, left_out, args.seed))
@@ -389,9 +395,6 @@ def run(args: ChangeArguments, words: corpora.Targets | None, truth: dict[str, f
     frequent = usages.frequent_words(tokens)
     entries = make_entries(by_word, vectors, found, read, args.max_attested, args.seed, frequent)
     write_entries(folder, entries, args.times)
-    # Imported late, because it needs the extra `view`.
-    from ..view.words_page import PAGE, words_page
-
     write_page(folder / PAGE, words_page(table, args.times, entries, frequencies, unranked, said))
     print(f"Words to look at: {folder / PAGE}")
 
@@ -406,6 +409,9 @@ def read_words(args: ChangeArguments) -> tuple[corpora.Targets | None, dict[str,
 
 def main(arguments: list[str]):
     (args,) = parse([ChangeArguments], arguments)
+    columns = ("text_column", "time_column", "source_column", "search_columns")
+    reads = {"without_names": (args.discover, "without --discover")}
+    check_read(options_given(arguments), reads | dict.fromkeys(columns, (args.corpora, "with --dwug")))
     check_view()
     words, truth = read_words(args)
     with lock_folder(args.output_dir):

@@ -1,6 +1,7 @@
 """Arguments of the scripts that describe the posts or texts that they read."""
 
 import math
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -194,6 +195,21 @@ class TextDataTrainingArguments(DatasetArguments):
     time_mlm_probability: float = field(
         default=0.15, metadata={"help": "Share of time tokens to predict, with --prepend_time."}
     )
+
+
+def check_read(given: Collection[str], reads: Mapping[str, tuple[Any, str]]):
+    """
+    Raises a `ValueError` for an option that a run would not read.
+
+    Args:
+        given (`Collection[str]`): The options of the command line ([`~training.recipes.options_given`]). Values of
+            recipes are defaults, which a run need not read.
+        reads (`Mapping[str, tuple[Any, str]]`): For each option whether the run reads it, and in which runs it is not
+            read, in words.
+    """
+    for name, (is_read, when) in reads.items():
+        if name in given and not is_read:
+            raise ValueError(f"--{name} is not read {when}: leave it out.")
 
 
 def check_positive(arguments: Any, *names: str):

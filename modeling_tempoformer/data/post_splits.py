@@ -2,7 +2,7 @@
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,7 +10,7 @@ from datasets import Dataset, IterableDataset, load_dataset
 
 from ..names_tempoformer import read_name
 from ..timeline_tempoformer import NO_LABEL, Timeline
-from .arguments import DatasetArguments, DataTrainingArguments, PostArguments, TableArguments
+from .arguments import DatasetArguments, DataTrainingArguments, PostArguments, TableArguments, check_read
 from .columns import NO_COLUMN, column_of_role, find_columns, wanted_columns
 from .corpora import TASKS
 from .facts import describe_annotators, unit_of
@@ -58,6 +58,10 @@ class Splits(NamedTuple):
     def timed(self) -> bool:
         """Tells whether the posts have times."""
         return all(facts.timed for facts in self.surveys.values())
+
+    def of(self, split: str) -> tuple[list[Timeline] | TimelineStream, Survey]:
+        """Returns the timelines of a split, and their survey."""
+        return self.timelines[split], self.surveys[split]
 
 
 def load_file(path: str, task_name: str | None, streaming: bool = False, **form: Any) -> Dataset | IterableDataset:
@@ -197,6 +201,7 @@ def split_posts(
     members: int = 1,
     calibrates: bool = False,
     change_step: float | None = None,
+    given: Collection[str] = (),
 ) -> Splits:
     """
     Makes timelines of posts, and divides them into splits.
@@ -216,6 +221,7 @@ def split_posts(
         calibrates (`bool`, *optional*, defaults to `False`): True if the model is calibrated on the validation split.
         change_step (`float`, *optional*): The step by which labels are derived from the states of posts that have no
             column of labels (0 for classes). By default labels are not derived.
+        given (`Collection[str]`, *optional*): The argument of [`check_read`].
     """
     if len(names) < 2:
         raise ValueError(f"--labels must name at least two labels; got: {', '.join(names) or 'none'}.")
@@ -227,6 +233,8 @@ def split_posts(
     for name in ("folds_file", "split_column") if is_streamed else ():
         if getattr(arguments, name) is not None:
             raise ValueError(f"--{name} cannot split the posts of --streaming: give a file for each split.")
+    if trains:
+        check_division(given, posts, arguments, is_streamed, has_members)
 
     timelines = make_timelines(posts, arguments, names, change_step)
     compare_splits({name: read for name, read in timelines.items() if isinstance(read, list)})
@@ -257,6 +265,30 @@ def split_posts(
     if calibrates:
         check_calibration(surveys["validation"].labels, names)
     return Splits(timelines, surveys, record)
+
+
+def check_division(
+    given: Collection[str],
+    posts: Mapping[str, Dataset | IterableDataset],
+    arguments: DataTrainingArguments,
+    is_streamed: bool,
+    has_members: bool,
+):
+    """Raises a `ValueError` for an option that divides the training posts, where they are not divided by it."""
+    has_folds = arguments.folds_file is not None
+    cuts_test = set(posts) == {"train"} and not is_streamed and not has_folds
+    cuts_validation = "validation" not in posts and not is_streamed and not has_members and not has_folds
+    reads = {
+        "test_fraction": (cuts_test, "where the splits are given (by files, --folds_file or the dataset)"),
+        # A cross-validation makes folds by it, and gives it to each of its runs.
+        "validation_fraction": (
+            cuts_validation or has_folds,
+            "where the validation split is given, or each member is validated on training posts that it has not "
+            "learned from",
+        ),
+        "split_seed": (cuts_test or cuts_validation, "where the training posts are not divided"),
+    }
+    check_read(given, reads)
 
 
 def refuse_training_posts(arguments: DataTrainingArguments):

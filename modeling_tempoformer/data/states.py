@@ -273,37 +273,29 @@ def first_of(timeline: Timeline, rule: str | None) -> np.ndarray:
     return (np.arange(len(timeline)) == 0) & (rule is not None)
 
 
-def first_posts_rule(timelines: Iterable[Timeline], by_speaker: bool) -> str | None:
+def same_state(one: str, other: str) -> bool:
+    """Tells whether two states are the same. The number 1,50 is 1,5."""
+    number = read_number(one)
+    return one == other or (number is not None and number == read_number(other))
+
+
+def first_posts_rule(first_posts: Mapping[str, Counter[tuple[bool, bool]]], by_speaker: bool) -> str | None:
     """
     Returns "speaker" or "timeline" if the first posts of each never have a label, although so many without one would
-    be an accident at the share of labelled posts. None if some have one.
+    be an accident at the share of labelled posts. None if some have one. `first_posts` are those of a
+    [`~surveys.Survey`].
     """
     for rule, applies in (("speaker", by_speaker), ("timeline", True)):
-        counts = Counter()
-        for timeline in timelines if applies else ():
-            counts.update(
-                zip(first_of(timeline, rule).tolist(), (label >= 0 for label in timeline.labels), strict=True)
-            )
+        counts = first_posts[rule]
         share = counts[False, True] / max(1, counts[False, True] + counts[False, False])
         if applies and not counts[True, True] and (1 - share) ** counts[True, False] < LEAST_CHANCE:
             return rule
     return None
 
 
-def no_change_class(timelines: Sequence[Timeline], names: Sequence[str]) -> int:
+def no_change_class(labels: Counter[int], unchanged: Counter[int], num_labels: int) -> int:
     """
     Returns the class of posts that are no change: the one that most posts have whose state is that of the post that
-    they are compared with; without states the largest.
+    they are compared with (`unchanged`); without states the largest. Both counts are those of a [`~surveys.Survey`].
     """
-    same, labels = Counter(), Counter()
-    # 1,50 is 1,5.
-    are_numbers = to_numbers({state for state in all_states(timelines) if state}) is not None
-    for timeline in timelines:
-        states = timeline.states or [""] * len(timeline)
-        states = list(map(read_number, states)) if are_numbers else states
-        for label, state, post in zip(timeline.labels, states, compared_posts(timeline), strict=True):
-            if label != NO_LABEL:
-                labels[label] += 1
-                same[label] += state not in ("", None) and post >= 0 and states[post] == state
-    counts = same if any(same.values()) else labels
-    return max(range(len(names)), key=lambda label: counts[label])
+    return max(range(num_labels), key=(unchanged or labels).__getitem__)

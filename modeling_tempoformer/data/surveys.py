@@ -5,7 +5,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from ..timeline_tempoformer import Timeline
+from ..timeline_tempoformer import NO_LABEL, Timeline
+from .states import compared_posts, first_of, same_state
 
 
 # A model adds the first three to a timeline, and reads none of them.
@@ -21,12 +22,19 @@ class Survey(NamedTuple):
         labels (`Counter[int]`): The number of posts of each class id; -100 counts those without a label.
         timed (`bool`): True if the posts have times.
         fingerprint (`str`): The [`fingerprint`] of the timelines.
+        first_posts (`dict[str, Counter[tuple[bool, bool]]]`): By `"timeline"` and by `"speaker"` the number of posts
+            that are (or are not) the first of it, and that have (or do not have) a label. Without speakers both are
+            the same.
+        unchanged (`Counter[int]`): The number of posts of each class id whose state is that of the post that they are
+            compared with.
     """
 
     timeline_ids: list[str]
     labels: Counter[int]
     timed: bool
     fingerprint: str
+    first_posts: dict[str, Counter[tuple[bool, bool]]]
+    unchanged: Counter[int]
 
     def describe(self, names: list[str]) -> str:
         """The numbers of timelines, of posts and of posts of each class, in words."""
@@ -41,7 +49,8 @@ def survey(timelines: Iterable[Timeline]) -> Survey:
     with times where the first one has none, or without times where the first one has some.
     """
     ids: list[str] = []
-    labels: Counter[int] = Counter()
+    labels, unchanged = Counter(), Counter()
+    first_posts = {"timeline": Counter(), "speaker": Counter()}
     timed, digest = True, hashlib.sha256()
     for timeline in timelines:
         has_times = timeline.timestamps is not None
@@ -53,9 +62,16 @@ def survey(timelines: Iterable[Timeline]) -> Survey:
                 f"Timeline {ids[-1]!r} {problem}, unlike timeline {ids[0]!r}: give all posts times or none."
             )
         labels.update(timeline.labels)
+        is_labelled = [label != NO_LABEL for label in timeline.labels]
+        for rule, counts in first_posts.items():
+            counts.update(zip(first_of(timeline, rule).tolist(), is_labelled, strict=True))
+        states = timeline.states or [""] * len(timeline)
+        for label, state, post in zip(timeline.labels, states, compared_posts(timeline), strict=True):
+            if label != NO_LABEL and state and post >= 0 and same_state(states[post], state):
+                unchanged[label] += 1
         values = {name: value for name, value in vars(timeline).items() if name not in NOT_READ}
         digest.update(to_bytes(values))
-    return Survey(ids, labels, timed, digest.hexdigest())
+    return Survey(ids, labels, timed, digest.hexdigest(), first_posts, unchanged)
 
 
 def fingerprint(rows: Iterable[Mapping[str, Any]]) -> str:

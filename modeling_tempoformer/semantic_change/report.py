@@ -16,6 +16,7 @@ from .measures import LEVEL, agreement
 from .usages import Frequencies, describe_counts
 
 
+CHANGES, RESULTS, FIGURE = "changes.csv", "results.json", "changes.png"
 # The columns of the ends of the 95 % interval of `change`.
 INTERVAL = ("change_low", "change_high")
 # Columns about the certainty of scores, which follow them and are no scores themselves.
@@ -189,12 +190,12 @@ def write_report(
                 notes.append(f"{name}: no correlation. {problem}")
     notes += [f"{problem}: {', '.join(words)}." for problem, words in missing.items() if len(words)]
 
-    with written_whole(folder / "changes.csv") as partial:
+    with written_whole(folder / CHANGES) as partial:
         table.to_csv(partial, index=False)
-    with written_whole(folder / "results.json") as partial:
+    with written_whole(folder / RESULTS) as partial:
         results = {"left_out": left_out, "agreement": agreements}
         partial.write_text(json.dumps(results, indent=2, ensure_ascii=False), encoding="utf-8")
-    save_figure(plot_scores(table, times), folder / "changes.png")
+    save_figure(plot_scores(table, times), folder / FIGURE)
     parts = [format_table(table), "", *map(escape_control_characters, notes)]
     if agreements:
         parts += ["", format_table({"measure": name, **values} for name, values in agreements.items())]

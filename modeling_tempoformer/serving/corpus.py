@@ -14,7 +14,7 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from ..data.columns import wanted_columns
-from ..data.files import written_whole
+from ..data.files import naming_broken_file, written_whole
 from ..data.post_errors import PostError
 from ..data.tables import TABLES, name_of_timeline, read_tables
 from ..data.timelines import is_nobody, read_posts
@@ -156,7 +156,8 @@ class Corpus:
         """Returns the posts of a partition by timeline, sorted by time. Equal times keep the order of the input."""
         tables = []
         for number in range(len(self.tables)):
-            with parquet.ParquetFile(self.output / WORK / f"{number}.parquet") as file:
+            path = self.output / WORK / f"{number}.parquet"
+            with naming_broken_file(path), parquet.ParquetFile(path) as file:
                 groups = range(partition, file.num_row_groups, self.num_partitions)
                 tables.append(file.read_row_groups(list(groups)))
         order = ("timeline_id", "time", "file", "row")

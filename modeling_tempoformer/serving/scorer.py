@@ -1,10 +1,9 @@
 """Scores the partitions of a corpus, and checks whether a stopped run may go on."""
 
 import hashlib
-import json
 import os
+import re
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -14,12 +13,14 @@ import torch
 from pyarrow import parquet
 from transformers.utils import logging
 
-from ..data.files import written_whole
+from ..data.files import decode_json, written_whole
 from ..pipeline_tempoformer import StreamClassificationPipeline
 from ..timeline_tempoformer import Post, Timeline
 from ..times_tempoformer import to_date
 from .corpus import KEPT, Corpus
 
+
+logger = logging.get_logger(__name__)
 
 RECORD, TRUNCATED = "_begun_with.json", b"truncated_posts"
 # The columns of alarms, and their types, of a model that watches a class
@@ -146,16 +147,28 @@ def each_timeline(posts: pa.Table, timed: bool) -> Iterator[Timeline]:
 
 
 def read_parts(output: Path) -> dict[int, tuple[int, int]]:
-    """Returns the numbers of posts and of truncated posts of each partition with a complete file of predictions."""
+    """
+    Returns the numbers of posts and of truncated posts of each partition with a complete file of predictions. Warns of
+    a file that cannot be read, whose partition is then scored anew, and raises a `ValueError` for a file that is no
+    partition's, because whoever reads the folder would read it, too.
+    """
     parts = {}
-    for path in output.glob("part-*.parquet"):
-        with suppress(pa.ArrowInvalid):
+    for path in sorted(output.glob("part-*.parquet")):
+        if not re.fullmatch("part-[0-9]{5,}", path.stem):
+            raise ValueError(f"--output_dir has {path.name}, which is no file of a run: take it out of {output}.")
+        try:
             metadata = parquet.read_metadata(path)
-            if TRUNCATED in (metadata.metadata or {}):
-                parts[int(path.stem[5:])] = metadata.num_rows, int(metadata.metadata[TRUNCATED])
+            counts = metadata.metadata or {}
+            problem = None if TRUNCATED in counts else "it does not say that it is whole"
+        except (pa.ArrowException, OSError) as error:
+            problem = error
+        if problem is None:
+            parts[int(path.stem[5:])] = metadata.num_rows, int(counts[TRUNCATED])
+        else:
+            logger.warning(f"{path} cannot be read ({problem}): its posts are scored again.")
     return parts
 
 
 def read_json(path: Path) -> Any:
-    """Returns the content of a JSON file, None if there is no such file."""
-    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
+    """Returns the content of a JSON file, None if there is none. Raises a `ValueError` that names a damaged one."""
+    return decode_json(path.read_text(encoding="utf-8"), path) if path.exists() else None

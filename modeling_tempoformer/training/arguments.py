@@ -7,6 +7,7 @@ from typing import Any, Literal
 from accelerate.utils import parse_flag_from_env
 from transformers import TrainingArguments
 
+from ..data.arguments import DatasetArguments, DataTrainingArguments, TextDataTrainingArguments
 from .recipes import read_overrides
 
 
@@ -126,6 +127,59 @@ class ModelArguments(CheckpointArguments):
     def wanted_share(self) -> dict[str, float]:
         """The precision or the recall that the class to watch shall have; empty without such a wish."""
         return {name: share for name in ("precision", "recall") if (share := getattr(self, name)) is not None}
+
+
+def read_anywhere(data: DatasetArguments, training: TrainingArguments) -> dict[str, tuple[Any, str]]:
+    """The argument of [`check_read`] for the options of all scripts that train."""
+    only_test, only_training = (training.do_predict, "without --do_predict"), (training.do_train, "without --do_train")
+    return {
+        "dataset_config_name": (data.dataset_name, "without --dataset_name"),
+        "task_name": (data.dataset_name is None, "with --dataset_name"),
+        "max_predict_samples": only_test,
+        "validation_fraction": only_training,
+        "resume_from_checkpoint": only_training,
+    }
+
+
+def read_of_posts(
+    data: DataTrainingArguments, training: TrainingArguments, calibrates: bool
+) -> dict[str, tuple[Any, str]]:
+    """The argument of [`check_read`] for the options of a script that reads posts."""
+    trains, predicts, validates = training.do_train, training.do_predict, training.do_eval or calibrates
+    # `num_train_epochs` is `min_epochs` unless it is given, also by a recipe.
+    counts_epochs = trains and training.max_steps <= 0 and training.num_train_epochs == training.min_epochs
+    only_training = (trains, "without --do_train")
+    fewest = (counts_epochs, "with --num_train_epochs, with --max_steps or without --do_train")
+    return {
+        **read_anywhere(data, training),
+        "no_text": (predicts, "without --do_predict"),
+        "fold": (data.folds_file, "without --folds_file"),
+        "validation_file": (trains or validates, "without --do_train, --do_eval and --calibrate"),
+        "test_file": (trains or predicts, "without --do_train and --do_predict"),
+        "group_column": (training.do_eval or predicts, "without --do_eval and --do_predict"),
+        "split_column": (trains or (validates and predicts), "without --do_train"),
+        **dict.fromkeys(("test_fraction", "split_seed"), only_training),
+        **dict.fromkeys(("new_parameters_learning_rate", "early_stopping_patience"), only_training),
+        **dict.fromkeys(("min_epochs", "min_steps"), fewest),
+    }
+
+
+def read_of_texts(
+    data: TextDataTrainingArguments, training: TrainingArguments, prepends_time: bool
+) -> dict[str, tuple[Any, str]]:
+    """The argument of [`check_read`] for the options of the script that reads dated texts."""
+    trains, evaluates, predicts = training.do_train, training.do_eval, training.do_predict
+    cuts = trains and evaluates and not data.validation_files and not data.streaming
+    masks = (trains or evaluates, "without --do_train and --do_eval")
+    return {
+        **read_anywhere(data, training),
+        "validation_files": (evaluates, "without --do_eval"),
+        "test_files": (predicts, "without --do_predict"),
+        "validation_fraction": (cuts, "without --do_train and --do_eval, with --validation_files or --streaming"),
+        **dict.fromkeys(("max_seq_length", "line_by_line", "mlm_probability"), masks),
+        "time_mlm_probability": (prepends_time and masks[0], f"by a model without --prepend_time, or {masks[1]}"),
+        "time_learning_rate": (trains, "without --do_train"),
+    }
 
 
 def wanted_splits(training: TrainingArguments, calibrates: bool = False) -> list[str]:

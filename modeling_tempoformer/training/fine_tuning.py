@@ -1,7 +1,7 @@
 """Fine-tunes a TempoFormer on timelines of posts, for `run_glue_style.py` and for Python."""
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,8 @@ from transformers import (
 )
 
 from ..configuration_streams_tempoformer import StreamFields
-from ..data.arguments import DataTrainingArguments
+from ..data.arguments import DataTrainingArguments, check_read
+from ..data.columns import NO_COLUMN
 from ..data.files import data_folder, lock_folder
 from ..data.post_splits import (
     choose_change_step,
@@ -31,6 +32,7 @@ from ..data.post_splits import (
 )
 from ..data.rows import to_rows
 from ..data.states import check_states, choose_states, first_posts_rule, no_change_class
+from ..data.surveys import Survey
 from ..data.timelines import TimelineStream
 from ..data_collator_tempoformer import StreamCollator
 from ..modeling_post_tempoformer import PostTempoFormerForStreamClassification
@@ -39,9 +41,9 @@ from ..modeling_tempoformer import TempoFormerForStreamClassification
 from ..names_tempoformer import read_name
 from ..timeline_tempoformer import Timeline
 from ..view import check_view
-from .arguments import ModelArguments, check_asked, wanted_splits
+from .arguments import ModelArguments, check_asked, read_of_posts, wanted_splits
 from .frozen_encoder import embed_rows, freeze_encoder
-from .recipes import check_overrides, parse, recipe_arguments, split_recipes
+from .recipes import check_overrides, options_given, parse, recipe_arguments, split_recipes
 from .reporting import report_results
 from .resuming import check_posts, train_or_resume
 from .seeds import leave_out_alarm, seed_runs, seed_settings
@@ -87,19 +89,19 @@ def train(arguments: list[str]) -> StreamPreTrainedModel:
     Does what a command line of `run_glue_style.py` asks for. Returns the model, of several seeds the first one.
     """
     arguments = with_default_settings(arguments)
-    first = parse(ARGUMENTS, arguments)
+    first, given = parse(ARGUMENTS, arguments), options_given(arguments)
     runs = {folder: parse(ARGUMENTS, [*arguments, *changed]) for folder, changed in seed_runs(*first).items()}
     for model_args, *_ in runs.values():
         leave_out_alarm(model_args)
     # The first seed comes last, because its folder has the scores of all. Each is checked before the first training.
     runs[Path(first[-1].output_dir)] = first
     for parsed in runs.values():
-        check_arguments(*parsed)
+        check_arguments(given, *parsed)
     for folder, parsed in runs.items():
         if parsed is not first:
             print(f"\nAnother seed: {folder}")
-        others = {other: seed_settings(*given) for other, given in runs.items() if other != folder}
-        model = run(*parsed, others)
+        others = {other: seed_settings(*settings) for other, settings in runs.items() if other != folder}
+        model = run(given, *parsed, others)
     return model
 
 
@@ -118,14 +120,15 @@ def with_default_settings(arguments: list[str]) -> list[str]:
 
 
 def run(
+    given: Collection[str],
     model_args: ModelArguments,
     data: DataTrainingArguments,
     training: StreamTrainingArguments,
     others: Mapping[Path, Mapping[str, Any]],
 ) -> StreamPreTrainedModel:
     """
-    Trains, evaluates, predicts and pushes, as far as the arguments ask for it; `others` are those of
-    [`train_or_resume`]. Returns the model.
+    Trains, evaluates, predicts and pushes, as far as the arguments ask for it. `given` is the argument of
+    [`check_read`], and `others` are those of [`train_or_resume`]. Returns the model.
     """
     with lock_folder(training.output_dir, training.process_index == 0):
         set_seed(training.seed)
@@ -135,7 +138,7 @@ def run(
         is_saved = isinstance(config, StreamFields)
         posts = load_splits(data, model_args.cache_dir, model_args.token)
         names = saved_label_names(config) if is_saved else choose_label_names(posts, data)
-        change_step = getattr(config, "change_step", None) if is_saved else choose_change_step(posts, data)
+        change_step = config.change_step if is_saved else choose_change_step(posts, data)
 
         # Split
         wanted = wanted_splits(training, model_args.calibrate)
@@ -149,12 +152,13 @@ def run(
             members=count_members(model_args, config, training.freeze_encoder),
             calibrates=model_args.calibrate,
             change_step=change_step,
+            given=given,
         )
         if training.do_train:
             check_posts(training, splits.surveys["train"].fingerprint)
 
         # Model
-        known = {} if is_saved else describe_posts(splits.timelines["train"], names, data, model_args, training)
+        known = {} if is_saved else describe_posts(*splits.of("train"), names, data, model_args, training)
         model = load_model(model_args, config, data.window, names, known | {"change_step": change_step})
         tokenizer = load_tokenizer(model_args, model, data.max_seq_length or (None if is_saved else DEFAULT_LENGTH))
         if training.freeze_encoder:
@@ -209,9 +213,12 @@ def run(
     return trainer.model.eval()
 
 
-def check_arguments(model_args: ModelArguments, data: DataTrainingArguments, training: StreamTrainingArguments):
-    """Raises a `ValueError` for arguments that do not go together."""
+def check_arguments(
+    given: Collection[str], model_args: ModelArguments, data: DataTrainingArguments, training: StreamTrainingArguments
+):
+    """Raises a `ValueError` for arguments that do not go together, and for one of those `given` that is not read."""
     check_asked(training, model_args.calibrate)
+    check_read(given, read_of_posts(data, training, model_args.calibrate))
     if data.streaming:
         check_streaming(training)
         if training.freeze_encoder:
@@ -245,13 +252,18 @@ def load_config(
 
 
 def check_checkpoint(model_args: ModelArguments, data: DataTrainingArguments, saved: PreTrainedConfig):
-    """Raises a `ValueError` for arguments that contradict a saved TempoFormer."""
+    """Raises a `ValueError` for arguments that contradict a saved TempoFormer, or that it does not read."""
+    names, reads_states = saved_label_names(saved), saved.states is not None or saved.change_step is not None
+    state_column = None if data.state_column == NO_COLUMN else data.state_column
     for name, given, has in (
         ("model_type", model_args.model_type, saved.model_type),
         ("config_name", model_args.config_name, None),
         ("config_overrides", model_args.config_overrides, None),
         ("window", data.window, saved.window),
-        ("labels", data.labels and list(map(read_name, data.labels)), list(map(read_name, saved_label_names(saved)))),
+        ("labels", data.labels and list(map(read_name, data.labels)), list(map(read_name, names))),
+        ("change_step", data.change_step, saved.change_step),
+        ("no_change_label", data.no_change_label, None if saved.no_change is None else names[saved.no_change]),
+        ("state_column", state_column, state_column if reads_states else None),
     ):
         if given is not None and given != has:
             hint = "" if has is None else f"; it has {has}"
@@ -285,6 +297,7 @@ def count_members(model_args: ModelArguments, config: PreTrainedConfig, freezes_
 
 def describe_posts(
     timelines: list[Timeline] | TimelineStream,
+    facts: Survey,
     names: list[str],
     data: DataTrainingArguments,
     model_args: ModelArguments,
@@ -292,14 +305,39 @@ def describe_posts(
 ) -> dict[str, Any]:
     """
     The fields of a new model's configuration that the training posts decide: who speaks, which states there are, and
-    whether first posts can be a change.
+    whether first posts can be a change. Raises a `ValueError` for a `--no_change_label` that is no class, or that is
+    not needed. `facts` is the survey of the timelines.
     """
     fields: dict[str, Any] = {}
     if isinstance(timelines, TimelineStream):
         first = next(iter(timelines))
         if first.states is not None or first.speakers is not None:
             logger.warning("The states and speakers of a stream are not learned from: that takes all posts at once.")
-        return fields
+    else:
+        fields = describe_people(timelines, model_args, training)
+    given = data.no_change_label
+    no_change = None if given is None else class_named(given, names, "no_change_label")
+    rule = first_posts_rule(facts.first_posts, fields.get("reads_speakers", False))
+    if rule is not None:
+        label = no_change_class(facts.labels, facts.unchanged, len(names)) if no_change is None else no_change
+        logger.info(
+            "The first post of a %s never has a label: such posts are predicted as %s (--no_change_label).",
+            *(rule, names[label]),
+        )
+        return fields | {"first_posts": rule, "no_change": label}
+    if no_change is not None:
+        raise ValueError(
+            f"--no_change_label {given} is the class of first posts where none has a label, but here some have one, "
+            "or they are few: leave it out."
+        )
+    return fields
+
+
+def describe_people(
+    timelines: list[Timeline], model_args: ModelArguments, training: StreamTrainingArguments
+) -> dict[str, Any]:
+    """The fields of a new model's configuration for who speaks, and for the states of posts."""
+    fields: dict[str, Any] = {}
     is_post_model = MODEL_CLASSES[model_args.model_type] is PostTempoFormerForStreamClassification
     has_speakers = all(timeline.speakers is not None for timeline in timelines)
     several = has_speakers and any(len(set(timeline.speakers) - {""}) > 1 for timeline in timelines)
@@ -311,15 +349,6 @@ def describe_posts(
         logger.info("The model learns the state of each post: %s.", ", ".join(states.names))
     elif states is not None:
         logger.warning("The states of posts are not learned: only the post model over a frozen encoder learns them.")
-    rule = first_posts_rule(timelines, fields.get("reads_speakers", False))
-    if rule is not None:
-        given = data.no_change_label
-        label = no_change_class(timelines, names) if given is None else class_named(given, names, "no_change_label")
-        fields |= {"first_posts": rule, "no_change": label}
-        logger.info(
-            "The first post of a %s never has a label: such posts are predicted as %s (--no_change_label).",
-            *(rule, names[label]),
-        )
     return fields
 
 
@@ -339,7 +368,7 @@ def load_model(
         "window": DEFAULT_WINDOW if window is None else window,
         "id2label": dict(enumerate(names)),
         "label2id": {name: index for index, name in enumerate(names)},
-        **{name: value for name, value in known.items() if name in model_class.config_class.__dataclass_fields__},
+        **known,
         **(model_args.config_overrides or {}),
     }
     if model_args.config_name is not None:

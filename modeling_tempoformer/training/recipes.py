@@ -23,10 +23,11 @@ logger = logging.getLogger(__name__)
 
 RECIPES = (".yaml", ".yml", ".json")
 # Fields of configurations that other arguments set (--window, --labels, --calibrate, --watch, the checkpoint), or the
-# training posts (times, class weights)
+# training posts (times, class weights, speakers, states, first posts)
 SET_ELSEWHERE = {
     *("window", "num_labels", "id2label", "label2id", "calibration", "encoder_config"),
-    *("embedding_size", "timed", "class_weights", "watched"),
+    *("embedding_size", "timed", "class_weights", "watched", "expert_weights"),
+    *("first_posts", "no_change", "reads_speakers", "states", "state_values", "change_step"),
 }
 
 
@@ -106,6 +107,12 @@ def split_recipes(arguments: list[str]) -> tuple[list[str], list[str]]:
     """The paths of the recipes at the beginning of the command line, and the other arguments."""
     recipes = list(takewhile(lambda argument: argument.endswith(RECIPES), arguments))
     return list(map(find_recipe, recipes)), arguments[len(recipes) :]
+
+
+def options_given(arguments: list[str]) -> set[str]:
+    """The names of the options of a command line, without those of its recipes."""
+    options = split_recipes(arguments)[1]
+    return {option.removeprefix("--").split("=")[0] for option in options if option.startswith("--")}
 
 
 def find_recipe(path: str) -> str:

@@ -51,6 +51,7 @@ def files(tmp_path_factory) -> Path:
         (folder / name).write_text(content, encoding="utf-8")
     (folder / "latin.txt").write_bytes("déjà vu\n".encode("latin-1"))
     tiny_model().save_pretrained(folder / "saved")
+    BertTokenizer(vocab=VOCABULARY).save_pretrained(folder / "saved")
     for name, config_class in (("bert", BertConfig), ("distilbert", DistilBertConfig)):
         config_class(vocab_size=len(VOCABULARY)).save_pretrained(folder / name)
         BertTokenizer(vocab=VOCABULARY).save_pretrained(folder / name)
@@ -63,6 +64,8 @@ GLUE = "run_glue_style --output_dir OUT"
 BASELINE = "research.run_baseline --train_file posts.csv --output_dir OUT --do_train --do_predict"
 # Arguments after `--` for all runs.
 RUNS = "-- configuration/demo.yaml --train_file posts.csv"
+SAVED = f"{GLUE} --model_name_or_path saved --test_file posts.csv --do_predict"
+SCORE = "run_scoring --model_name_or_path saved --input_files posts.csv --output_dir OUT"
 CROSS = "research.run_cross_validation --output_dir OUT"
 MLM = "run_temporal_mlm --config_name bert --output_dir OUT --do_train --train_files"
 BERT_CHANGE = "run_semantic_change --model_name_or_path bert --output_dir OUT"
@@ -76,7 +79,33 @@ REFUSED = {
         "--dataset_name…--train_file…--validation_file"
     ),
     f"{GLUE} --model_name_or_path saved --train_file posts.csv": "--do_train",
-    f"{GLUE} --model_name_or_path saved --test_file posts.csv --do_predict --window 3": "--window 3…4",
+    f"{SAVED} --window 3": "--window 3…4",
+    f"{SAVED} --change_step 1": "--change_step 1",
+    f"{SAVED} --no_change_label Switch": "--no_change_label Switch",
+    f"{SAVED} --state_column text": "--state_column text",
+    f"{SAVED} --validation_file other.csv": "--validation_file…--do_eval",
+    f"{SAVED} --split_column text": "--split_column…--do_train",
+    f"{SAVED} --test_fraction 0.5": "--test_fraction…--do_train",
+    f"{SAVED} --validation_fraction 0.25": "--validation_fraction…--do_train",
+    f"{SAVED} --split_seed 1": "--split_seed…--do_train",
+    f"{SAVED} --early_stopping_patience 3": "--early_stopping_patience…--do_train",
+    f"{SAVED} --min_steps 3": "--min_steps…--do_train",
+    f"{SAVED} --dataset_config_name en": "--dataset_config_name…--dataset_name",
+    f"{SAVED} --do_predict false --do_eval --validation_file posts.csv --no_text": "--no_text…--do_predict",
+    f"{DEMO} --no_change_label nonsense": "--no_change_label…No-Switch…'nonsense'",
+    f"{DEMO} --no_change_label Switch": "--no_change_label Switch",
+    f"{DEMO} --fold 0": "--fold…--folds_file",
+    f"{DEMO} --min_steps 3": "--min_steps…--num_train_epochs",
+    f"{DEMO} --do_predict false --max_predict_samples 3": "--max_predict_samples…--do_predict",
+    f"{DEMO} --do_predict false --eval_strategy no --load_best_model_at_end false --group_column text": (
+        "--group_column…--do_eval"
+    ),
+    f"{DEMO} --test_file other.csv --test_fraction 0.5": "--test_fraction",
+    f"{DEMO} --validation_file other.csv --test_file unlabelled.csv --split_seed 1": "--split_seed",
+    f"{DEMO} --validation_file other.csv --validation_fraction 0.5": "--validation_fraction",
+    f"{DEMO} --folds_file one_fold.json --split_seed 1": "--split_seed",
+    f"{GLUE} --model_name_or_path saved --dataset_name . --task_name lrs --do_predict": "--task_name…--dataset_name",
+    f"{BASELINE} --method class_prior --no_change_label Switch": "--no_change_label…class_prior",
     f"{DEMO} --do_train false": "encoder_tiny.json…'bert'…--do_train",
     f"{DEMO} --task_name annomi": "posts.csv…--task_name…'transcript_id'",
     "run_glue_style unknown.yaml --output_dir OUT": "unknown.yaml…windoww",
@@ -156,6 +185,9 @@ REFUSED = {
     f"{MLM} 1815.txt 1990.txt --times 10-20 30-40 --unknown_times unknown": "10…20…30",
     f"{MLM} 1815.txt 1990.txt --do_predict": "--do_predict…--prepend_time",
     f"{MLM} empty.txt 1990.txt": "empty.txt",
+    f"{MLM} 1815.txt 1990.txt --test_files 1815.txt": "--test_files…--do_predict",
+    f"{MLM} 1815.txt 1990.txt --validation_fraction 0.5": "--validation_fraction…--do_eval",
+    f"{MLM} 1815.txt 1990.txt --time_mlm_probability 0.5": "--time_mlm_probability…--prepend_time",
     f"{MLM} latin.txt": "latin.txt…UTF-8",
     f"{MLM} a.csv b.csv": "a.csv…b.csv",
     f"{MLM} a.csv --time_column year": "'year'",
@@ -169,6 +201,10 @@ REFUSED = {
     f"{CHANGE} --targets twice.list": "twice.list…line 2…'sad'",
     f"{CHANGE} --discover 5": "--discover…--targets",
     f"{BERT_CHANGE} --dwug a.csv --discover 5": "--discover…--dwug",
+    f"{CHANGE} --without_names": "--without_names…--discover",
+    f"{BERT_CHANGE} --dwug a.csv --times 1815 1990 --targets words.list --time_column year": "--time_column…--dwug",
+    "run_timeline_view --model_name_or_path saved --test_file posts.csv --state_column text": "--state_column…states",
+    f"{SCORE} --speaker_column text": "--speaker_column…--keep_columns",
     f"{CHANGE} --truth no_number.tsv": "no_number.tsv…line 1…much",
     f"{CHANGE} --corpora 1990.txt 1815.txt": "--corpora…1990…1815",
     f"{CHANGE} --corpora a.csv": "a…--times",

@@ -15,8 +15,10 @@ from modeling_tempoformer.data.states import (
     state_ids,
     with_changes,
 )
+from modeling_tempoformer.data.surveys import survey
 from modeling_tempoformer.data.tables import load_table
 from modeling_tempoformer.data.timelines import to_timelines
+from modeling_tempoformer.timeline_tempoformer import Timeline
 
 
 def told(*states: str, **fields):
@@ -154,18 +156,23 @@ def test_a_column_whose_changes_are_the_labels_is_found(column, expected):
 
 
 def test_first_posts_that_never_have_a_label_are_a_rule():
+    def rule(timelines: list[Timeline], by_speaker: bool = False) -> str | None:
+        # One pass over timelines that are not kept, as over a stream.
+        return first_posts_rule(survey(iter(timelines)).first_posts, by_speaker)
+
     usual = [make_timeline([-100, 0, 1, 0]) for _ in range(10)]
-    assert first_posts_rule(usual, by_speaker=False) == "timeline"
-    assert first_posts_rule([*usual, make_timeline([0, 1])], by_speaker=False) is None
+    assert rule(usual) == "timeline"
+    assert rule([*usual, make_timeline([0, 1])]) is None
     # Too few to be no accident, where most posts have no label.
     rare = [make_timeline([-100, -100, -100, -100, -100, -100, -100, 1]) for _ in range(3)]
-    assert first_posts_rule(rare, by_speaker=False) is None
+    assert rule(rare) is None
     speakers = [make_timeline([-100, -100, 0, 1], speakers=list("abab")) for _ in range(10)]
-    assert first_posts_rule(speakers, by_speaker=True) == "speaker"
+    assert rule(speakers, by_speaker=True) == "speaker"
     other = make_timeline([-100, 1, 0, 1], speakers=list("abab"))
-    assert first_posts_rule([*speakers, other], by_speaker=True) == "timeline"
+    assert rule([*speakers, other], by_speaker=True) == "timeline"
 
 
 def test_the_class_without_change_is_that_of_posts_that_keep_their_state():
-    assert no_change_class([make_timeline([0, 1, 1])], ["a", "b"]) == 1
-    assert no_change_class([make_timeline([-100, 1, 1, 0], states=["x", "y", "x", "x"])], ["a", "b"]) == 0
+    for labels, states, expected in (([0, 1, 1, -100], None, 1), ([-100, 1, 1, 0], ["x", "y", "x", "x"], 0)):
+        facts = survey(iter([make_timeline(labels, states=states)]))
+        assert no_change_class(facts.labels, facts.unchanged, 2) == expected

@@ -4,10 +4,12 @@ import json
 import os
 import subprocess
 import sys
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import yaml
 from helpers import ROOT, make_timeline
@@ -169,6 +171,16 @@ print(score(EvalPrediction(np.eye(2)[None], np.array([[0, 1]])))["macro_f1"], "e
         ({"probabilities": [[1, 0], [0, 1], [3, -2]]}, ["probabilities[2]", "logits"]),
         ({"probabilities": [[1, 0], [np.nan, 1], [0, 1]]}, ["probabilities[1]"]),
         ({"probabilities": [[1, 0, 0]] * 3}, ["probabilities", "(3, 3)"]),
+        ({"predictions": [0, 0.9, 1]}, ["predictions[1]", "0.9", "`probabilities`"]),
+        ({"references": [0, 1, np.nan]}, ["references[2]", "nan"]),
+        ({"predictions": [[0, 1], [1]], "references": [[0], [1, 1]]}, ["predictions[0]", "2 values", "1 posts"]),
+        ({"predictions": [], "references": []}, ["no posts"]),
+        ({"predictions": [[]], "references": [[]]}, ["no posts"]),
+        ({"times": ["yesterday", "today", "today"]}, ["times", "yesterday"]),
+        ({"times": [0, np.nan, 1]}, ["times[1]"]),
+        ({"label_names": {"a": 0, "b": 1}}, ["label_names", "'a': 0"]),
+        ({"label_names": {1: "a", 2: "b"}}, ["label_names", "from 0"]),
+        ({"label_names": ["a", "a"]}, ["label_names", "'a', 'a'"]),
     ],
 )
 def test_bad_input_is_named(wrong, words, tmp_path):
@@ -182,7 +194,40 @@ def test_bad_input_is_named(wrong, words, tmp_path):
 def test_no_labels_no_scores(tmp_path):
     metric = change_detection().ChangeDetection(keep_in_memory=True, cache_dir=str(tmp_path))
     assert metric.compute(predictions=[0, 1], references=[-100, -100], timelines=[0, 0]) == {}
-    assert metric.compute(predictions=[[]], references=[[]]) == {}
+
+
+DAYS = ["2024-03-30T12:00", "2024-03-31T12:00", "2024-04-01T06:00"]
+
+
+@pytest.mark.parametrize(
+    "times",
+    [
+        np.array(DAYS, dtype="datetime64[m]"),
+        pd.to_datetime(DAYS),
+        pd.Series(pd.to_datetime(DAYS, utc=True), index=[5, 6, 7]).dt.tz_convert("Europe/Berlin"),
+        [pd.Timestamp(day) for day in DAYS],
+        [datetime.fromisoformat(day) for day in DAYS],
+        [datetime.fromisoformat(f"{day}Z") for day in DAYS[:2]] + [datetime.fromisoformat("2024-04-01T08:00+02:00")],
+        pd.to_timedelta([0, 24, 42], unit="h"),
+        [0, 86400, 151200],
+    ],
+    ids=["datetime64", "index", "series", "timestamps", "datetimes", "zones", "timedelta", "seconds"],
+)
+def test_dates_are_times_as_seconds_are(times, tmp_path):
+    """A change on the first day is detected 42 hours later."""
+    metric = change_detection().ChangeDetection(keep_in_memory=True, cache_dir=str(tmp_path))
+    scores = metric.compute(predictions=[0, 0, 1], references=[1, 0, 0], timelines=["a"] * 3, times=times)
+    assert scores["median_delay_seconds_1"] == 42 * 3600
+
+
+def test_names_by_ids_are_in_the_order_of_the_ids(tmp_path):
+    metric = change_detection().ChangeDetection(keep_in_memory=True, cache_dir=str(tmp_path))
+    ids, names = [0, 0, 10], [f"class {number}" for number in range(11)]
+    expected = metric.compute(predictions=ids, references=ids, label_names=names)
+    assert expected["support_class 10"] == 1 and expected["support_class 0"] == 2
+    for key in (int, str):
+        by_id = {key(label): names[label] for label in reversed(range(11))}
+        assert metric.compute(predictions=ids, references=ids, label_names=by_id) == expected
 
 
 @pytest.mark.slow

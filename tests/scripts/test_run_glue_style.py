@@ -108,6 +108,27 @@ def test_a_streamed_training_ends_as_one_of_a_whole_file(tmp_path, model_type):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("model_type", ["tempoformer", "post_tempoformer"])
+@pytest.mark.parametrize("named", [None, "Switch"])
+def test_first_posts_of_a_stream_are_no_change_either(tmp_path, model_type, named):
+    """They have no label in training, so that a model of a stream gives them the class of no change."""
+    parts = {
+        name: [{**post, "label": "" if number % 5 == 0 else post["label"]} for number, post in enumerate(posts)]
+        for name, posts in ((name, with_other_ids(POSTS, name)) for name in ("train", "validation", "test"))
+    }
+    files = []
+    for name, posts in parts.items():
+        files += [f"--{name}_file", write_posts(tmp_path / f"{name}.csv", posts)]
+    options = [*STREAM, "--save_strategy", "steps", *files, *([] if named is None else ["--no_change_label", named])]
+    rows = run(tmp_path / "out", "configuration/demo.yaml", "--model_type", model_type, *options, "--do_eval")
+    config = read_json(tmp_path / "out" / "config.json")
+    labels = [post["label"] for post in parts["train"] if post["label"]]
+    expected = named or max(NAMES, key=labels.count)
+    assert config["first_posts"] == "timeline" and NAMES[config["no_change"]] == expected
+    assert {row["prediction"] for row in rows[::5]} == {expected}
+
+
+@pytest.mark.slow
 def test_a_dataset_by_its_name_and_some_samples_of_it(tmp_path, encoder):
     """`datasets` reads a folder of split files as a dataset, like a Hub id. Samples are evenly spaced timelines."""
     (tmp_path / "posts").mkdir()

@@ -235,6 +235,20 @@ def test_three_times_have_a_trajectory(folder, tmp_path):
         assert row["step"] in ("1 to 2", "2 to 3") and float(row["change_step"]) >= 0
 
 
+def test_nothing_of_an_earlier_ranking_stays(folder, tmp_path):
+    """A run without --discover writes no `searched.csv`, one that ranks all words no `unranked.csv`."""
+    figures = [f"changes.{form}" for form in ("png", "svg", "pdf")]
+    tables = ["changes.csv", "results.json", "searched.csv", "unranked.csv", "senses.csv"]
+    earlier = [tmp_path / name for name in (*tables, *figures, "_usages.parquet", "_changes.html", "mine.txt")]
+    for path in earlier:
+        path.write_text("earlier", encoding="utf-8")
+    (tmp_path / "targets.txt").write_text("the\nflew\n", encoding="utf-8")
+    corpora = ("--corpora", folder / f"{OLD}.txt", folder / f"{NEW}.txt", "--targets", tmp_path / "targets.txt")
+    rank(folder / "bert", tmp_path, *corpora, "--num_samples", "20")
+    assert [path.name for path in earlier if path.exists() and path.read_bytes() == b"earlier"] == ["mine.txt"]
+    assert not (tmp_path / "searched.csv").exists() and not (tmp_path / "unranked.csv").exists()
+
+
 def test_one_dated_table(folder, tmp_path):
     """Words are matched in all their forms, counted in the whole corpora, and cited with date and source."""
     texts = [

@@ -81,6 +81,25 @@ def test_changes_are_derived_and_no_state_is_read_in_prediction(tmp_path, encode
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("model_type", ["tempoformer", "post_tempoformer"])
+def test_a_saved_model_derives_labels_by_its_own_step(tmp_path, encoder, model_type):
+    train(tmp_path / "out", encoder, scenes(number=True), "--change_step", "2", "--model_type", model_type)
+    new = with_other_ids(scenes(number=True), "new")
+    test = [
+        "--do_predict",
+        "--test_file",
+        write_posts(tmp_path / "new.csv", new),
+        "--output_dir",
+        str(tmp_path / "new"),
+    ]
+    saved = ["--model_name_or_path", str(tmp_path / "out"), "--report_to", "none"]
+    main([*saved, *test, "--change_step", "2"])
+    assert [row["label"] for row in read_table(tmp_path / "new" / "_predictions.csv")] == derived(new, 2)
+    with pytest.raises(ValueError, match="--change_step 1.0.*2"):
+        main([*saved, *test, "--change_step", "1"])
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("is_paper_s", [False, True])
 def test_a_model_that_learns_no_states_says_so_and_learns_their_changes(tmp_path, encoder, caplog, is_paper_s):
     posts = scenes(number=False)

@@ -26,6 +26,7 @@ from modeling_tempoformer.serving.scorer import (
     check_record,
     each_timeline,
     make_record,
+    read_parts,
     score_partition,
 )
 from modeling_tempoformer.times_tempoformer import to_date
@@ -147,6 +148,40 @@ def test_a_folder_goes_on_with_the_same_model_posts_and_settings_alone(tmp_path,
     write(tmp_path / "mine" / "mine.txt")
     with pytest.raises(ValueError, match=r"other files \(mine.txt\)"):
         check_record(tmp_path / "mine", first)
+
+
+def test_parts_of_an_earlier_run_that_cannot_be_read_are_reported(tmp_path, caplog):
+    model, tokenizer = tiny_reader(num_labels=2)
+    corpus = make_corpus(
+        tmp_path, [[{"timeline_id": name, "text": "so sad"} for name in "abcdefgh"]], num_partitions=5
+    )
+    (posts,) = (counts for _, _, counts, _ in write_files(corpus))
+    pipe = CountingPipeline(model=model, tokenizer=tokenizer, device="cpu")
+    for partition in range(5):
+        score_partition(pipe, corpus, None, 1, partition)
+    output, whole = corpus.output, {number: (count, 0) for number, count in enumerate(posts)}
+    caplog.set_level("WARNING")
+    assert read_parts(output) == whole and not caplog.messages
+    first, second, third, fourth = (output / f"part-{number:05}.parquet" for number in range(4))
+    content = first.read_bytes()
+    # Cut short; of zeros; with a footer that is none; and of another program
+    first.write_bytes(content[: len(content) // 2])
+    second.write_bytes(b"")
+    footer = int.from_bytes(content[-8:-4], "little")
+    third.write_bytes(content[: -8 - footer] + b"\xff" * footer + content[-8:])
+    pd.DataFrame({"text": ["so sad"]}).to_parquet(fourth)
+    assert read_parts(output) == {4: whole[4]}
+    for path in (first, second, third, fourth):
+        assert sum(str(path) in message for message in caplog.messages) == 1
+    (output / "part-00001 copy.parquet").write_bytes(content)
+    with pytest.raises(ValueError, match=r"part-00001 copy.parquet.*take it out"):
+        read_parts(output)
+    (output / "_work" / "0.parquet").write_bytes(content[:100])
+    with pytest.raises(ValueError, match=r"_work/0.parquet cannot be read"):
+        corpus.read(0)
+    (output / RECORD).write_text('{"model":', encoding="utf-8")
+    with pytest.raises(ValueError, match=rf"{RECORD}, line 1"):
+        check_record(output, {})
 
 
 def test_a_time_is_the_same_in_both_kinds_of_predictions(tmp_path):
