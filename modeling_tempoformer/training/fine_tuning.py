@@ -233,8 +233,8 @@ def load_config(
 
 
 def check_checkpoint(model_args: ModelArguments, data: DataTrainingArguments, saved: PreTrainedConfig):
-    """Raises a `ValueError` for arguments that contradict a saved TempoFormer, or that it does not read."""
-    names, reads_states = saved_label_names(saved), saved.states is not None or saved.change_step is not None
+    """Raises a `ValueError` for arguments that contradict a saved TempoFormer."""
+    names = saved_label_names(saved)
     for name, given, has in (
         ("model_type", model_args.model_type, saved.model_type),
         ("config_name", model_args.config_name, None),
@@ -243,7 +243,6 @@ def check_checkpoint(model_args: ModelArguments, data: DataTrainingArguments, sa
         ("labels", data.labels, names),
         ("change_step", data.change_step, saved.change_step),
         ("no_change_label", data.no_change_label, None if saved.no_change is None else names[saved.no_change]),
-        ("state_column", data.state_column, data.state_column if reads_states else None),
     ):
         if given is not None and given != has:
             hint = "" if has is None else f"; it has {has}"
