@@ -84,6 +84,7 @@ def unranked_table(
 def write_unranked(folder: Path, *settings) -> pd.DataFrame:
     """Writes the table of [`unranked_table`] to `unranked.csv`, unless it is empty. Returns the table."""
     table = unranked_table(*settings)
+    (folder / UNRANKED).unlink(missing_ok=True)
     if len(table):
         with written_whole(folder / UNRANKED) as partial:
             table.to_csv(partial, index=False)

@@ -19,7 +19,6 @@ from transformers import (
 
 from ..configuration_streams_tempoformer import StreamFields
 from ..data.arguments import DataTrainingArguments, check_read
-from ..data.columns import NO_COLUMN
 from ..data.files import data_folder, lock_folder
 from ..data.post_splits import (
     choose_change_step,
@@ -252,9 +251,8 @@ def load_config(
 
 
 def check_checkpoint(model_args: ModelArguments, data: DataTrainingArguments, saved: PreTrainedConfig):
-    """Raises a `ValueError` for arguments that contradict a saved TempoFormer, or that it does not read."""
-    names, reads_states = saved_label_names(saved), saved.states is not None or saved.change_step is not None
-    state_column = None if data.state_column == NO_COLUMN else data.state_column
+    """Raises a `ValueError` for arguments that contradict a saved TempoFormer."""
+    names = saved_label_names(saved)
     for name, given, has in (
         ("model_type", model_args.model_type, saved.model_type),
         ("config_name", model_args.config_name, None),
@@ -263,7 +261,6 @@ def check_checkpoint(model_args: ModelArguments, data: DataTrainingArguments, sa
         ("labels", data.labels and list(map(read_name, data.labels)), list(map(read_name, names))),
         ("change_step", data.change_step, saved.change_step),
         ("no_change_label", data.no_change_label, None if saved.no_change is None else names[saved.no_change]),
-        ("state_column", state_column, state_column if reads_states else None),
     ):
         if given is not None and given != has:
             hint = "" if has is None else f"; it has {has}"

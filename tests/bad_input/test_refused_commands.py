@@ -82,7 +82,6 @@ REFUSED = {
     f"{SAVED} --window 3": "--window 3…4",
     f"{SAVED} --change_step 1": "--change_step 1",
     f"{SAVED} --no_change_label Switch": "--no_change_label Switch",
-    f"{SAVED} --state_column text": "--state_column text",
     f"{SAVED} --validation_file other.csv": "--validation_file…--do_eval",
     f"{SAVED} --split_column text": "--split_column…--do_train",
     f"{SAVED} --test_fraction 0.5": "--test_fraction…--do_train",
