@@ -55,7 +55,15 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from modeling_tempoformer import StreamClassificationPipeline
 from modeling_tempoformer.evaluation.report import read_test, test_summary
-from modeling_tempoformer.serving.live_classifier import CONTEXTS, MISSING, LiveClassifier, LivePost, Result
+from modeling_tempoformer.serving.live_classifier import (
+    CONTEXTS,
+    MISSING,
+    LiveClassifier,
+    LivePost,
+    RefusedPost,
+    Result,
+    check_id,
+)
 from modeling_tempoformer.serving.metrics import LiveMetrics
 from modeling_tempoformer.serving.redis_store import Forgotten, RedisStore
 from modeling_tempoformer.timeline_tempoformer import Timeline
@@ -163,7 +171,7 @@ class Person(Body):
     timeline_id: Id
 
 
-class Gone(BaseModel):
+class Deleted(BaseModel):
     forgotten: bool = Field(description="Whether anything of the timeline was there.")
     models: list[str] = Field(description="The models whose memory of the timeline was deleted.")
     texts: bool = Field(description="Whether kept texts were deleted.")
@@ -227,7 +235,7 @@ class Batches:
     async def drop_abandoned(self):
         """Drops jobs whose client has gone."""
         for job in self.waiting:
-            if job.request is not None and await job.request.is_disconnected():
+            if job.request is not None and not job.answer.done() and await job.request.is_disconnected():
                 POSTS.labels("gone").inc()
                 job.answer.set_exception(HTTPException(499, "The client has gone."))
         self.waiting = [job for job in self.waiting if not job.answer.done()]
@@ -269,6 +277,12 @@ class Batches:
                 job.answer.set_exception(result)
             else:
                 job.answer.set_result(result)
+
+
+def refused(status: int, sentence: str) -> HTTPException:
+    """Counts a post that is refused. Returns the answer."""
+    POSTS.labels("refused").inc()
+    return HTTPException(status, sentence)
 
 
 def create_app(model: str, redis_url: str, keep_texts: int = 0) -> FastAPI:
@@ -333,17 +347,18 @@ def create_app(model: str, redis_url: str, keep_texts: int = 0) -> FastAPI:
         try:
             # In another thread, so that other requests are taken while a long history becomes tokens.
             read = await asyncio.to_thread(classifier.read, *given)
-            if read.num_tokens > MAX_POST_TOKENS:
-                POSTS.labels("refused").inc()
-                raise HTTPException(
-                    413,
-                    f"The post and its history have {read.num_tokens} tokens, and at most {MAX_POST_TOKENS} are read: "
-                    f"send fewer earlier posts. A stream holds the last {pipe.model.config.window - 1}.",
-                )
-            answer = await batches.answer(score_some, read, post.timeline_id, read.num_tokens, request)
         except ValueError as problem:
-            POSTS.labels("refused").inc()
-            raise HTTPException(422, str(problem)) from None
+            raise refused(422, str(problem)) from None
+        if read.num_tokens > MAX_POST_TOKENS:
+            raise refused(
+                413,
+                f"The post and its history have {read.num_tokens} tokens, and at most {MAX_POST_TOKENS} are read: "
+                f"send fewer earlier posts. A stream holds the last {pipe.model.config.window - 1}.",
+            )
+        try:
+            answer = await batches.answer(score_some, read, post.timeline_id, read.num_tokens, request)
+        except RefusedPost as problem:
+            raise refused(422, str(problem)) from None
         SECONDS.observe(time.perf_counter() - start)
         POSTS.labels("late" if answer is None else "scored").inc()
         if answer is None:
@@ -362,12 +377,13 @@ def create_app(model: str, redis_url: str, keep_texts: int = 0) -> FastAPI:
                 raise HTTPException(422, str(problem)) from None
 
     @app.post("/forget")
-    async def forget(person: Person) -> Gone:
+    async def forget(person: Person) -> Deleted:
         try:
-            models, texts = await batches.answer(forget_all, person.timeline_id, person.timeline_id)
+            check_id("timeline_id", person.timeline_id)
         except ValueError as problem:
             raise HTTPException(422, str(problem)) from None
-        return Gone(forgotten=bool(models or texts), models=models, texts=texts)
+        models, texts = await batches.answer(forget_all, person.timeline_id, person.timeline_id)
+        return Deleted(forgotten=bool(models or texts), models=models, texts=texts)
 
     @app.get("/health")
     def health():

@@ -40,6 +40,10 @@ NOT_IN_IDS = ("Cc", "Cs", "Zl", "Zp")
 MISSING: Any = object()
 
 
+class RefusedPost(ValueError):
+    """A post that cannot follow the earlier ones of its timeline. The text repeats no value of it."""
+
+
 class LivePost(NamedTuple):
     """
     A tokenized post, its text, and its speaker, None where that is not known. `columns`, `times` and `speakers` hold
@@ -131,7 +135,7 @@ class Part(NamedTuple):
 
 
 # An answer; what is left to read; an error; or None for a late post
-Result = dict[str, Any] | LivePost | ValueError | None
+Result = dict[str, Any] | LivePost | RefusedPost | None
 
 
 class LiveClassifier:
@@ -256,9 +260,9 @@ class LiveClassifier:
                 however long. Timelines are read in their order. All posts are read if it is omitted.
 
         Returns:
-            `list[dict | LivePost | ValueError | None]`: One result for each post: an answer; what is left to read, to
-            be given again, where `most_tokens` are used up; an error, which repeats no value, for a time of another
-            kind than the timeline's earlier posts have; or None for a post that is older than the newest one of its
+            `list[dict | LivePost | RefusedPost | None]`: One result for each post: an answer; what is left to read, to
+            be given again, where `most_tokens` are used up; an error for a time of another kind than the timeline's
+            earlier posts have; or None for a post that is older than the newest one of its
             timeline. An answer is a dict, valid as JSON, with what the pipeline returns; `probabilities` and
             `thresholds` by class, the latter None without any; `stream_length`, the number of posts in the stream; and
             `context`, the source of the earlier posts: "memory", or for a timeline without memory "texts" (`history`),
@@ -385,7 +389,7 @@ class LiveClassifier:
                 try:
                     check_kind(whole.time_kind, earlier)
                 except ValueError as problem:
-                    results[given.key] = ValueError(f"the post: {problem}.")
+                    results[given.key] = RefusedPost(f"the post: {problem}.")
                     continue
                 if self.timed and whole.times[-1] < last:
                     results[given.key] = None

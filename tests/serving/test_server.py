@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 import httpx
 import pytest
 import redis
+import torch
 from arrivals import SPOKEN, TIMELINES, DictStore, assert_same, free_port, make_pipe, wait_for
 from fastapi.testclient import TestClient
 from helpers import ROOT, WITH_STATES
@@ -350,6 +351,19 @@ def test_what_to_watch_is_counted(server, pipe, tmp_path, monkeypatch):
     assert ("redis_keys_dropped_total", "evicted") not in counts
     model_id = LiveClassifier(pipe, DictStore()).model_id
     assert f'folder="{tmp_path}/model",model="{model_id}",watched="{names[1]}"' in info
+
+
+def test_a_model_that_fails_is_no_mistake_of_the_client(server, pipe, tmp_path, monkeypatch):
+    """Its weights are not finite. The answer names nobody."""
+    with torch.no_grad():
+        next(pipe.model.classifier.parameters()).fill_(float("nan"))
+    pipe.save_pretrained(tmp_path / "model")
+    monkeypatch.setattr(server, "RedisStore", lambda *settings: DictStore())
+    app = server.create_app(str(tmp_path / "model"), "redis://127.0.0.1:1")
+    with TestClient(app, raise_server_exceptions=False) as client:
+        answer = client.post("/score", json=post_of("ann", 0))
+        assert answer.status_code == 500 and "ann" not in answer.text
+        assert counts_of(client)["posts_total", "failed"] >= 1
 
 
 def test_a_model_that_watches_nothing_has_no_alarms(client):
