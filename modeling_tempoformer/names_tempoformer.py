@@ -67,8 +67,14 @@ def read_name(value: Any) -> str:
 
 def read_id(value: Any) -> str:
     """
-    Returns a name as [`read_name`] does. Raises a `ValueError` also for one that stands for a person or a thing, and
-    has lost digits: as spreadsheets shorten long numbers, or in a float that is too large to hold them.
+    Returns a name that stands for a person or a thing.
+
+    Args:
+        value: The argument of [`read_name`].
+
+    Returns:
+        `str`: The result of [`read_name`]. Raises its errors, and a `ValueError` for an id that has lost digits: as
+        spreadsheets shorten long numbers, or in a float that is too large to hold them.
     """
     name = read_name(value)
     if looks_shortened(name) or (isinstance(value, float) and abs(value) > LARGEST_EXACT_FLOAT):

@@ -96,8 +96,11 @@ def refuse_other_kind(path: str | Path):
     # A pipe can be read only once.
     if not Path(path).is_file():
         return
-    with open_bytes(path) as file:
+    with open(path, "rb") as file:
         start = file.read(1000)
+    if start.startswith(b"\x1f\x8b"):
+        with gzip.open(path) as file:
+            start = file.read(1000)
     for begins, kind in OTHER_KINDS:
         if begins.match(start.removeprefix(b"\xef\xbb\xbf").lstrip()):
             raise ValueError(f"{path} is {kind}.")

@@ -35,7 +35,7 @@ class TemporalTrainer(HubTrainer):
 
     Args:
         args, kwargs: The arguments of [`Trainer`].
-        base_model, dataset, dataset_config: Arguments of [`HubTrainer`].
+        base_model, dataset, dataset_config, split: Arguments of [`HubTrainer`].
     """
 
     def own_learning_rate(self) -> tuple[float | None, list[nn.Parameter]]:

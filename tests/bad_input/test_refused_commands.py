@@ -120,7 +120,7 @@ REFUSED = {
     f"{DEMO} --labels No-Switch Switch switch": "'Switch', 'switch'…--labels",
     f"{DEMO} --labels No-Switch Switch Other": "15, 5, 0",
     **{f"{DEMO} --change_step {step}": f"--change_step…0…{step}" for step in ("-3.0", "nan", "inf")},
-    f"{DEMO} --test_file calm.csv --state_column mood": "'Calm'…'calm'…alike",
+    f"{GLUE} --model_name_or_path saved --test_file calm.csv --do_predict --label_column none --state_column mood": "'Calm'…'calm'…alike",
     f"{DEMO} --calibrate --labels No-Switch Switch Other": "--calibrate…Other",
     f"{DEMO} --test_file untimed.csv": "'train'…'test'…'validation'",
     f"{DEMO} --validation_file other.csv": "test…--test_file",

@@ -301,7 +301,7 @@ def test_cells_of_a_spreadsheet_as_texts():
     pairs += [("007", "007"), (moment, "2024-05-01 09:00:12"), (moment.replace(hour=0, second=0), "2024-05-01")]
     assert [cell_text(cell) for cell, _ in pairs] == [text for _, text in pairs]
     row = {"timeline_id": cell_text(1823034723867713280), "text": "so"}
-    with pytest.raises(PostError, match="'timeline_id'.*lost digits"):
+    with pytest.raises(PostError, match="'timeline_id'.*lost its last digits"):
         to_timelines(Dataset.from_list([row]))
 
 

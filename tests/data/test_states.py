@@ -83,7 +83,8 @@ def test_decimal_commas_are_those_of_numbers(caplog):
     assert choose_states([german]) == (["1", "1.5", "4.5"], [1.0, 1.5, 4.5])
     assert state_ids(german.states, ["1", "1.5", "4.5"], [1.0, 1.5, 4.5]).tolist() == [1, 2, 2, 1, 0]
     assert with_changes(german, 3).labels == [-100, 1, 0, 1, 0]
-    assert no_change_class([make_timeline([1, 0, 0, 0, 1], states=["1,5", "1,50", "1,5", "2", "1"])], ["a", "b"]) == 0
+    facts = survey([make_timeline([1, 0, 0, 0, 1], states=["1,5", "1,50", "1,5", "2", "1"])])
+    assert facts.unchanged == {0: 2}
     assert not caplog.text
     # Several classes in one cell are no number.
     assert choose_states([told("1,2", "1,2,3", "1")]) == (["1", "1,2", "1,2,3"], None)

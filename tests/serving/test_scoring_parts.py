@@ -161,6 +161,7 @@ def test_parts_of_an_earlier_run_that_cannot_be_read_are_reported(tmp_path, capl
         score_partition(pipe, corpus, None, 1, partition)
     output, whole = corpus.output, {number: (count, 0) for number, count in enumerate(posts)}
     caplog.set_level("WARNING")
+    caplog.clear()
     assert read_parts(output) == whole and not caplog.messages
     first, second, third, fourth = (output / f"part-{number:05}.parquet" for number in range(4))
     content = first.read_bytes()
