@@ -64,6 +64,7 @@ GLUE = "run_glue_style --output_dir OUT"
 BASELINE = "research.run_baseline --train_file posts.csv --output_dir OUT --do_train --do_predict"
 # Arguments after `--` for all runs.
 RUNS = "-- configuration/demo.yaml --train_file posts.csv"
+CALM = f"{GLUE} --model_name_or_path saved --test_file calm.csv --do_predict"
 SAVED = f"{GLUE} --model_name_or_path saved --test_file posts.csv --do_predict"
 SCORE = "run_scoring --model_name_or_path saved --input_files posts.csv --output_dir OUT"
 CROSS = "research.run_cross_validation --output_dir OUT"
@@ -120,7 +121,7 @@ REFUSED = {
     f"{DEMO} --labels No-Switch Switch switch": "'Switch', 'switch'…--labels",
     f"{DEMO} --labels No-Switch Switch Other": "15, 5, 0",
     **{f"{DEMO} --change_step {step}": f"--change_step…0…{step}" for step in ("-3.0", "nan", "inf")},
-    f"{GLUE} --model_name_or_path saved --test_file calm.csv --do_predict --label_column none --state_column mood": "'Calm'…'calm'…alike",
+    f"{CALM} --label_column none --state_column mood": "'calm'…'Calm'…alike",
     f"{DEMO} --calibrate --labels No-Switch Switch Other": "--calibrate…Other",
     f"{DEMO} --test_file untimed.csv": "'train'…'test'…'validation'",
     f"{DEMO} --validation_file other.csv": "test…--test_file",
