@@ -5,8 +5,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from transformers import PreTrainedConfig
 
+from ..data.facts import unit_of
 from ..data.states import first_of
 from ..decisions_tempoformer import own_alarm
 from ..timeline_tempoformer import Timeline
@@ -20,6 +22,8 @@ FEW_ALARMS = 10
 # Shares that differ by less are equal up to rounding.
 TOLERANCE = 1e-12
 OTHER = {"precision": "recall", "recall": "precision"}
+# Parts of timelines, each judged by the threshold of the others
+PARTS = 5
 
 
 def choose_alarm(
@@ -44,8 +48,9 @@ def choose_alarm(
         first_posts (`str`, *optional*): The argument of [`measure_alarms`].
 
     Returns:
-        `label`, the `threshold` of [`choose_threshold`], `wanted`, and what was `measured` on the same posts
-        ([`measure_alarms`]). Raises the errors of the former, and a `ValueError` without a class.
+        `label`, the `threshold` of [`choose_threshold`], `wanted`, and what was `measured` ([`measure_alarms`]) on the
+        same posts, by the thresholds of other timelines ([`alarms_in_turn`]), if there are any. Raises the errors of
+        the former, and a `ValueError` without a class.
     """
     if label is None:
         raise ValueError(
@@ -53,9 +58,11 @@ def choose_alarm(
         )
     posts = labelled_posts(timelines, predictions, names, probabilities)
     alarm = {"label": label, "threshold": choose_threshold(posts, label, wanted)}
-    alarms = alarms_of(predictions, probabilities, label, {"alarm": alarm})
-    measured = measure_alarms(timelines, alarms, predictions >= 0, label, first_posts)
-    return {**alarm, "wanted": dict(wanted), "measured": measured}
+    alarm["wanted"] = dict(wanted)
+    alarms = alarms_in_turn(timelines, probabilities[:, label], label, wanted)
+    if alarms is not None:
+        alarm["measured"] = measure_alarms(timelines, alarms, predictions >= 0, label, first_posts)
+    return alarm
 
 
 def choose_threshold(posts: Predictions, label: int, wanted: Mapping[str, float]) -> float:
@@ -84,6 +91,44 @@ def choose_threshold(posts: Predictions, label: int, wanted: Mapping[str, float]
             f"({cuts['alarms'][best]} alarms, recall {cuts['recall'][best]:.3f}). Want less; after a training, the "
             "same command with a lower --precision trains nothing again."
         )
+    return threshold_at(cuts, chosen)
+
+
+def alarms_in_turn(
+    timelines: Sequence[Timeline], scores: np.ndarray, label: int, wanted: Mapping[str, float]
+) -> np.ndarray | None:
+    """
+    Returns whether each post (posts,) is an alarm by a threshold that was chosen on other timelines: by its own, posts
+    would show the wanted share whether or not new posts have it. Each part of the timelines is judged by the threshold
+    of all others; the parts are those that members hold out, or else five. A part whose others have no threshold has
+    no alarm. None if there is one part only.
+
+    Args:
+        timelines (`Sequence[Timeline]`): Timelines whose labelled posts the model was not trained on.
+        scores (`np.ndarray` of shape `(posts,)`): The probability of the class.
+        label (`int`): The id of the class.
+        wanted (`dict[str, float]`): The argument of [`choose_threshold`].
+    """
+    ((kind, least),) = wanted.items()
+    units, _ = pd.factorize(pd.Series(list(map(unit_of, timelines)), dtype=object))
+    parts = [
+        unit % PARTS if own.held_out is None else own.held_out for unit, own in zip(units, timelines, strict=True)
+    ]
+    parts, labels = np.repeat(parts, list(map(len, timelines))), all_labels(timelines)
+    scores, alarms = scores.astype(np.float64), np.zeros(len(labels), dtype=bool)
+    if len(np.unique(parts)) < 2:
+        return None
+    for part in np.unique(parts):
+        others = (labels >= 0) & (parts != part)
+        is_class = labels[others] == label
+        cuts = cut_shares(scores[others], is_class) if is_class.any() else None
+        if cuts is not None and (chosen := choose_cut(cuts, kind, least)) is not None:
+            alarms |= (parts == part) & (scores >= threshold_at(cuts, chosen))
+    return alarms
+
+
+def threshold_at(cuts: Mapping[str, np.ndarray], chosen: int) -> float:
+    """Returns the threshold of one of [`cut_shares`]."""
     below = cuts["score"][chosen + 1] if chosen + 1 < len(cuts["score"]) else 0.0
     return round_between(below, cuts["score"][chosen])
 
@@ -278,9 +323,11 @@ def alarm_sentence(config: PreTrainedConfig) -> str | None:
     name = config.id2label[alarm["label"]]
     rule = f"posts where {name} has a probability of {alarm['threshold']} or more"
     facts = alarm.get("measured")
+    if not facts and "wanted" in alarm:
+        return f"{rule}{wanted_words(alarm)} on posts of one timeline, which tell nothing of others."
     if not facts:
         return f"{rule}, a threshold that was set by hand: the test's alarms may be of the one before."
-    where = f"On the {facts['posts']} held-out posts of {facts['timelines']} timelines"
+    where = f"On the {facts['posts']} held-out posts of {facts['timelines']} timelines, by thresholds of one another"
     return f"{rule}{wanted_words(alarm)}. {where}: {measured_words(facts)}"
 
 

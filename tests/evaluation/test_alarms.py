@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 from helpers import make_timeline, tiny_model
 
+from modeling_tempoformer.data.facts import Facts
 from modeling_tempoformer.evaluation.alarms import (
     alarm_sentence,
+    alarms_in_turn,
     choose_alarm,
     choose_threshold,
     compare_alarms,
@@ -103,6 +105,48 @@ def test_a_precision_that_no_threshold_gives_is_refused_with_the_best_one():
         choose_threshold(posts_of([0.9, 0.8], [0, 0]), 1, {"recall": 0.5})
     with pytest.raises(ValueError, match="--watch"):
         choose_alarm([], np.zeros(0), np.zeros((0, 2)), ["no", "Turn"], None, {"recall": 0.5})
+
+
+def test_alarms_in_turn_are_those_of_a_loop_over_parts():
+    """Timelines are of five parts, or of those that members hold out; those of one family are of one part."""
+    generator = np.random.default_rng(0)
+    for by_member in (False, True):
+        timelines, families = [], []
+        for number in range(12):
+            families.append(number // 2)
+            held_out = number // 4 if by_member else None
+            facts = [Facts(None, f"family {number // 2}", {})] * 5
+            labels = generator.integers(-1, 2, size=5)
+            labels[labels < 0] = -100
+            timelines.append(make_timeline(labels.tolist(), str(number), held_out=held_out, facts=facts))
+        parts = np.repeat([number // 4 if by_member else families[number] % 5 for number in range(12)], 5)
+        labels = np.concatenate([timeline.labels for timeline in timelines])
+        scores = np.clip(0.3 * (labels == 1) + generator.random(60), 0, 1) / 1.3
+        for wanted in ({"precision": 0.7}, {"recall": 0.6}):
+            found = alarms_in_turn(timelines, scores, 1, wanted)
+            for post in range(60):
+                others = (labels >= 0) & (parts != parts[post])
+                threshold = choose_threshold(posts_of(scores[others], labels[others]), 1, wanted)
+                assert found[post] == (scores[post] >= threshold)
+
+
+def test_a_promise_is_of_thresholds_that_have_not_seen_the_posts():
+    """Where labels are drawn at random, the best of many thresholds has 0.9 on its own posts, and a half on others."""
+    generator, own, in_turn = np.random.default_rng(0), [], []
+    for _ in range(80):
+        timelines = [make_timeline(generator.integers(2, size=10).tolist(), str(number)) for number in range(20)]
+        scores = generator.random(200)
+        probabilities, predictions = np.stack([1 - scores, scores], axis=1), (scores > 0.5).astype(int)
+        labels = np.concatenate([timeline.labels for timeline in timelines])
+        try:
+            alarm = choose_alarm(timelines, predictions, probabilities, ["no", "Turn"], 1, {"precision": 0.9})
+        except ValueError:
+            continue
+        is_alarm = scores >= alarm["threshold"]
+        own += (labels[is_alarm] == 1).tolist()
+        measured = alarm["measured"]
+        in_turn += [measured["precision"]] * measured["alarms"] if measured["alarms"] else []
+    assert np.mean(own) > 0.9 and len(in_turn) > 30 and np.mean(in_turn) < 0.75
 
 
 def measure(labels: list[int], scores: list[float], of: list[int], times=None, threshold: float = 0.5, **rule) -> dict:
@@ -238,7 +282,8 @@ def test_an_alarm_is_saved_with_the_model_and_said_in_one_sentence(tmp_path, mod
     labels = {"id2label": {0: "no", 1: "Turn"}, "label2id": {"no": 0, "Turn": 1}}
     model = tiny_model(num_labels=2, model_type=model_type, watched=1, **labels)
     assert alarm_sentence(model.config) is None
-    timelines, shares = [make_timeline([label], timestamps=[1.7e9]) for label in LABELS], np.array(SCORES)
+    shares = np.array(SCORES)
+    timelines = [make_timeline([label], str(number), timestamps=[1.7e9]) for number, label in enumerate(LABELS)]
     decided = (shares > 0.5).astype(int), np.stack([1 - shares, shares], 1)
     alarm = choose_alarm(timelines, *decided, ["no", "Turn"], 1, {"precision": 0.75})
     model.config.calibration = {"alarm": alarm}
@@ -250,10 +295,14 @@ def test_an_alarm_is_saved_with_the_model_and_said_in_one_sentence(tmp_path, mod
         f"{alarm['threshold']}",
         "precision of 0.75",
         "7 held-out",
-        "0.750",
-        "4 alarms",
+        f"precision {alarm['measured']['precision']:.3f}",
+        f"{alarm['measured']['alarms']} alarms",
         "by chance",
     ):
         assert words in said
+    # A single timeline promises nothing.
+    alone = choose_alarm([make_timeline(LABELS)], *decided, ["no", "Turn"], 1, {"precision": 0.75})
+    config.calibration = {"alarm": alone}
+    assert "measured" not in alone and "one timeline" in alarm_sentence(config)
     config.calibration = {"alarm": {"label": 1, "threshold": 0.4}}
     assert "0.4 " in alarm_sentence(config) and "by hand" in alarm_sentence(config)
