@@ -84,7 +84,12 @@ def label_names(posts: Dataset | IterableDataset, column: str = "label") -> list
     if (declared := class_names(posts, column)) is not None:
         check_labels(declared)
         return list(map(read_name, declared))
-    counts = Counter(read_label(single(value, row, column)) for row, value in enumerate(posts[column]))
+    counts: Counter[str] = Counter()
+    for row, value in enumerate(posts[column]):
+        try:
+            counts[read_label(read_role("label", single(value, row, column)))] += 1
+        except BadValue as bad:
+            raise PostError(row, column, bad.value, bad.problem) from None
     names = set(counts) - {""}
     check_labels(sorted(names))
     if R_MISSING in names and len(names) > 1:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from datasets import Dataset
 
+from modeling_tempoformer.data.post_errors import PostError
 from modeling_tempoformer.data.timelines import label_names, logger, to_timelines
 
 
@@ -47,6 +48,11 @@ def test_labels_mean_what_they_seem(case):
     cells, names, ids = TEXT_LABELS[case]
     assert label_names(posts_of(cells)) == names
     assert to_timelines(posts_of(cells), names)[0].labels == ids
+
+
+def test_a_label_in_bytes_is_refused_with_its_row():
+    with pytest.raises(PostError, match="Row 1 .*'label'.*bytes"):
+        label_names(Dataset.from_dict({"label": [None, b"No"]}))
 
 
 def test_labels_that_are_given_are_read_as_those_of_the_file():
