@@ -1,5 +1,6 @@
 """Mends texts of UTF-8 that were read as Latin-1 or Windows-1252 and encoded again: `schÃ¶n` for `schön`."""
 
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -10,6 +11,8 @@ from transformers.utils import logging
 
 logger = logging.get_logger(__name__)
 
+# The first byte of a character beyond ASCII in UTF-8, read as Latin-1
+FIRST_BYTE = re.compile("[\xc2-\xf4]")
 # The characters of Windows-1252 that Latin-1 lacks, and their bytes
 OF_WINDOWS = {
     ord(bytes([byte]).decode("cp1252")): byte
@@ -71,7 +74,7 @@ def beyond_ascii(table: pa.Table) -> dict[str, list[str]]:
 
 def decode_again(text: str) -> str | None:
     """Returns what a garbled text was, None for a text of ASCII and for one that is not garbled."""
-    if text.isascii():
+    if not FIRST_BYTE.search(text):
         return None
     try:
         return text.translate(OF_WINDOWS).encode("latin-1").decode()

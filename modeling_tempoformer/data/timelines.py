@@ -177,18 +177,18 @@ def read_posts(
         for cells in zip(*(cells_of(batch, column, len(table)) for column in columns.values()), strict=True):
             row += 1
             values = dict(zip(columns, cells, strict=True))
-            if missing := [role for role in complete if is_missing(values[role])]:
+            if missing := [role for role in complete if lacks(values[role], role)]:
                 lacking[missing[0]] += 1
                 continue
             num_read += 1
             try:
                 found, post = read_row(values, row, columns, times, labels, class_ids, names, untimed)
+                for role in PLURALS:
+                    spellings.add(role, found.get(role, ""), row, columns.get(role))
             except PostError as bad:
                 raise with_option(bad, given, columns) from None
             if untimed is None and columns.get("timestamp") is not None and post.timestamp is None:
                 untimed = row
-            for role in PLURALS:
-                spellings.add(role, found.get(role, ""), row, columns.get(role))
             if has_facts:
                 post = post._replace(facts=read_facts(post, found, values, columns))
             yield found["timeline"], post
@@ -198,6 +198,14 @@ def read_posts(
         warn_of_times(present, given, times.first is not None and times.first[0] != "missing")
     times.warn()
     spellings.warn()
+
+
+def lacks(cell: Any, role: str) -> bool:
+    """Tells whether a cell has nothing, among ids also a text such as `nan`."""
+    try:
+        return is_missing(cell) or (role in ROLES and not read_name(cell))
+    except ValueError:  # It is there, and cannot be read.
+        return False
 
 
 def read_row(

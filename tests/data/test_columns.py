@@ -130,6 +130,8 @@ def test_errors_of_states_name_the_option():
         rows = [{"timeline_id": "a", "text": "so", "state": cell} for cell in cells]
         return to_timelines(Dataset.from_list(rows))
 
+    with pytest.raises(PostError, match="Row 1 .*'calm'.*--state_column none"):
+        states("Calm", "calm")
     for cells in (["CA", "CA"], [f"city {number}" for number in range(51)]):
         with pytest.raises(ValueError, match="--state_column none"):
             choose_states(states(*cells))

@@ -215,6 +215,14 @@ def test_rows_that_are_no_posts_are_left_out_and_counted(tmp_path, said, kind):
     )
 
 
+def test_ids_that_programs_write_for_nothing_are_left_out_too():
+    rows = [{**EVENTS[1], "who": who} for who in ("1", "nan", "<NA>", "null")]
+    timelines = to_timelines(Dataset.from_list(rows), **NAMES, drop_incomplete=True)
+    assert [each.timeline_id for each in timelines] == ["1"]
+    with pytest.raises(PostError, match="Row 1 .*'nan'.*--drop_incomplete"):
+        to_timelines(Dataset.from_list(rows), **NAMES)
+
+
 def test_what_is_missing_is_named_with_the_option(tmp_path):
     """The row without a time is blamed, and not the first one with a time."""
     cases = {"at": (EVENTS[:2], 0), "who": (EVENTS[3:4], 0)}
