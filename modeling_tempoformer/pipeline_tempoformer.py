@@ -1,7 +1,6 @@
 """The pipeline for whole timelines, and the explanations of its answers."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from difflib import SequenceMatcher
 from itertools import groupby, islice
 from typing import Any
 
@@ -22,8 +21,6 @@ logger = logging.get_logger(__name__)
 INDICES = {"stream_index", "speaker_posts"}
 # Slots of streams that an explanation reads in a pass, and the tokens in them, padding included.
 SLOTS_AT_ONCE, TOKENS_AT_ONCE = 4096, 2**17
-# Two names that are more similar are taken for one that is misspelled, such as "timestamps", but not "speaker_id".
-NEARLY = 0.85
 
 
 def explain_streams(
@@ -394,7 +391,8 @@ def read_timeline(values: Any, number: int) -> Timeline:
     if not isinstance(values, Mapping) or not isinstance(values.get("text"), (list, tuple)):
         raise ValueError(f"Timeline {number} must be a dict with a list of strings as 'text', got {values!r:.80}.")
     for name in ("timestamp", "speaker"):
-        near = [key for key in values if SequenceMatcher(None, str(key).strip().lower(), name).ratio() > NEARLY]
+        # Another case, a plural, spaces and underscores, such as "timestamps"; "speaker_id" is another column.
+        near = [key for key in values if "".join(filter(str.isalpha, str(key).lower())).removesuffix("s") == name]
         if near and name not in values:
             raise ValueError(f"Timeline {number} has {near[0]!r}, which is not read: is it {name!r}?")
     texts, times, speakers = values["text"], values.get("timestamp"), values.get("speaker")
