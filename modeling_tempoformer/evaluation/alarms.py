@@ -178,12 +178,12 @@ def measure_alarms(
         first_posts (`str`, *optional*): The field of the model's configuration, by which first posts are no alarms.
 
     Returns:
-        Of the labelled posts the numbers of `posts` and `timelines`, of `alarms` and `alarmed_timelines`; `precision`
-        and `recall`, each with its `_interval`, of 95 %, by a bootstrap over timelines. Of all posts
-        `alarms_per_hundred_posts`; and if posts have dates `alarms_per_day` and `posts_per_day`, over the days on
-        which somebody wrote, in UTC. Posts that the model was not asked about have as many alarms as others if they
-        can be one. What is not defined is left out: a precision without an alarm, a recall without a post of the
-        class, an interval that [`share_interval`] does not know.
+        The numbers of labelled `posts` and of their `timelines`, and among them of `alarms` and `alarmed_timelines`;
+        `precision` and `recall`, each with its `_interval`, of 95 %, by a bootstrap over timelines;
+        `alarms_per_hundred_posts`, labelled or not; and if posts have dates `alarms_per_day` and `posts_per_day`, over
+        the days on which somebody wrote, in UTC. Posts that the model was not asked about have as many alarms as
+        others if they can be one. What is not defined is left out: a precision without an alarm, a recall without a
+        post of the class, an interval that [`share_interval`] does not know.
     """
     labels, numbers = all_labels(timelines), timeline_numbers(timelines)
     labelled = labels >= 0
