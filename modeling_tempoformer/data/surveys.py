@@ -9,8 +9,8 @@ from ..timeline_tempoformer import NO_LABEL, Timeline
 from .states import compared_posts, first_of, same_state
 
 
-# A model adds the first three to a timeline, and reads none of them.
-NOT_READ = ("logits", "state_logits", "explanations", "facts")
+# A model adds the first three to a timeline, and reads none of them. The member that holds it out follows from the seed.
+NOT_READ = ("logits", "state_logits", "explanations", "facts", "held_out")
 
 
 class Survey(NamedTuple):

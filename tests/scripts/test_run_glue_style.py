@@ -194,7 +194,7 @@ def test_calibration_is_fitted_on_labelled_dev_posts_saved_and_applied(tmp_path,
     # The same model without its calibration.
     config = tmp_path / "out" / "config.json"
     config.write_text(config.read_text().replace('"calibration"', '"no_calibration"'))
-    plain = run(tmp_path / "raw", *saved)
+    plain = run(tmp_path / "raw", *saved, "--do_eval")
     config.write_text(config.read_text().replace('"no_calibration"', '"calibration"'))
 
     labels = np.array([NAMES.index(row["label"]) if row["label"] else -100 for row in rows])
