@@ -9,7 +9,7 @@ from ..timeline_tempoformer import NO_LABEL, Timeline
 from .states import compared_posts, first_of, same_state
 
 
-# A model adds the first three to a timeline, and reads none of them. The member that holds it out follows from the seed.
+# A model adds the first three to a timeline, and reads none of them. The member that holds it out follows from seeds.
 NOT_READ = ("logits", "state_logits", "explanations", "facts", "held_out")
 
 
