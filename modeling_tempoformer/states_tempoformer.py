@@ -27,6 +27,9 @@ class States(Grown):
         self.add_zeros("held_out_change", config.num_members, states + 1, states, config.num_labels)
         self.add_zeros("change", states + 1, states, config.num_labels)
         self.add_zeros("class_weights", config.num_labels)
+        self.held_out_change.fill_(1 / config.num_labels)
+        self.change.fill_(1 / config.num_labels)
+        self.class_weights.fill_(1)
 
     def forward(self, vectors: torch.Tensor, held_out: torch.LongTensor | None = None) -> torch.Tensor:
         """

@@ -51,6 +51,7 @@ class Mixture(Grown):
     def __init__(self, config: PostTempoFormerConfig):
         super().__init__()
         self.add_zeros("held_out", config.num_members, len(config.experts))
+        self.held_out.copy_(torch.tensor(config.expert_weights or [1.0] * len(config.experts)))
 
     def forward(self, held_out: torch.LongTensor) -> torch.Tensor:
         """Returns the weights (experts, batch_size, 1, 1) of rows from which the member `held_out` has not learned."""
@@ -79,6 +80,7 @@ class Trees(Grown):
         self.register_buffer("feature", torch.zeros(*shape, NUM_SPLITS, dtype=torch.long))
         self.add_zeros("threshold", *shape, NUM_SPLITS)
         self.add_zeros("leaves", *shape, NUM_LEAVES, config.num_labels)
+        self.leaves.fill_(1 / config.num_labels)
 
     def read(
         self,

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from ..data.arguments import PostArguments, check_positive, check_read
+from ..data.columns import NO_COLUMN
 from ..data.post_splits import class_named, load_file, table_form, timeline_columns
 from ..data.splits import hold_back, read_split
 from ..data.timelines import to_timelines
@@ -53,8 +54,10 @@ def main(arguments: list[str]):
     check_view()
     pipe = load_pipeline(args.model_name_or_path, **args.downloads)
     names = classes_of(pipe.model.config)
-    reads = {"state_column": (pipe.model.config.states, "by this model, which has learned no states")}
-    check_read(options_given(arguments), reads)
+    reads_states = pipe.model.config.states or args.state_column == NO_COLUMN
+    check_read(
+        options_given(arguments), {"state_column": (reads_states, "by this model, which has learned no states")}
+    )
     if args.watch is not None:
         pipe.model.config.watched = class_named(args.watch, names, "watch")
     try:
