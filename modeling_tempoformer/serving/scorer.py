@@ -155,7 +155,7 @@ def read_parts(output: Path) -> dict[int, tuple[int, int]]:
     parts = {}
     for path in sorted(output.glob("part-*.parquet")):
         if not re.fullmatch("part-[0-9]{5,}", path.stem):
-            raise ValueError(f"--output_dir has {path.name}, which is no file of a run: take it out of {output}.")
+            raise ValueError(f"--output_dir has {path.name}, which no run has written: take it out of {output}.")
         try:
             metadata = parquet.read_metadata(path)
             counts = metadata.metadata or {}
