@@ -9,6 +9,7 @@ A failure prints the seed: FUZZ_SEED=<seed> repeats it.
 import math
 import os
 import random
+import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, timezone
 from functools import cache, lru_cache
@@ -184,7 +185,8 @@ def assert_ours(error: ValueError):
 
 CELL = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=6)
 ODD_CELLS = ["", '"', '""', ",", "\t", "\n", "\r\n", "\r", " ", "007", "1e3", "NA", "null", "é", "🙂"]
-CELLS = CELL | st.sampled_from(ODD_CELLS)
+# A pair that UTF-8 read as Latin-1 has may be mended: `tests/data/test_odd_files.py`.
+CELLS = CELL.filter(lambda text: not re.search("[\xc2-\xf4][^\0-\x7f]", text)) | st.sampled_from(ODD_CELLS)
 
 
 @QUICK_AND_SLOW
