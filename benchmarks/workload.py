@@ -46,7 +46,8 @@ def make_model(model_type: str, encoder: PreTrainedConfig | str, window: int = W
     else:
         model = model_class(model_class.config_class(encoder_config=encoder, **fields))
     if model_type == "post_tempoformer":
-        trees, model.config.expert_weights = model.trees, [1.0, 1.0]
+        trees = model.trees
+        model.mixture.weights.fill_(1.0)
         trees.components.normal_(std=0.1)
         trees.feature.random_(len(trees.scale))
         trees.threshold.normal_()

@@ -46,18 +46,35 @@ from .tokenization_temporal_bert import TemporalBertTokenizer, TemporalRobertaTo
 
 if TYPE_CHECKING:
     from .cards.model_cards import write_card
+    from .data.model_fields import fields_of_posts
     from .data.rows import to_rows
+    from .data.splits import hold_out, split_timelines
     from .data.tables import load_table
     from .data.timelines import label_names, to_timelines
+    from .evaluation.calibration import fit_calibration
     from .evaluation.metrics import compute_metrics
+    from .evaluation.predictions import attach_logits
+    from .training.experts import GrowExperts, grow_experts
+    from .training.fine_tuning import fine_tune
+    from .training.frozen_encoder import embed_rows, freeze_encoder
 
 __version__ = "0.2.0"
 
 # These need Datasets, scikit-learn or matplotlib, which take seconds to import: they are imported at their first use.
 LAZY = {
+    "GrowExperts": ".training.experts",
+    "attach_logits": ".evaluation.predictions",
     "compute_metrics": ".evaluation.metrics",
+    "embed_rows": ".training.frozen_encoder",
+    "fields_of_posts": ".data.model_fields",
+    "fine_tune": ".training.fine_tuning",
+    "fit_calibration": ".evaluation.calibration",
+    "freeze_encoder": ".training.frozen_encoder",
+    "grow_experts": ".training.experts",
+    "hold_out": ".data.splits",
     "label_names": ".data.timelines",
     "load_table": ".data.tables",
+    "split_timelines": ".data.splits",
     "to_rows": ".data.rows",
     "to_timelines": ".data.timelines",
     "write_card": ".cards.model_cards",
@@ -127,6 +144,7 @@ __all__ = [
     "BertWithTemporalAttentionForMaskedLM",
     "BertWithTemporalAttentionForSequenceClassification",
     "BertWithTemporalAttentionForTokenClassification",
+    "GrowExperts",
     "LatePostError",
     "PostTempoFormerConfig",
     "PostTempoFormerForStreamClassification",
@@ -148,10 +166,19 @@ __all__ = [
     "TemporalRobertaConfig",
     "TemporalRobertaTokenizer",
     "Timeline",
+    "attach_logits",
     "compute_metrics",
+    "embed_rows",
+    "fields_of_posts",
+    "fine_tune",
+    "fit_calibration",
     "focal_loss",
+    "freeze_encoder",
+    "grow_experts",
+    "hold_out",
     "label_names",
     "load_table",
+    "split_timelines",
     "to_rows",
     "to_timelines",
     "write_card",

@@ -1,7 +1,7 @@
 """Configuration of the post model, this project's default."""
 
 import math
-from typing import Any, Literal
+from typing import Literal
 
 from huggingface_hub.dataclasses import strict
 from transformers import PreTrainedConfig
@@ -35,9 +35,6 @@ class PostTempoFormerConfig(StreamFields, PreTrainedConfig):
         change_step (`float`, *optional*):
             If the labels were derived from the states: the smallest difference of numbers that is a change; 0 if any
             other state is one.
-        expert_weights (`list[float]`, *optional*):
-            The weights of a member's network, of its trees and of the change of its states (see `experts`), chosen on
-            posts that none has learned from. None where they are not grown yet, and the network decides alone.
         stream_hidden_size (`int`, *optional*, defaults to 192):
             Width of these layers, an even multiple of the number of their heads, which is the encoder's.
         stream_dropout (`float`, *optional*, defaults to 0.1): Dropout in these layers.
@@ -75,7 +72,7 @@ class PostTempoFormerConfig(StreamFields, PreTrainedConfig):
     """
 
     model_type = "post_tempoformer"
-    keys_to_ignore_at_inference = ["stream_attentions", "hidden_states"]
+    keys_to_ignore_at_inference = ["expert_logits", "stream_attentions", "hidden_states"]
     auto_classes = {
         "AutoConfig": "configuration_post_tempoformer.PostTempoFormerConfig",
         "AutoModel": "modeling_post_tempoformer.PostTempoFormerModel",
@@ -86,7 +83,6 @@ class PostTempoFormerConfig(StreamFields, PreTrainedConfig):
     num_stream_layers: int = at_least_1(default=1)
     num_members: int = at_least_1(default=5)
     num_trees: int = not_negative(default=40)
-    expert_weights: list[float | int] | None = None
     reads_speakers: bool = False
     states: list[str] | None = None
     state_values: list[float | int] | None = None
@@ -120,25 +116,13 @@ class PostTempoFormerConfig(StreamFields, PreTrainedConfig):
         if not type(encoder).__module__.startswith("transformers."):
             raise ValueError(f"`encoder_config` must be of a type of Transformers, got '{encoder.model_type}'.")
 
-    def validate_experts(self):
-        """There must be a weight for each expert, and names and numbers of as many states."""
-        weights, experts = self.expert_weights, self.experts
-        if weights is not None and not (
-            len(weights) == len(experts) > 1 and all(0 <= weight < math.inf for weight in weights)
-        ):
-            raise ValueError(f"`expert_weights` are numbers from 0 for {', '.join(experts)}, got {weights}.")
+    def validate_states(self):
+        """There must be names and numbers of as many states."""
         if self.states is not None and len(set(self.states)) != len(self.states) or self.states == []:
             raise ValueError(f"`states` are different names, got {self.states}.")
         values = self.state_values
         if values is not None and not (len(values) == len(self.states or ()) and all(map(math.isfinite, values))):
             raise ValueError(f"`state_values` are numbers for {len(self.states or ())} states, got {values}.")
-
-    @classmethod
-    def from_dict(cls, config_dict: dict[str, Any], **kwargs):
-        """Reads a configuration, also of a model that was saved when there were no other experts than trees."""
-        weights = {"expert_weights": config_dict["tree_weights"]} if "tree_weights" in config_dict else {}
-        config_dict = {name: value for name, value in config_dict.items() if name != "tree_weights"}
-        return super().from_dict(config_dict | weights, **kwargs)
 
 
 __all__ = ["PostTempoFormerConfig"]

@@ -10,7 +10,7 @@ from .checks_tempoformer import CheckedFields, at_least_1, dropout, not_negative
 
 
 # Fields that belong to the classes of a model, and do not fit a model with other classes.
-CLASS_FIELDS = ("class_weights", "calibration", "expert_weights", "no_change", "watched")
+CLASS_FIELDS = ("class_weights", "calibration", "no_change", "watched")
 
 
 @dataclass(kw_only=True)
@@ -37,9 +37,8 @@ class StreamFields(CheckedFields):
     no_change: int | None = None
     watched: int | None = None
     change_step: float | int | None = None
-    # Models that read who speaks, learn states, or have several experts, have fields of their own.
+    # Models that read who speaks, or learn states, have fields of their own.
     reads_speakers: ClassVar[bool] = False
-    expert_weights: ClassVar[list[float] | None] = None
     states: ClassVar[list[str] | None] = None
 
     def __post_init__(self, **kwargs):

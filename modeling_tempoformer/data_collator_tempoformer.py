@@ -48,15 +48,15 @@ class StreamCollator:
 
     A row holds `input_ids` (and what else the tokenizer's `model_input_names` lists), a list for each post, or
     `post_embeds`, a vector for each post (posts, hidden). It may hold `timestamps` (seconds, one for each post),
-    `num_context` (number of leading posts that are context only, by default 0) and `labels` (one for each post after
-    the context; -100 = a target without label, None = no target). `num_before` (by default 0) posts of the timeline
-    are before the row, and it began at `start_time` (seconds, by default with the row). `held_out` is the member of
-    the model that does not learn from the row. Rows with speakers have `speaker_posts`, for each post after the
-    context a list of the positions of its speaker's last posts before it (-1 for none), and `num_older`: so many
-    leading posts are there for a speaker alone, and in no stream.
+    `num_context` (number of leading posts that are context only, by default 0), and for each post after the context
+    `labels` (-100 for none) and `is_target` (False for a post that is not classified, by default all are).
+    `num_before` (by default 0) posts of the timeline are before the row, and it began at `start_time` (seconds, by
+    default with the row). `held_out` is the member of the model that does not learn from the row. Rows with speakers
+    have `speaker_posts`, for each post after the context a list of the positions of its speaker's last posts before
+    it (-1 for none), and `num_older`: so many leading posts are there for a speaker alone, and in no stream.
 
     Args:
-        tokenizer (`PreTrainedTokenizerBase`): Pads the posts.
+        tokenizer (`PreTrainedTokenizerBase`, *optional*): Pads the posts. Rows of vectors need none.
         window (`int`): Posts in a stream, at least 1.
         timed (`bool`, *optional*, defaults to `True`): If True, rows must have `timestamps`.
 
@@ -69,7 +69,7 @@ class StreamCollator:
     not as many as targets, and timestamps that are out of order or in floats of fewer than 64 bits.
     """
 
-    tokenizer: PreTrainedTokenizerBase
+    tokenizer: PreTrainedTokenizerBase | None
     window: int
     timed: bool = True
 
@@ -98,7 +98,8 @@ class StreamCollator:
         """Raises a `ValueError` for columns that differ from those of the first row, and for posts without tokens."""
         if not len(posts_of(row)):
             raise ValueError("has no posts.")
-        for name in (*self.tokenizer.model_input_names, "post_embeds", "labels", "held_out", "speaker_posts"):
+        tokens = () if self.tokenizer is None else self.tokenizer.model_input_names
+        for name in (*tokens, "post_embeds", "labels", "held_out", "speaker_posts"):
             if (name in row) != (name in first):
                 raise ValueError(f"{'has' if name in row else 'lacks'} '{name}', unlike the first row.")
         for post, tokens in enumerate(posts_of(row)):
@@ -115,14 +116,16 @@ class StreamCollator:
                 f"has {len(labels)} labels for {num_posts} posts, {num_context} of them context. If 'num_context' was "
                 "lost, pass `remove_unused_columns=False` to `TrainingArguments`."
             )
-        targets = torch.tensor([num_context + i for i, label in enumerate(labels) if label is not None]).long()
-        classes = torch.tensor([label for label in labels if label is not None])
-        if classes.is_floating_point() and len(targets):
+        classes = None if isinstance(labels, list) and None in labels else torch.as_tensor(labels)
+        if classes is None or classes.is_floating_point():
             raise ValueError(f"must have class ids or -100 as labels, got {labels!r:.80}.")
+        is_target = torch.as_tensor(row.get("is_target", [True] * num_targets))
+        targets = num_context + is_target.nonzero().flatten()
         index = stream_windows(targets, self.window)
-        streams = {"stream_index": index.masked_fill(index < row.get("num_older", 0), -1), "labels": classes.long()}
+        streams = {"stream_index": index.masked_fill(index < row.get("num_older", 0), -1)}
+        streams["labels"] = classes[targets - num_context].long()
         if "speaker_posts" in row:
-            streams["speaker_posts"] = torch.tensor(row["speaker_posts"])[targets - num_context]
+            streams["speaker_posts"] = torch.as_tensor(row["speaker_posts"])[targets - num_context]
         num_before, since_first = (targets + row.get("num_before", 0)).float(), torch.zeros(len(targets))
         if self.timed:
             times, start_time = checked_times(row.get("timestamps"), num_posts), row.get("start_time")

@@ -20,15 +20,18 @@ from transformers import (
 from transformers import initialization as init
 from transformers.utils import ModelOutput, TransformersKwargs, can_return_tuple
 
+from .checks_tempoformer import check_shape
 from .configuration_post_tempoformer import PostTempoFormerConfig
 from .modeling_streams_tempoformer import (
     StreamAttention,
     StreamClassificationMixin,
+    StreamClassifierOutput,
     StreamPositionEmbedding,
     StreamPreTrainedModel,
     StreamReaderMixin,
     Streams,
     class_layers,
+    focal_loss,
     has_equal_calls,
     starting,
 )
@@ -115,8 +118,8 @@ class PostTempoFormerPreTrainedModel(StreamPreTrainedModel):
     config: PostTempoFormerConfig
     # Modules that must not be split across devices.
     _no_split_modules = ["PostTempoFormerStreamLayers"]
-    # Models of 0.2.0 have none.
-    _keys_to_ignore_on_load_missing = [r"states\.held_out_change", r"mixture\.held_out"]
+    # Models of 0.2.0 have none: of the experts of their configuration `from_pretrained` reads the weights.
+    _keys_to_ignore_on_load_missing = [r"states\.held_out_change", r"mixture\."]
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module):
@@ -126,8 +129,8 @@ class PostTempoFormerPreTrainedModel(StreamPreTrainedModel):
             if module.bias is not None:
                 init.zeros_(module.bias)
         elif isinstance(module, Mixture):
-            weights = self.config.expert_weights or [1.0] * len(self.config.experts)
-            init.copy_(module.held_out, torch.tensor(weights).expand_as(module.held_out))
+            for weights in (module.weights, module.held_out):
+                init.copy_(weights, torch.eye(weights.shape[-1])[0].expand_as(weights))
         elif isinstance(module, Grown):
             # An expert that is not grown finds all classes equally likely.
             start = {"scale": 1.0, "class_weights": 1.0}
@@ -240,6 +243,16 @@ def cosines_with_history(
     history = (units[slot_post[:, :-1]] * slot_mask[:, :-1].unsqueeze(-1)).sum(1, keepdim=True)
     directions = nn.functional.normalize(torch.cat((compared[:, :-1], history, compared[:, -1:]), dim=1), dim=-1)
     return (directions[:, :-1] * directions[:, -1:]).sum(-1)
+
+
+def of_members(logits: torch.Tensor, held_out: torch.LongTensor | None) -> torch.Tensor:
+    """
+    Returns the mean of the members' logits (members, batch_size, ...), or those of the member that has not learned
+    from a row (`held_out`).
+    """
+    if held_out is None:
+        return logits.mean(0)
+    return logits[held_out.to(logits.device), torch.arange(len(held_out), device=logits.device)]
 
 
 def side_by_side(states: torch.Tensor) -> torch.Tensor:
@@ -425,32 +438,116 @@ class PostTempoFormerForStreamClassification(StreamClassificationMixin, PostTemp
         self.mixture = Mixture(config) if len(config.experts) > 1 else None
         self.post_init()
 
-    def classify_streams(
+    @can_return_tuple
+    def forward(
         self,
+        input_ids: torch.LongTensor | None = None,
+        attention_mask: torch.LongTensor | None = None,
+        token_type_ids: torch.LongTensor | None = None,
+        stream_index: torch.LongTensor | None = None,
+        elapsed: torch.FloatTensor | None = None,
+        inputs_embeds: torch.FloatTensor | None = None,
+        post_embeds: torch.FloatTensor | None = None,
+        timeline_position: torch.FloatTensor | None = None,
+        speaker_posts: torch.LongTensor | None = None,
+        labels: torch.LongTensor | None = None,
+        held_out: torch.LongTensor | None = None,
+        num_items_in_batch: torch.Tensor | int | None = None,
+        **kwargs: Unpack[TransformersKwargs],
+    ) -> StreamClassifierOutput:
+        r"""
+        Args:
+            input_ids, attention_mask, token_type_ids, inputs_embeds, post_embeds (`torch.Tensor`, *optional*),
+            stream_index, elapsed, speaker_posts (`torch.Tensor`, *optional*):
+                Inputs of [`PostTempoFormerModel`].
+            timeline_position (`torch.FloatTensor` of shape `(batch_size, num_streams, 2)`, *optional*):
+                Posts of the timeline before the newest one, and seconds since the first. In evaluation a model with
+                trees needs it, and one whose `first_posts` cannot be a change.
+            labels (`torch.LongTensor` of shape `(batch_size, num_streams)`, *optional*):
+                Class of each stream's newest post; -100 for none.
+            held_out (`torch.LongTensor` of shape `(batch_size,)`, *optional*):
+                The member that does not learn from a row, and alone gives the row's logits.
+            num_items_in_batch (`int` or `torch.Tensor`, *optional*):
+                The argument of [`focal_loss`]. Refused without `labels`: so a Trainer with a loss of its own calls the
+                model.
+            kwargs: Inputs of [`PostTempoFormerModel`].
+
+        Returns:
+            [`StreamClassifierOutput`]. Raises the errors of [`PostTempoFormerModel`].
+        """
+        self.check_loss(labels, num_items_in_batch)
+        outputs = self.tempoformer(
+            input_ids=input_ids,
+            attention_mask=attention_mask,
+            token_type_ids=token_type_ids,
+            stream_index=stream_index,
+            elapsed=elapsed,
+            inputs_embeds=inputs_embeds,
+            post_embeds=post_embeds,
+            speaker_posts=speaker_posts if self.config.reads_speakers else None,
+            **kwargs,
+            return_dict=True,
+        )
+        check_shape("held_out", held_out, outputs.stream_mask.shape[0])
+        members = self.member_logits(outputs)
+        logits, expert_logits, state_logits = of_members(members, held_out), None, None
+        if self.mixture is not None and not self.training:
+            # Computed in float32, because 16 bits are too coarse for thresholds.
+            with torch.autocast(logits.device.type, enabled=False):
+                asked = (outputs, timeline_position, elapsed, held_out)
+                expert_logits, state_logits = self.ask_experts(logits.float(), *asked)
+                logits = self.mixture(expert_logits, held_out)
+        is_first, no_post = self.find_first_posts(timeline_position, speaker_posts), ~outputs.stream_mask[..., -1:]
+        logits, loss = self.without_first_posts(logits, is_first), None
+        logits = logits.masked_fill(no_post.to(logits.device), 0.0)
+        if labels is not None:
+            check_shape("labels", labels, *logits.shape[:2])
+            judged, labels = logits, labels.to(logits.device)
+            if self.training:
+                # Each member learns by itself, and not from the rows that it holds out.
+                judged = self.without_first_posts(members, is_first)
+                labels = labels.expand(members.shape[:-1])
+                if held_out is not None:
+                    own = torch.arange(len(members), device=labels.device)[:, None] == held_out.to(labels.device)
+                    labels = labels.masked_fill(own.unsqueeze(-1), -100)
+                if num_items_in_batch is not None:
+                    num_items_in_batch = num_items_in_batch * (len(members) - (held_out is not None))
+            loss = focal_loss(judged, labels, self.config.focal_gamma, self.config.class_weights, num_items_in_batch)
+        return StreamClassifierOutput(
+            loss=loss,
+            logits=logits,
+            expert_logits=expert_logits,
+            state_logits=state_logits,
+            stream_attentions=outputs.stream_attentions,
+            hidden_states=outputs.hidden_states,
+        )
+
+    def member_logits(self, outputs: PostTempoFormerModelOutput) -> torch.Tensor:
+        """Returns the logits of each member's network (members, batch_size, num_streams, num_labels)."""
+        return self.classifier(outputs.last_hidden_state.unflatten(-1, (self.config.num_members, -1)).movedim(-2, 0))
+
+    def ask_experts(
+        self,
+        network: torch.Tensor,
         outputs: PostTempoFormerModelOutput,
         timeline_position: torch.Tensor | None,
         elapsed: torch.Tensor | None,
         held_out: torch.LongTensor | None,
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
         """
-        Returns each member's logits (members, batch_size, num_streams, num_labels), in evaluation with those of the
-        other experts, and the log-probabilities of the newest posts' states (batch_size, num_streams, num_states).
+        Returns the logits of each expert (batch_size, num_streams, experts, num_labels), of which those of the
+        `network` are given, and the log-probabilities of the newest posts' states (batch_size, num_streams,
+        num_states).
         """
-        vectors = outputs.last_hidden_state.unflatten(-1, (self.config.num_members, -1)).movedim(-2, 0)
-        logits = self.classifier(vectors)
-        if self.config.expert_weights is None or self.training:
-            return logits, None
-        # The other experts and the sum are computed in float32, because 16 bits are too coarse for thresholds.
-        with torch.autocast(logits.device.type, enabled=False):
-            changes, state_logits = self.read_states(outputs, held_out)
-            experts = [logits]
-            if self.trees is not None:
-                inputs = self.tree_inputs(outputs, timeline_position, elapsed, changes)
-                experts.append(self.trees(self.trees.read(*inputs)))
-            experts += [] if changes is None else [changes]
-            weights = self.config.expert_weights if held_out is None else self.mixture(held_out)
-            weighted = zip(weights, experts, strict=True)
-            return sum(weight * expert.to(logits.device) for weight, expert in weighted), state_logits
+        if timeline_position is None:
+            raise ValueError("The model needs `timeline_position`, as `StreamCollator` makes it.")
+        changes, state_logits = self.read_states(outputs, held_out)
+        experts = [network]
+        if self.trees is not None:
+            inputs = self.tree_inputs(outputs, timeline_position, elapsed, changes)
+            experts.append(of_members(self.trees(self.trees.read(*inputs)), held_out))
+        experts += [] if changes is None else [changes]
+        return torch.stack([expert.to(network.device) for expert in experts], dim=-2), state_logits
 
     def read_states(
         self, outputs: PostTempoFormerModelOutput, held_out: torch.LongTensor | None

@@ -1,18 +1,18 @@
 """
 The parts that both models of streams share: the focal loss, the rotation by log time and the attention across posts
-(Tseriotou, Tsakalidis and Liakata, 2024, section 4), the laying out of streams, and the `forward` of the head.
+(Tseriotou, Tsakalidis and Liakata, 2024, section 4), and the laying out of streams.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Unpack
+from typing import Any
 
 import torch
 from torch import nn
 from transformers import AutoConfig, PreTrainedModel
 from transformers import initialization as init
 from transformers.integrations import is_deepspeed_zero3_enabled
-from transformers.utils import ModelOutput, TransformersKwargs, can_return_tuple, logging
+from transformers.utils import ModelOutput, logging
 
 from .checks_tempoformer import check_indices, check_shape, check_whole, longest_input
 from .configuration_streams_tempoformer import StreamFields
@@ -40,6 +40,8 @@ class StreamClassifierOutput(ModelOutput):
         loss (`torch.FloatTensor`, *optional*, with `labels`): Focal loss, a scalar in float32.
         logits (`torch.FloatTensor` of shape `(batch_size, num_streams, num_labels)`): Scores before softmax for the
             newest post of each stream; 0 for a stream without posts.
+        expert_logits (`torch.FloatTensor` of shape `(batch_size, num_streams, num_experts, num_labels)`, *optional*):
+            The scores of each expert alone, in evaluation, if the model has several.
         state_logits (`torch.FloatTensor` of shape `(batch_size, num_streams, num_states)`, *optional*):
             The log-probability of each state of the newest post of each stream, if the model has learned states.
         stream_attentions, hidden_states, attentions: The outputs of the model without the head.
@@ -47,6 +49,7 @@ class StreamClassifierOutput(ModelOutput):
 
     loss: torch.FloatTensor | None = None
     logits: torch.FloatTensor | None = None
+    expert_logits: torch.FloatTensor | None = None
     state_logits: torch.FloatTensor | None = None
     stream_attentions: tuple[torch.FloatTensor, ...] | None = None
     hidden_states: tuple[torch.FloatTensor, ...] | None = None
@@ -229,10 +232,13 @@ class StreamPreTrainedModel(PreTrainedModel):
         missing, unexpected = info["missing_keys"], info["unexpected_keys"]
         if model.base_model is not model and type(model.base_model).__name__ in (model.config.architectures or ()):
             missing = {name for name in missing if name.startswith(f"{cls.base_model_prefix}.")}
-            # Those of a head that the weights may once have had.
-            for field in ("calibration", "expert_weights"):
-                if hasattr(model.config, field):
-                    setattr(model.config, field, None)
+            # That of a head that the weights may once have had.
+            model.config.calibration = None
+        # The configuration of a model of 0.2.0 weighs its experts.
+        weights = vars(model.config).pop("expert_weights", None)
+        if weights and (mixture := getattr(model, "mixture", None)) is not None:
+            for values in (mixture.weights, mixture.held_out):
+                values.copy_(torch.tensor(weights))
         if (trees := getattr(model, "trees", None)) is not None:
             check_indices(pretrained_model_name_or_path, "trees.feature", trees.feature, len(trees.center))
         if output_loading_info:
@@ -409,98 +415,31 @@ class StreamClassificationMixin(StreamStepMixin):
         """Returns inputs of `forward` for posts (batch_size, num_posts, num_tokens), so that none is read twice."""
         return self.tempoformer.post_inputs(**posts)
 
-    @can_return_tuple
-    def forward(
-        self,
-        input_ids: torch.LongTensor | None = None,
-        attention_mask: torch.LongTensor | None = None,
-        token_type_ids: torch.LongTensor | None = None,
-        stream_index: torch.LongTensor | None = None,
-        elapsed: torch.FloatTensor | None = None,
-        inputs_embeds: torch.FloatTensor | None = None,
-        post_embeds: torch.FloatTensor | None = None,
-        timeline_position: torch.FloatTensor | None = None,
-        speaker_posts: torch.LongTensor | None = None,
-        labels: torch.LongTensor | None = None,
-        held_out: torch.LongTensor | None = None,
-        num_items_in_batch: torch.Tensor | int | None = None,
-        **kwargs: Unpack[TransformersKwargs],
-    ) -> StreamClassifierOutput:
-        r"""
-        Args:
-            input_ids, attention_mask, token_type_ids, stream_index, elapsed, inputs_embeds, post_embeds:
-                Inputs of the model without the head.
-            timeline_position (`torch.FloatTensor` of shape `(batch_size, num_streams, 2)`, *optional*):
-                Posts of the timeline before the newest one, and seconds since the first, for the post model's trees.
-            speaker_posts (`torch.LongTensor` of shape `(batch_size, num_streams, count)`, *optional*):
-                The posts of the row by the newest post's speaker before it, oldest first, -1 where there is none, for
-                a model that `reads_speakers`, which reads the last of them.
-            labels (`torch.LongTensor` of shape `(batch_size, num_streams)`, *optional*):
-                Class of each stream's newest post; -100 for none.
-            held_out (`torch.LongTensor` of shape `(batch_size,)`, *optional*):
-                The member of the post model that does not learn from a row, and alone gives the row's logits.
-            num_items_in_batch (`int` or `torch.Tensor`, *optional*):
-                The argument of [`focal_loss`]. Refused without `labels`: so a Trainer with a loss of its own calls the
-                model.
-            kwargs: Inputs of the model without the head.
-
-        Returns:
-            [`StreamClassifierOutput`]. Raises the errors of the model without the head.
-        """
+    def check_loss(self, labels: torch.LongTensor | None, num_items_in_batch: torch.Tensor | int | None):
+        """Raises a `ValueError` where a Trainer computes a loss of its own, without the model's class weights."""
         if labels is None and num_items_in_batch is not None:
             raise ValueError(
                 "The Trainer keeps the labels from the model, so that its focal loss and class weights are not used: "
                 "leave out `label_smoothing_factor`, or for a `compute_loss_func` of your own set "
                 "`model.accepts_loss_kwargs = False`."
             )
-        speakers = {"speaker_posts": speaker_posts} if self.config.reads_speakers else {}
-        outputs = self.tempoformer(
-            input_ids=input_ids,
-            attention_mask=attention_mask,
-            token_type_ids=token_type_ids,
-            stream_index=stream_index,
-            elapsed=elapsed,
-            inputs_embeds=inputs_embeds,
-            post_embeds=post_embeds,
-            **speakers,
-            **kwargs,
-            return_dict=True,
-        )
-        check_shape("held_out", held_out, outputs.stream_mask.shape[0])
-        if timeline_position is None and (self.config.first_posts or self.config.expert_weights):
+
+    def without_first_posts(self, logits: torch.Tensor, is_first: torch.BoolTensor | None) -> torch.Tensor:
+        """Returns logits (..., classes), sure of no change where a post (...) is the first, if such cannot be one."""
+        if is_first is None:
+            return logits
+        certain = logits.new_full((self.num_labels,), -CERTAIN)
+        certain[self.config.no_change].fill_(CERTAIN)
+        return certain.where(is_first.unsqueeze(-1).to(logits.device), logits)
+
+    def find_first_posts(
+        self, timeline_position: torch.Tensor | None, speaker_posts: torch.LongTensor | None = None
+    ) -> torch.BoolTensor | None:
+        """Returns where a post (batch_size, num_streams) cannot be a change, None for a model without the rule."""
+        if self.config.first_posts is None:
+            return None
+        if self.config.first_posts == "speaker":
+            return speaker_posts[..., -1] < 0
+        if timeline_position is None:
             raise ValueError("The model needs `timeline_position`, as `StreamCollator` makes it.")
-        scores, state_logits = self.classify_streams(outputs, timeline_position, elapsed, held_out)
-        if self.config.first_posts:
-            is_first = timeline_position[..., 0] == 0
-            if self.config.first_posts == "speaker":
-                is_first = speaker_posts[..., -1] < 0
-            certain = scores.new_full((self.num_labels,), -CERTAIN)
-            certain[self.config.no_change].fill_(CERTAIN)
-            scores = certain.where(is_first.unsqueeze(-1).to(scores.device), scores)
-        scores = scores.masked_fill(~outputs.stream_mask[..., -1:].to(scores.device), 0.0)
-        logits = scores.mean(0)
-        if held_out is not None:
-            held_out = held_out.to(scores.device)
-            logits = scores[held_out, torch.arange(len(held_out), device=scores.device)]
-        loss = None
-        if labels is not None:
-            check_shape("labels", labels, *logits.shape[:2])
-            judged, labels = logits, labels.to(logits.device)
-            if self.training:
-                # Each member learns by itself.
-                judged, labels = scores, labels.expand(scores.shape[:-1])
-                if held_out is not None:
-                    members = torch.arange(len(scores), device=scores.device)
-                    labels = labels.masked_fill(members[:, None, None] == held_out[:, None], -100)
-                if num_items_in_batch is not None:
-                    # One member does not learn from a row that is held out.
-                    num_items_in_batch = num_items_in_batch * (len(scores) - (held_out is not None))
-            loss = focal_loss(judged, labels, self.config.focal_gamma, self.config.class_weights, num_items_in_batch)
-        return StreamClassifierOutput(
-            loss=loss,
-            logits=logits,
-            state_logits=state_logits,
-            stream_attentions=outputs.stream_attentions,
-            hidden_states=outputs.hidden_states,
-            attentions=outputs.get("attentions"),
-        )
+        return timeline_position[..., 0] == 0

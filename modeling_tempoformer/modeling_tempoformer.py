@@ -10,15 +10,18 @@ from transformers import PreTrainedModel
 from transformers.utils import ModelOutput, TransformersKwargs, can_return_tuple, logging
 from transformers.utils.output_capturing import capture_outputs
 
+from .checks_tempoformer import check_shape
 from .configuration_tempoformer import TempoFormerConfig
 from .modeling_streams_tempoformer import (
     StreamAttention,
     StreamClassificationMixin,
+    StreamClassifierOutput,
     StreamPositionEmbedding,
     StreamPreTrainedModel,
     StreamReaderMixin,
     Streams,
     class_layers,
+    focal_loss,
     has_equal_calls,
     starting,
 )
@@ -434,11 +437,64 @@ class TempoFormerForStreamClassification(StreamClassificationMixin, TempoFormerP
         self.classifier = StreamClassificationHead(config)
         self.post_init()
 
-    def classify_streams(self, outputs: TempoFormerModelOutput, *_) -> tuple[torch.Tensor, None]:
-        """Returns logits (1, batch_size, num_streams, num_labels), and no states."""
-        return self.classifier(outputs.last_hidden_state, outputs.pooler_output, outputs.stream_mask).unsqueeze(
-            0
-        ), None
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids: torch.LongTensor | None = None,
+        attention_mask: torch.LongTensor | None = None,
+        token_type_ids: torch.LongTensor | None = None,
+        stream_index: torch.LongTensor | None = None,
+        elapsed: torch.FloatTensor | None = None,
+        inputs_embeds: torch.FloatTensor | None = None,
+        timeline_position: torch.FloatTensor | None = None,
+        speaker_posts: torch.LongTensor | None = None,
+        labels: torch.LongTensor | None = None,
+        num_items_in_batch: torch.Tensor | int | None = None,
+        **kwargs: Unpack[TransformersKwargs],
+    ) -> StreamClassifierOutput:
+        r"""
+        Args:
+            input_ids, attention_mask, token_type_ids, stream_index, elapsed, inputs_embeds:
+                Inputs of [`TempoFormerModel`].
+            timeline_position (`torch.FloatTensor` of shape `(batch_size, num_streams, 2)`, *optional*):
+                Posts of the timeline before the newest one, and seconds since the first, for a model whose
+                `first_posts` cannot be a change.
+            speaker_posts (`torch.LongTensor`, *optional*): Not read, so that one batch fits both models.
+            labels (`torch.LongTensor` of shape `(batch_size, num_streams)`, *optional*):
+                Class of each stream's newest post; -100 for none.
+            num_items_in_batch (`int` or `torch.Tensor`, *optional*):
+                The argument of [`focal_loss`]. Refused without `labels`: so a Trainer with a loss of its own calls the
+                model.
+            kwargs: Inputs of [`TempoFormerModel`].
+
+        Returns:
+            [`StreamClassifierOutput`]. Raises the errors of [`TempoFormerModel`].
+        """
+        self.check_loss(labels, num_items_in_batch)
+        outputs = self.tempoformer(
+            input_ids=input_ids,
+            attention_mask=attention_mask,
+            token_type_ids=token_type_ids,
+            stream_index=stream_index,
+            elapsed=elapsed,
+            inputs_embeds=inputs_embeds,
+            **kwargs,
+            return_dict=True,
+        )
+        logits = self.classifier(outputs.last_hidden_state, outputs.pooler_output, outputs.stream_mask)
+        logits = self.without_first_posts(logits, self.find_first_posts(timeline_position))
+        logits, loss = logits.masked_fill(~outputs.stream_mask[..., -1:].to(logits.device), 0.0), None
+        if labels is not None:
+            check_shape("labels", labels, *logits.shape[:2])
+            settings = self.config.focal_gamma, self.config.class_weights, num_items_in_batch
+            loss = focal_loss(logits, labels.to(logits.device), *settings)
+        return StreamClassifierOutput(
+            loss=loss,
+            logits=logits,
+            stream_attentions=outputs.stream_attentions,
+            hidden_states=outputs.hidden_states,
+            attentions=outputs.attentions,
+        )
 
 
 __all__ = ["StreamMemory", "TempoFormerForStreamClassification", "TempoFormerModel", "TempoFormerPreTrainedModel"]

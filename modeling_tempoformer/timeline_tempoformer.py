@@ -119,6 +119,8 @@ class Timeline:
             A model's answer, in float32; NaN for a post that it was not asked about.
         state_logits (`torch.Tensor` of shape `(posts, states)`, *optional*):
             A model's answer about states, likewise.
+        expert_logits (`torch.Tensor` of shape `(posts, experts, classes)`, *optional*):
+            The answer of each of a model's experts, likewise.
         explanations (`list[dict]`, *optional*): The result of the pipeline's `explain` for each post.
     """
 
@@ -134,6 +136,7 @@ class Timeline:
     held_out: int | None = None
     logits: torch.Tensor | None = field(default=None, repr=False, compare=False)
     state_logits: torch.Tensor | None = field(default=None, repr=False, compare=False)
+    expert_logits: torch.Tensor | None = field(default=None, repr=False, compare=False)
     explanations: list[dict[str, Any]] | None = field(default=None, repr=False, compare=False)
 
     @classmethod

@@ -42,20 +42,31 @@ class Grown(nn.Module):
 
 class Mixture(Grown):
     """
-    The weights of the experts of posts that are held out from a training.
+    Adds the logits of the experts, each with its weight. Until the others are grown, the network alone has one.
 
-    Buffer: `held_out` (members, experts), chosen on posts that other members hold out. A model of 0.2.0 has the
-    `expert_weights` of its configuration for all, which are those of new posts.
+    Buffers: `weights` (experts,), and `held_out` (members, experts) for posts that a member holds out, chosen on those
+    that other members hold out.
     """
 
     def __init__(self, config: PostTempoFormerConfig):
         super().__init__()
+        self.add_zeros("weights", len(config.experts))
         self.add_zeros("held_out", config.num_members, len(config.experts))
-        self.held_out.copy_(torch.tensor(config.expert_weights or [1.0] * len(config.experts)))
+        self.reset()
 
-    def forward(self, held_out: torch.LongTensor) -> torch.Tensor:
-        """Returns the weights (experts, batch_size, 1, 1) of rows from which the member `held_out` has not learned."""
-        return self.held_out[held_out.to(self.held_out.device)].T[..., None, None]
+    def reset(self):
+        """Leaves the network to decide alone."""
+        for weights in (self.weights, self.held_out):
+            weights.zero_()
+            weights[..., 0] = 1
+
+    def forward(self, experts: torch.Tensor, held_out: torch.LongTensor | None = None) -> torch.Tensor:
+        """
+        Returns the logits (batch_size, num_streams, classes) from those of the `experts` (batch_size, num_streams,
+        experts, classes), for rows from which the member `held_out` (batch_size,) has not learned.
+        """
+        weights = self.weights if held_out is None else self.held_out[held_out.to(self.weights.device), None]
+        return (experts * weights.to(experts.device).unsqueeze(-1)).sum(-2)
 
 
 class Trees(Grown):

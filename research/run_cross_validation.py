@@ -19,11 +19,11 @@ from pathlib import Path
 
 from modeling_tempoformer.data.arguments import DataTrainingArguments
 from modeling_tempoformer.data.files import lock_folder, write_json
+from modeling_tempoformer.data.model_fields import class_weights
 from modeling_tempoformer.data.post_splits import (
     check_calibration,
     choose_change_step,
     choose_label_names,
-    class_weights,
     load_splits,
     make_timelines,
 )

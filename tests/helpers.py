@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from accelerate.hooks import AlignDevicesHook, add_hook_to_module, attach_execution_device_hook
@@ -37,7 +38,7 @@ from modeling_tempoformer.data.timelines import to_timelines
 from modeling_tempoformer.data_collator_tempoformer import elapsed_seconds, stream_windows
 from modeling_tempoformer.evaluation.metrics import compute_metrics
 from modeling_tempoformer.states_tempoformer import States
-from modeling_tempoformer.timeline_tempoformer import Timeline
+from modeling_tempoformer.timeline_tempoformer import Timeline, cut_rows
 from modeling_tempoformer.trees_tempoformer import Trees
 
 
@@ -157,15 +158,18 @@ def tiny_model(
     torch.manual_seed(seed)
     attention = settings.pop("attn_implementation", None)
     settings = {"encoder_config": {**tiny_encoder(family), "initializer_range": 0.3}, **settings}
+    weights = settings.pop("expert_weights", None)
     if model_type != "tempoformer":
-        settings = {"stream_hidden_size": 8, "num_members": 2, **settings}
+        settings = {"stream_hidden_size": 8, "num_members": 2, "num_trees": 0, **settings}
     config = CLASSES[model_type].config_class(**{"window": 4, "num_labels": 3, **settings})
     model = CLASSES[model_type]._from_config(config, attn_implementation=attention).eval()
     # Layers that start at 0 must change the logits, too.
     for module in model.modules():
         if getattr(module, "start", None) == "zero":
             torch.nn.init.normal_(module.weight, std=0.3)
-    if config.expert_weights:
+    if weights:
+        for values in (model.mixture.weights, model.mixture.held_out):
+            values.copy_(torch.tensor(weights))
         if model.trees is not None:
             plant(model.trees)
             # Every second tree begins with the number of earlier posts.
@@ -217,6 +221,19 @@ def tiny_reader(folder: Path | None = None, family: str = "bert", **settings):
     for part in (model, tokenizer) if folder else ():
         part.save_pretrained(folder)
     return model, tokenizer
+
+
+def rows_of_vectors(timelines: list[Timeline], vectors: list, targets_per_row: int) -> Dataset:
+    """Returns rows for a window of four posts, with the vectors (posts, hidden) of each timeline as posts."""
+    rows = []
+    for number, (timeline, posts) in enumerate(zip(timelines, vectors, strict=True)):
+        columns = {"input_ids": [[1]] * len(timeline), "post_embeds": np.asarray(posts).tolist()}
+        columns |= {name: getattr(timeline, name) for name in ("labels", "timestamps", "states")}
+        columns = {name: values for name, values in columns.items() if values is not None}
+        for row in cut_rows(columns, window=4, targets_per_row=targets_per_row):
+            row |= {"labels": row["labels"][row["num_context"] :], "held_out": timeline.held_out, "timeline": number}
+            rows.append({name: values for name, values in row.items() if name != "input_ids"})
+    return Dataset.from_list(rows).with_format("torch", columns=["post_embeds"], output_all_columns=True)
 
 
 def tiny_batch(seed: int = 0, num_posts: int = 6, window: int = 4, pad: int = 0) -> dict[str, torch.Tensor]:

@@ -14,7 +14,8 @@ TOKENIZER = BertTokenizer(vocab=VOCABULARY)
 ROWS = [
     {"input_ids": [[2, 5, 3], [2, 6, 6, 3], [2, 3]], "timestamps": [1.7e9, 1.7e9 + 1, 1.7e9 + 61], "num_context": 1,
      "labels": [0, 1]},
-    {"input_ids": [[2, 6, 3], [2, 5, 3]], "timestamps": [0, 0], "num_context": 0, "labels": [None, -100]},
+    {"input_ids": [[2, 6, 3], [2, 5, 3]], "timestamps": [0, 0], "num_context": 0, "labels": [1, -100],
+     "is_target": [False, True]},
 ]  # fmt: skip
 
 

@@ -218,7 +218,11 @@ def check_table(variant: str, table: tuple[list, list], data: st.DataObject):
             people.setdefault(name, []).append(post)
         settings = (TOKENIZER, WINDOW, targets_per_row, MOST_TOKENS, only_labelled, False)
         timelines = [Timeline.from_posts(name, posts) for name, posts in people.items()]
-        rows = [row for timeline in timelines for row in timeline_to_rows(timeline, *settings)[0]]
+        rows = [
+            row | {"post_ids": timeline.post_ids[row["num_before"] + row["num_context"] :]}
+            for timeline in timelines
+            for row in timeline_to_rows(timeline, *settings)[0]
+        ]
     except ValueError as error:
         assert right is None, error
         assert_ours(error)
@@ -231,7 +235,8 @@ def check_table(variant: str, table: tuple[list, list], data: st.DataObject):
         with torch.no_grad():
             logits = make_model(variant)(**batch).logits
         for row, row_logits, row_labels in zip(part, logits, batch["labels"], strict=True):
-            targets = [post for post, label in zip(row["post_ids"], row["labels"], strict=True) if label is not None]
+            is_target = row.get("is_target", [True] * len(row["labels"]))
+            targets = [post for post, is_asked in zip(row["post_ids"], is_target) if is_asked]
             for position, post in enumerate(targets):
                 assert post not in answers
                 answers[post] = (row_logits[position], row_labels[position].item())

@@ -195,11 +195,6 @@ NO_SENSE = {
     "post_tempoformer": [
         *(({"num_stream_layers": 0}, "num_stream_layers"), ({"post_pooling": "max"}, "post_pooling")),
         *(({"stream_hidden_size": 9}, "width.*2 heads.*9"), ({"stream_hidden_size": 6}, "head dimension.*3")),
-        # Fields of a network and its trees.
-        *(
-            ({"expert_weights": [1.0]}, "expert_weights"),
-            ({"num_trees": 0, "expert_weights": [1.0, 1.0]}, "expert_weights"),
-        ),
         ({"states": ["calm", "sad"], "state_values": [0.0, NAN]}, "state_values.*nan"),
     ],
     "temporal_bert": [

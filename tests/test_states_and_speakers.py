@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from datasets import Dataset
-from helpers import MODELS, make_timeline, tiny_model, tiny_reader
+from helpers import MODELS, make_timeline, rows_of_vectors, tiny_model, tiny_reader
 from sklearn.metrics import f1_score
 from transformers import AutoConfig, AutoModelForSequenceClassification
 
@@ -22,8 +22,8 @@ from modeling_tempoformer import (
 from modeling_tempoformer.configuration_post_tempoformer import PostTempoFormerConfig
 from modeling_tempoformer.decisions_tempoformer import read_states
 from modeling_tempoformer.states_tempoformer import States
-from modeling_tempoformer.timeline_tempoformer import Timeline, cut_rows
-from modeling_tempoformer.training.tree_growing import grow_experts
+from modeling_tempoformer.timeline_tempoformer import Timeline
+from modeling_tempoformer.training.experts import grow_experts
 
 
 EXPERTS = {
@@ -254,8 +254,8 @@ def grown(shuffles: int | None = None, **settings):
     member: the states of the timelines that it holds out are made up anew.
     """
     names = ["low", "middle", "high"]
-    model, tokenizer = tiny_reader(model_type="post_tempoformer", num_labels=2, num_trees=40, states=names, **settings)
-    generator, timelines, rows, vectors = torch.Generator().manual_seed(0), [], [], []
+    model, _ = tiny_reader(model_type="post_tempoformer", num_labels=2, num_trees=40, states=names, **settings)
+    generator, timelines, vectors = torch.Generator().manual_seed(0), [], []
     for number in range(60):
         posts = torch.randn(12, 16, generator=generator)
         states = ((posts.sum(1) > -1.7).long() + (posts.sum(1) > 1.7).long()).tolist()
@@ -266,14 +266,9 @@ def grown(shuffles: int | None = None, **settings):
         given = ["" if post % 5 == 4 else names[state] for post, state in enumerate(states)]
         timelines.append(make_timeline(labels, str(number), states=given, held_out=number % 2))
         vectors.append(posts)
-        columns = {"input_ids": [[1]] * 12, "post_embeds": posts.tolist(), "labels": labels}
-        for row in cut_rows(columns, window=4, targets_per_row=5):
-            row["labels"] = row["labels"][row["num_context"] :]
-            del row["input_ids"]
-            rows.append({**row, "held_out": number % 2})
-    batch = StreamCollator(tokenizer, 4, timed=False)(rows)
-    grow_experts(model, [dict(batch)], 0, timelines, torch.cat(vectors).numpy())
-    return model, batch
+    rows = rows_of_vectors(timelines, vectors, 5)
+    grow_experts(model, rows, 0)
+    return model, StreamCollator(None, 4, timed=False)(list(rows))
 
 
 def test_a_new_model_of_a_trained_configuration_decides_by_its_network_alone(tmp_path):
@@ -283,7 +278,7 @@ def test_a_new_model_of_a_trained_configuration_decides_by_its_network_alone(tmp
     model = AutoModelForSequenceClassification.from_config(config).eval()
     pipe = StreamClassificationPipeline(model=model, tokenizer=tokenizer)
     answers = pipe(conversation(), top_k=3)
-    model.config.expert_weights = [config.expert_weights[0], 0.0, 0.0]
+    model.mixture, model.trees = None, None
     for answer, alone in zip(answers, pipe(conversation(), top_k=3), strict=True):
         scores, expected = ({ranked["label"]: ranked["score"] for ranked in each} for each in (answer, alone))
         assert scores == pytest.approx(expected, abs=1e-5)
@@ -322,8 +317,8 @@ def grown_of_chance(seed: int, num_states: int, relabelled: int | None = None):
     generator = np.random.default_rng(seed)
     names, meanings = [f"s{state}" for state in range(num_states)], generator.normal(size=(num_states, 16))
     settings = {"num_labels": 2, "num_trees": 20, "num_members": 3, "states": names}
-    model, tokenizer = tiny_reader(model_type="post_tempoformer", **settings)
-    timelines, rows, vectors = [], [], []
+    model, _ = tiny_reader(model_type="post_tempoformer", **settings)
+    timelines, vectors = [], []
     for number in range(48):
         states, labels = generator.integers(num_states, size=10), generator.integers(2, size=10)
         if number % 3 == relabelled:
@@ -331,13 +326,10 @@ def grown_of_chance(seed: int, num_states: int, relabelled: int | None = None):
         posts = meanings[states] + 0.1 * generator.normal(size=(10, 16))
         given = [names[state] for state in states]
         timelines.append(make_timeline(labels.tolist(), str(number), states=given, held_out=number % 3))
-        vectors.append(posts.astype(np.float32))
-        for row in cut_rows({"input_ids": [[1]] * 10, "post_embeds": posts.tolist()}, window=4, targets_per_row=10):
-            rows.append({**row, "labels": labels.tolist(), "held_out": number % 3})
-            del rows[-1]["input_ids"]
-    batch = StreamCollator(tokenizer, 4, timed=False)(rows)
-    grow_experts(model, [dict(batch)], 0, timelines, np.concatenate(vectors))
-    return model, batch
+        vectors.append(posts)
+    rows = rows_of_vectors(timelines, vectors, 10)
+    grow_experts(model, rows, 0)
+    return model, StreamCollator(None, 4, timed=False)(list(rows))
 
 
 def test_labels_of_chance_are_not_foretold_by_states_that_posts_tell():
@@ -363,9 +355,9 @@ def test_a_member_s_experts_have_not_seen_the_labels_that_it_holds_out():
 def test_states_of_one_kind_only_for_a_member_are_refused():
     model, _ = tiny_reader(model_type="post_tempoformer", num_labels=2, states=["a", "b"])
     timelines = [make_timeline([0, 1], states=[state] * 2, held_out=number) for number, state in enumerate("ab")]
-    vectors = np.random.default_rng(0).normal(size=(4, 16)).astype(np.float32)
+    rows = rows_of_vectors(timelines, np.random.default_rng(0).normal(size=(2, 2, 16)), 2)
     with pytest.raises(ValueError, match="one state"):
-        grow_experts(model, [], 0, timelines, vectors)
+        grow_experts(model, rows, 0)
 
 
 def test_states_stay_in_32_bits():

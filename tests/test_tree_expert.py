@@ -5,13 +5,22 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from helpers import inputs_only, tiny_batch, tiny_encoder, tiny_model, tiny_reader
+from datasets import Dataset
+from helpers import (
+    inputs_only,
+    make_timeline,
+    rows_of_vectors,
+    tiny_batch,
+    tiny_encoder,
+    tiny_model,
+    tiny_reader,
+)
 from scipy.special import log_softmax
 from sklearn.ensemble import ExtraTreesClassifier
 
 from modeling_tempoformer import StreamCollator
-from modeling_tempoformer.timeline_tempoformer import cut_rows
-from modeling_tempoformer.training.tree_growing import copy_tree, grow_experts, weigh
+from modeling_tempoformer.training.experts import grow_experts, weigh
+from modeling_tempoformer.training.tree_growing import copy_tree
 from modeling_tempoformer.trees_tempoformer import DEPTH
 
 
@@ -51,41 +60,33 @@ def test_features_are_of_the_two_newest_posts_and_their_place():
     torch.testing.assert_close(features, torch.cat((second, first, step, cosines, seconds), -1), atol=1e-4, rtol=1e-4)
 
 
-def timelines(model, rule) -> list[dict]:
-    """Returns rows of 20 timelines whose labels follow from a post's position, not from its vector."""
-    generator = torch.Generator().manual_seed(0)
-    rows = []
+def grow(rule):
+    """
+    Grows trees on 20 timelines whose labels follow from a post's position and the member that holds the timeline out,
+    not from its vector.
+    """
+    model, _ = tiny_reader(model_type="post_tempoformer", num_labels=2, num_trees=20)
+    generator, times = torch.Generator().manual_seed(0), [1.7e9 + 60 * post for post in range(12)]
+    timelines, vectors = [], []
     for number in range(20):
-        vectors = torch.randn(12, model.config.encoder_config.hidden_size, generator=generator).tolist()
-        columns = {"input_ids": [[1]] * 12, "post_embeds": vectors, "labels": [rule(post) for post in range(12)]}
-        columns["timestamps"] = [1.7e9 + 60 * post for post in range(12)]
-        for row in cut_rows(columns, window=4, targets_per_row=5):
-            row["labels"] = row["labels"][row["num_context"] :]
-            del row["input_ids"]
-            rows.append({**row, "held_out": number % 2})
-    return rows
-
-
-def grow(rule, change=None):
-    model, tokenizer = tiny_reader(model_type="post_tempoformer", num_labels=2, num_trees=20)
-    rows = timelines(model, rule)
-    for row in rows if change else ():
-        row["labels"] = [change(row, label) for label in row["labels"]]
-    batch = StreamCollator(tokenizer, 4)(rows)
-    grow_experts(model, [dict(batch)], seed=0)
-    return model, batch
+        labels, held_out = [rule(post, number % 2) for post in range(12)], number % 2
+        timelines.append(make_timeline(labels, str(number), timestamps=times, held_out=held_out))
+        vectors.append(torch.randn(12, model.config.encoder_config.hidden_size, generator=generator))
+    rows = rows_of_vectors(timelines, vectors, 5)
+    grow_experts(model, rows, seed=0)
+    return model, StreamCollator(None, 4)(list(rows))
 
 
 def test_what_follows_from_the_place_is_learned():
-    model, batch = grow(lambda post: int(post < 4))
+    model, batch = grow(lambda post, held_out: int(post < 4))
     predicted = model(**inputs_only(batch)).logits.argmax(-1)
     is_post = batch["labels"] >= 0
     assert (predicted == batch["labels"])[is_post].float().mean() > 0.95
 
 
 def test_a_member_s_trees_have_not_seen_what_it_holds_out():
-    model, _ = grow(lambda post: int(post < 4))
-    other, _ = grow(lambda post: int(post < 4), lambda row, label: 1 - label if row["held_out"] else label)
+    model, _ = grow(lambda post, held_out: int(post < 4))
+    other, _ = grow(lambda post, held_out: int((post < 4) != held_out))
     same = [torch.allclose(*pair, atol=1e-5) for pair in zip(model.trees.leaves, other.trees.leaves, strict=True)]
     assert same == [False, True]
 
@@ -104,17 +105,18 @@ def test_rounding_errors_of_few_texts_are_no_reason(count):
     labels = (said % 2 != said.roll(1, 1) % 2).long() ^ (torch.rand(40, 12, generator=generator) < 0.2)
     gaps = 86400 + torch.rand(40, 12, generator=generator, dtype=torch.float64)
 
-    def batch(error: float) -> dict[str, torch.Tensor]:
-        rows, tokenizer = [], tiny_reader()[1]
-        for number, (posts, classes, times) in enumerate(zip(said, labels, gaps.cumsum(1), strict=True)):
-            vectors = texts[posts] + error * torch.randn(12, 64, generator=generator)
-            row = {"post_embeds": vectors, "labels": classes.tolist(), "timestamps": times.tolist()}
-            rows.append({**row, "held_out": number % 2})
-        return dict(StreamCollator(tokenizer, 4)(rows))
+    def rows(error: float) -> Dataset:
+        timelines = [
+            make_timeline(classes, str(number), timestamps=times, held_out=number % 2)
+            for number, (classes, times) in enumerate(zip(labels.tolist(), gaps.cumsum(1).tolist(), strict=True))
+        ]
+        return rows_of_vectors(timelines, texts[said] + error * torch.randn(40, 12, 64, generator=generator), 12)
 
-    grow_experts(model, [batch(3e-7)], 0)
-    model.config.expert_weights = [1.0, 1.0]
-    first, second = (model(**inputs_only(batch(error))).logits.softmax(-1) for error in (0.0, 3e-7))
+    grow_experts(model, rows(3e-7), 0)
+    for weights in model.mixture.buffers():
+        weights.fill_(1.0)
+    batches = [inputs_only(StreamCollator(None, 4)(list(rows(error)))) for error in (0.0, 3e-7)]
+    first, second = (model(**batch).logits.softmax(-1) for batch in batches)
     torch.testing.assert_close(first, second, atol=1e-5, rtol=0)
 
 

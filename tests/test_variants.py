@@ -28,6 +28,7 @@ def test_a_variant_is_built_runs_and_is_saved(tmp_path, variant):
     for name, value in fields.items():
         assert getattr(model.config, name) == value
     batch = tiny_batch(pad=ENCODERS[family]["pad_token_id"])
+    batch["timeline_position"] = batch["elapsed"][..., :2]
     with torch.no_grad():
         logits = model(**batch).logits
         torch.testing.assert_close(logits, dense_logits(model, batch), atol=1e-5, rtol=1e-5)

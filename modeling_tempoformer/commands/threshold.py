@@ -17,7 +17,7 @@ from transformers.utils import CONFIG_NAME
 from ..cards.model_cards import update_alarm
 from ..configuration_streams_tempoformer import StreamFields
 from ..data.files import written_whole
-from ..data.post_splits import class_named
+from ..data.model_fields import class_named
 from ..evaluation.alarms import alarm_sentence
 from ..training.recipes import parse
 from ..view.timelines import classes_of

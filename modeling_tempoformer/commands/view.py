@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 
 from ..data.arguments import PostArguments, check_positive, check_read
 from ..data.columns import NO_COLUMN
-from ..data.post_splits import class_named, load_file, table_form, timeline_columns
+from ..data.model_fields import class_named
+from ..data.post_splits import load_file, table_form, timeline_columns
 from ..data.splits import hold_back, read_split
 from ..data.timelines import to_timelines
 from ..evaluation.report import read_test, test_summary

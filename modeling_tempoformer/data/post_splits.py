@@ -5,7 +5,6 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
 from datasets import Dataset, IterableDataset, load_dataset
 
 from ..names_tempoformer import read_name
@@ -470,39 +469,6 @@ def with_source(problem: ValueError, split: str, arguments: DataTrainingArgument
         source = find_files(path)[problem.shard or 0]
     # An error about a file names it already.
     return ValueError(message if message.startswith(source) else f"{source}: {message}")
-
-
-def class_weights(labels: Counter[int], num_labels: int) -> list[float]:
-    """
-    The weight `sqrt(1 / p)` of each class, where p is its share of the labelled training posts (paper, section 4.4).
-    `labels` counts the posts of each class id.
-    """
-    counts = np.array([labels[label] for label in range(num_labels)])
-    if not counts.all():
-        raise ValueError(f"Some class has no post in the training split; posts of each class: {counts.tolist()}.")
-    return np.sqrt(counts.sum() / counts).tolist()
-
-
-def choose_class_weights(labels: Counter[int], names: list[str]) -> list[float]:
-    """The [`class_weights`], which are also logged."""
-    weights = class_weights(labels, len(names))
-    shown = ", ".join(f"{name} {weight:.2f}" for name, weight in zip(names, weights, strict=True))
-    logger.info("Class weights in the loss, from the shares of the training posts: %s", shown)
-    return weights
-
-
-def class_named(name: str, names: Sequence[str], option: str) -> int:
-    """The id of the class that an option names. Raises a `ValueError` for a name that no class has."""
-    if (read := read_name(name)) not in (known := list(map(read_name, names))):
-        raise ValueError(f"--{option} must be one of {', '.join(names)}, got {name!r}.")
-    return known.index(read)
-
-
-def choose_watched(labels: Counter[int], names: list[str], no_change: int | None) -> int:
-    """The rarest class but `no_change`, which is also logged. `labels` counts the training posts of each class id."""
-    watched = min((label for label in range(len(names)) if label != no_change), key=labels.__getitem__)
-    logger.info("Pages and tables of the model watch the rarest class, %s (--watch).", names[watched])
-    return watched
 
 
 def check_calibration(labels: Counter[int], names: list[str]):

@@ -46,9 +46,9 @@ def to_rows(
     Returns:
         `Dataset`, for a stream `IterableDataset`: Rows in the order of the timelines. Their columns are those of the
         tokenizer, `timestamps` and `start_time` if there are times, `num_context`, `num_before`, `labels` (one for
-        each post after the context, None = not a target), `post_ids` (of the posts after the context), `held_out` if
-        the timelines have it, `speaker_posts` and `num_older` for a model that reads speakers, and, for a list of
-        timelines, the index `timeline`. Raises a `ValueError` for an argument outside its range.
+        each post after the context, -100 = none), with `only_labelled` `is_target` (for each of these posts), `states`
+        and `held_out` if the timelines have them, `speaker_posts` and `num_older` for a model that reads speakers,
+        and, for a list of timelines, the index `timeline`. Raises a `ValueError` for an argument outside its range.
     """
     for name, value in (("window", window), ("targets_per_row", targets_per_row)):
         if value < 1:
@@ -119,14 +119,17 @@ def timeline_to_rows(
 ) -> tuple[list[dict[str, Any]], int]:
     """Returns the rows of a timeline, and the number of truncated posts."""
     columns, num_cut = timeline.tokenize(tokenizer, limit)
-    columns["labels"] = [None if only_labelled and label == NO_LABEL else label for label in timeline.labels]
-    columns["post_ids"] = timeline.post_ids
+    columns["labels"] = timeline.labels
+    if timeline.states is not None:
+        columns["states"] = timeline.states
     rows = []
     own = timeline.speaker_posts() if reads_speakers else None
     for row in cut_rows(columns, window, targets_per_row, own):
-        targets = {name: row[name][row["num_context"] :] for name in ("labels", "post_ids")}
+        row["labels"] = labels = row["labels"][row["num_context"] :]
         if timeline.held_out is not None:
-            targets["held_out"] = timeline.held_out
-        if any(label is not None for label in targets["labels"]):
-            rows.append(row | targets)
+            row["held_out"] = timeline.held_out
+        if only_labelled:
+            row["is_target"] = [label != NO_LABEL for label in labels]
+        if not only_labelled or any(row["is_target"]):
+            rows.append(row)
     return rows, num_cut

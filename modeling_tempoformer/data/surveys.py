@@ -9,8 +9,8 @@ from ..timeline_tempoformer import NO_LABEL, Timeline
 from .states import compared_posts, first_of, same_state
 
 
-# A model adds the first three to a timeline, and reads none of them. The member that holds it out follows from seeds.
-NOT_READ = ("logits", "state_logits", "explanations", "facts", "held_out")
+# A model adds the first four to a timeline, and reads none of them. The member that holds it out follows from seeds.
+NOT_READ = ("logits", "state_logits", "expert_logits", "explanations", "facts", "held_out")
 
 
 class Survey(NamedTuple):

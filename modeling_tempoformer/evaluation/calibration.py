@@ -1,21 +1,58 @@
 """Calibrates a model on posts that it was not trained on: a temperature, thresholds, the calibration error."""
 
 import math
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
+import torch
 from scipy.optimize import minimize_scalar
 from scipy.special import log_softmax
 from sklearn.metrics import f1_score
 from sklearn.utils import check_X_y
+from transformers import PreTrainedConfig
 from transformers.utils import logging
 
+from ..decisions_tempoformer import decide
+from ..timeline_tempoformer import Timeline
+from .alarms import choose_alarm
 from .metrics import change_detection
+from .predictions import all_labels, decide_posts
 
 
 logger = logging.get_logger(__name__)
 
 # Scores that differ by less are equal up to rounding.
 TOLERANCE = 1e-12
+
+
+def fit_calibration(
+    timelines: Sequence[Timeline], config: PreTrainedConfig, wanted: Mapping[str, float] | None = None
+) -> dict[str, Any]:
+    """
+    Fits the `calibration` of a model's configuration to timelines that it was not trained on.
+
+    Args:
+        timelines (`Sequence[Timeline]`): The timelines, with the model's logits ([`attach_logits`]) and labels.
+        config (`PreTrainedConfig`): The model's configuration.
+        wanted (`dict[str, float]`, *optional*): `"precision"` or `"recall"`, from 0 to 1, that alarms of the class
+            that the model watches shall have. Labels are then the most probable classes; without it thresholds are
+            fitted, by which labels maximise macro F1.
+
+    Returns:
+        `dict`: `temperature`, and `thresholds` or `alarm`. Raises a `ValueError` for a precision that no threshold
+        gives, and for alarms of a model that watches no class.
+    """
+    labels = all_labels(timelines)
+    labelled, logits = labels >= 0, torch.cat([timeline.logits for timeline in timelines])
+    logits = logits[torch.from_numpy(labelled)]
+    calibration: dict[str, Any] = {"temperature": fit_temperature(logits.numpy(), labels[labelled])}
+    if wanted:
+        names = [config.id2label[label] for label in range(config.num_labels)]
+        rule = names, config.watched, wanted, config.first_posts
+        return calibration | {"alarm": choose_alarm(timelines, *decide_posts(timelines, calibration), *rule)}
+    probabilities, _ = decide(logits, calibration)
+    return calibration | {"thresholds": tune_thresholds(probabilities.numpy(), labels[labelled])}
 
 
 def with_label(scores: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

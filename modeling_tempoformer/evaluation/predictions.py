@@ -3,7 +3,7 @@
 import csv
 import logging
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, product
 from pathlib import Path
@@ -84,7 +84,11 @@ def timeline_numbers(timelines: Sequence[Timeline]) -> np.ndarray:
 
 
 def attach_logits(
-    timelines: Sequence[Timeline], items: Dataset, logits: np.ndarray, state_logits: np.ndarray | None = None
+    timelines: Sequence[Timeline],
+    items: Dataset,
+    logits: np.ndarray,
+    state_logits: np.ndarray | None = None,
+    expert_logits: np.ndarray | None = None,
 ):
     """
     Attaches logits to timelines, in float32, NaN for posts that no item asks about.
@@ -95,17 +99,21 @@ def attach_logits(
         logits (`np.ndarray` of shape `(items, posts, classes)`): The logits of each item's targets, in order;
             padding may follow.
         state_logits (`np.ndarray` of shape `(items, posts, states)`, *optional*): Those of their states.
+        expert_logits (`np.ndarray` of shape `(items, posts, experts, classes)`, *optional*): Those of each expert.
 
     Raises a `ValueError` that names the first post with a logit that is NaN or infinite.
     """
-    answers = {"logits": logits} | ({} if state_logits is None else {"state_logits": state_logits})
+    answers = {"logits": logits, "state_logits": state_logits, "expert_logits": expert_logits}
+    answers = {name: values for name, values in answers.items() if values is not None}
     for timeline, (name, values) in product(timelines, answers.items()):
-        setattr(timeline, name, torch.full((len(timeline), values.shape[-1]), math.nan))
-    items = items.with_format(None).select_columns(["timeline", "num_before", "num_context", "labels"])
+        setattr(timeline, name, torch.full((len(timeline), *values.shape[2:]), math.nan))
+    columns = ["timeline", "num_before", "num_context", "labels", "is_target"]
+    items = items.with_format(None).select_columns([name for name in columns if name in items.column_names])
     for number, item in enumerate(items):
         timeline, first = timelines[item["timeline"]], item["num_before"] + item["num_context"]
         labels = item["labels"] if isinstance(item["labels"], list) else [item["labels"]]
-        posts = [first + offset for offset, label in enumerate(labels) if label is not None]
+        is_target = item.get("is_target", [True] * len(labels))
+        posts = [first + offset for offset, is_asked in enumerate(is_target) if is_asked]
         for name, values in answers.items():
             getattr(timeline, name)[posts] = torch.from_numpy(values[number, : len(posts)]).float()
         names = [f"Post {timeline.post_ids[post]!r}" for post in posts]
@@ -123,6 +131,22 @@ def decide_posts(timelines: Sequence[Timeline], calibration: dict[str, Any] | No
     predictions, probabilities = np.full(len(logits), -1), np.zeros(logits.shape)
     predictions[asked.numpy()], probabilities[asked.numpy()] = ranked[:, 0].numpy(), decided.numpy()
     return predictions, probabilities
+
+
+def decide_experts(
+    timelines: Sequence[Timeline], weights: Mapping[str, float]
+) -> dict[str, tuple[float, np.ndarray]] | None:
+    """
+    Returns the weight of each of a model's experts and the class ids (posts,) of its largest logits, by name; -1 for a
+    post that the model was not asked about. None if no other expert than the network has a `weight`, as before they
+    are grown.
+    """
+    network, *others = weights.values()
+    if not any(others):
+        return None
+    logits = torch.cat([timeline.expert_logits for timeline in timelines])
+    best = logits.argmax(-1).masked_fill(logits.isnan().any(-1), -1).numpy()
+    return {name: (weight, best[:, number]) for number, (name, weight) in enumerate(weights.items())}
 
 
 def alarms_of(

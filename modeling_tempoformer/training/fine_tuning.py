@@ -20,18 +20,15 @@ from transformers import (
 from ..configuration_streams_tempoformer import StreamFields
 from ..data.arguments import DataTrainingArguments, check_read
 from ..data.files import data_folder, lock_folder
+from ..data.model_fields import choose_class_weights, choose_watched, class_named, fields_of_posts
 from ..data.post_splits import (
     choose_change_step,
-    choose_class_weights,
     choose_label_names,
-    choose_watched,
-    class_named,
     load_splits,
     split_posts,
 )
 from ..data.rows import to_rows
-from ..data.states import check_states, choose_states, first_posts_rule, no_change_class
-from ..data.surveys import Survey
+from ..data.states import check_states
 from ..data.timelines import TimelineStream
 from ..data_collator_tempoformer import StreamCollator
 from ..modeling_post_tempoformer import PostTempoFormerForStreamClassification
@@ -41,6 +38,7 @@ from ..names_tempoformer import read_name
 from ..timeline_tempoformer import Timeline
 from ..view import check_view
 from .arguments import ModelArguments, check_asked, read_of_posts, wanted_splits
+from .experts import GrowExperts
 from .frozen_encoder import embed_rows, freeze_encoder
 from .recipes import check_overrides, options_given, parse, recipe_arguments, split_recipes
 from .reporting import report_results
@@ -141,6 +139,7 @@ def run(
 
         # Split
         wanted = wanted_splits(training, model_args.calibrate)
+        members = count_members(model_args, config, training.freeze_encoder)
         splits = split_posts(
             posts,
             data,
@@ -148,7 +147,7 @@ def run(
             wanted,
             training.seed,
             model=model_args.model_name_or_path,
-            members=count_members(model_args, config, training.freeze_encoder),
+            members=members,
             calibrates=model_args.calibrate,
             change_step=change_step,
             given=given,
@@ -157,19 +156,23 @@ def run(
             check_posts(training, splits.surveys["train"].fingerprint)
 
         # Model
-        known = {} if is_saved else describe_posts(*splits.of("train"), names, data, model_args, training)
-        model = load_model(model_args, config, data.window, names, known | {"change_step": change_step})
+        known: dict[str, Any] = {"change_step": change_step}
+        if not is_saved:
+            timelines, facts = splits.of("train")
+            kind = MODEL_CLASSES[model_args.model_type], training.freeze_encoder
+            known |= fields_of_posts(timelines, names, *kind, data.no_change_label, facts)
+        model = load_model(model_args, config, data.window, known)
         tokenizer = load_tokenizer(model_args, model, data.max_seq_length or (None if is_saved else DEFAULT_LENGTH))
         if training.freeze_encoder:
             freeze_encoder(model)
         if model_args.watch is not None:
             model.config.watched = class_named(model_args.watch, names, "watch")
         if training.do_train:
-            labels = splits.surveys["train"].labels
-            model.config.class_weights = choose_class_weights(labels, names)
-            if model.config.watched is None:
-                model.config.watched = choose_watched(labels, names, model.config.no_change)
-            model.config.timed = splits.timed
+            if is_saved:
+                labels = splits.surveys["train"].labels
+                model.config.class_weights, model.config.timed = choose_class_weights(labels, names), splits.timed
+                if model.config.watched is None:
+                    model.config.watched = choose_watched(labels, names, model.config.no_change)
             drop_outdated(model, training.freeze_encoder, model_args.calibrate)
             if not splits.timed and data.task_name is None:
                 logger.warning("The posts have no column of times: the model knows only their order.")
@@ -190,6 +193,7 @@ def run(
             training.extend_epochs(len(rows["train"]))
 
         # Train
+        grows = members > 1 and model.mixture is not None
         trainer = StreamTrainer(
             model=model,
             args=training,
@@ -197,7 +201,7 @@ def run(
             eval_dataset=rows.get("validation"),
             processing_class=tokenizer,
             data_collator=StreamCollator(tokenizer, model.config.window, timed=splits.timed),
-            train_timelines=timelines.get("train") if training.do_train else None,
+            callbacks=[GrowExperts()] if grows else None,
             train_survey=splits.surveys.get("train"),
             base_model=model_args.model_name_or_path,
             dataset=data.dataset_name,
@@ -292,69 +296,10 @@ def count_members(model_args: ModelArguments, config: PreTrainedConfig, freezes_
     return members if freezes_encoder else 1
 
 
-def describe_posts(
-    timelines: list[Timeline] | TimelineStream,
-    facts: Survey,
-    names: list[str],
-    data: DataTrainingArguments,
-    model_args: ModelArguments,
-    training: StreamTrainingArguments,
-) -> dict[str, Any]:
-    """
-    The fields of a new model's configuration that the training posts decide: who speaks, which states there are, and
-    whether first posts can be a change. Raises a `ValueError` for a `--no_change_label` that is no class, or that is
-    not needed. `facts` is the survey of the timelines.
-    """
-    fields: dict[str, Any] = {}
-    if isinstance(timelines, TimelineStream):
-        first = next(iter(timelines))
-        if first.states is not None or first.speakers is not None:
-            logger.warning("The states and speakers of a stream are not learned from: that takes all posts at once.")
-    else:
-        fields = describe_people(timelines, model_args, training)
-    given = data.no_change_label
-    no_change = None if given is None else class_named(given, names, "no_change_label")
-    rule = first_posts_rule(facts.first_posts, fields.get("reads_speakers", False))
-    if rule is not None:
-        label = no_change_class(facts.labels, facts.unchanged, len(names)) if no_change is None else no_change
-        logger.info(
-            "The first post of a %s never has a label: such posts are predicted as %s (--no_change_label).",
-            *(rule, names[label]),
-        )
-        return fields | {"first_posts": rule, "no_change": label}
-    if no_change is not None:
-        raise ValueError(
-            f"--no_change_label {given} is the class of first posts where none has a label, but here some have one, "
-            "or they are few: leave it out."
-        )
-    return fields
-
-
-def describe_people(
-    timelines: list[Timeline], model_args: ModelArguments, training: StreamTrainingArguments
-) -> dict[str, Any]:
-    """The fields of a new model's configuration for who speaks, and for the states of posts."""
-    fields: dict[str, Any] = {}
-    is_post_model = MODEL_CLASSES[model_args.model_type] is PostTempoFormerForStreamClassification
-    has_speakers = all(timeline.speakers is not None for timeline in timelines)
-    several = has_speakers and any(len(set(timeline.speakers) - {""}) > 1 for timeline in timelines)
-    if is_post_model and several:
-        fields["reads_speakers"] = True
-    states = choose_states(timelines)
-    if states is not None and is_post_model and training.freeze_encoder:
-        fields |= {"states": states.names, "state_values": states.values}
-        logger.info("The model learns the state of each post: %s.", ", ".join(states.names))
-    elif states is not None:
-        logger.warning("The states of posts are not learned: only the post model over a frozen encoder learns them.")
-    return fields
-
-
 def load_model(
-    model_args: ModelArguments, config: PreTrainedConfig, window: int | None, names: list[str], known: dict[str, Any]
+    model_args: ModelArguments, config: PreTrainedConfig, window: int | None, known: dict[str, Any]
 ) -> StreamPreTrainedModel:
-    """
-    A saved TempoFormer, or a new one with these label names and `known` fields on the encoder that `config` describes.
-    """
+    """Returns a saved TempoFormer, or a new one with `known` fields on the encoder that `config` describes."""
     if isinstance(config, StreamFields):
         # Load in float32. For mixed precision use `--bf16`.
         return AutoModelForSequenceClassification.from_pretrained(
@@ -363,8 +308,6 @@ def load_model(
     model_class = MODEL_CLASSES[model_args.model_type]
     settings = {
         "window": DEFAULT_WINDOW if window is None else window,
-        "id2label": dict(enumerate(names)),
-        "label2id": {name: index for index, name in enumerate(names)},
         **known,
         **(model_args.config_overrides or {}),
     }
@@ -395,8 +338,9 @@ def drop_outdated(model: StreamPreTrainedModel, freezes_encoder: bool, calibrate
     if model.config.calibration and not calibrates:
         logger.warning("The model's calibration is left out: it is of its weights as they were. --calibrate fits one.")
     model.config.calibration = None
-    if getattr(model.config, "expert_weights", None) and not freezes_encoder:
-        model.config.expert_weights = None
+    mixture = getattr(model, "mixture", None)
+    if mixture is not None and not freezes_encoder and mixture.weights[1:].any():
+        mixture.reset()
         logger.warning(
             "The model's trees and states are left out: they read the encoder as it was. --freeze_encoder keeps them."
         )

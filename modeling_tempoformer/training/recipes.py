@@ -26,7 +26,7 @@ RECIPES = (".yaml", ".yml", ".json")
 # training posts (times, class weights, speakers, states, first posts)
 SET_ELSEWHERE = {
     *("window", "num_labels", "id2label", "label2id", "calibration", "encoder_config"),
-    *("embedding_size", "timed", "class_weights", "watched", "expert_weights"),
+    *("embedding_size", "timed", "class_weights", "watched"),
     *("first_posts", "no_change", "reads_speakers", "states", "state_values", "change_step"),
 }
 

@@ -13,10 +13,11 @@ from ..data.arguments import DataTrainingArguments
 from ..evaluation.latex import write_test_table
 from ..evaluation.method_names import checkpoint_name
 from ..evaluation.predictions import all_labels
-from ..evaluation.report import group_by_class, read_test, test_summary
+from ..evaluation.report import group_by_class, read_test, test_summary, warn_of_worthless
 from ..timeline_tempoformer import Timeline, row_bounds
 from ..view.timelines import TIMELINES, write_view
 from .arguments import ModelArguments
+from .hub_trainer import kept_evaluation
 from .resuming import clear_results, report_metrics
 from .seeds import score_seeds, seed_folders
 from .stream_trainer import StreamTrainer
@@ -52,8 +53,13 @@ def report_results(
     if calibrates:
         # The scores are those of the plain model, to which a new calibration is fitted below.
         trainer.model.config.calibration = None
+    # After a training without an evaluation, the last one of the training
+    validation = kept_evaluation(trainer.state, training.load_best_model_at_end) if training.do_train else {}
     if training.do_eval:
-        report_metrics(trainer, "eval", trainer.predict_timelines("validation", items, timelines))
+        validation = trainer.predict_timelines("validation", items, timelines)
+        report_metrics(trainer, "eval", validation)
+    if training.do_train and trainer.is_world_process_zero():
+        warn_of_worthless(validation, trainer.class_names)
     if calibrates:
         trainer.calibrate(items["validation"], timelines["validation"], getattr(model_args, "wanted_share", None))
     if training.do_predict:

@@ -232,10 +232,9 @@ def load_ended(trainer: Trainer) -> dict[str, float]:
     )
     check_whole(output_dir, info["missing_keys"])
     trainer.model.load_state_dict(model.state_dict())
-    # Fields that belong to the weights
-    for name in ("calibration", "expert_weights"):
-        if hasattr(model.config, name):
-            setattr(trainer.model.config, name, getattr(model.config, name))
+    # A field that belongs to the weights
+    if hasattr(model.config, "calibration"):
+        trainer.model.config.calibration = model.config.calibration
     # --watch may change after the training.
     watched = getattr(trainer.model.config, "watched", None)
     if watched != getattr(model.config, "watched", None) and trainer.is_world_process_zero():

@@ -3,29 +3,27 @@
 import logging
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-import torch
 from datasets import Dataset
 from torch import nn
-from torch.utils.data import DataLoader
 from transformers import AutoModelForSequenceClassification, EarlyStoppingCallback, PreTrainedModel
 
 from ..configuration_streams_tempoformer import StreamFields
 from ..data.arguments import check_positive
 from ..data.files import write_json
 from ..data.surveys import Survey
-from ..decisions_tempoformer import decide, watched_threshold
-from ..evaluation.alarms import alarm_sentence, choose_alarm
-from ..evaluation.calibration import fit_temperature, tune_thresholds
+from ..decisions_tempoformer import watched_threshold
+from ..evaluation.alarms import alarm_sentence
+from ..evaluation.calibration import fit_calibration
 from ..evaluation.figures import write_test_figures
 from ..evaluation.metrics import compute_metrics, score_names
 from ..evaluation.predictions import (
-    all_labels,
     attach_logits,
+    decide_experts,
     decide_posts,
     prediction_rows,
     write_mistakes,
@@ -40,16 +38,17 @@ from ..evaluation.report import (
     score_part,
     test_summary,
     training_line,
-    warn_of_worthless,
 )
 from ..evaluation.state_scores import score_states
 from ..timeline_tempoformer import Timeline
 from .frozen_encoder import post_vectors
-from .hub_trainer import SPLIT_NAMES, HubTrainer, HubTrainingArguments, kept_evaluation
-from .tree_growing import grow_experts
+from .hub_trainer import SPLIT_NAMES, HubTrainer, HubTrainingArguments
 
 
 logger = logging.getLogger(__name__)
+
+# Outputs of models that predictions do not need
+OUTPUTS_LEFT_OUT = ["stream_attentions", "hidden_states", "attentions"]
 
 
 @dataclass(repr=False)
@@ -127,21 +126,13 @@ class StreamTrainer(HubTrainer):
     Args:
         args, kwargs: The arguments of [`Trainer`]. `compute_metrics` defaults to [`compute_metrics`].
         base_model, dataset, dataset_config, split: Arguments of [`HubTrainer`].
-        train_timelines (`Sequence[Timeline]`, *optional*): The timelines of the training rows, for a model that
-            learns states.
         train_survey ([`Survey`], *optional*): The survey of the training posts, for the card.
     """
 
-    def __init__(
-        self,
-        *args,
-        train_timelines: Sequence[Timeline] | None = None,
-        train_survey: Survey | None = None,
-        **kwargs,
-    ):
+    def __init__(self, *args, train_survey: Survey | None = None, **kwargs):
         super().__init__(*args, **kwargs)
         config = self.model.config
-        self.train_timelines, self.train_survey = train_timelines, train_survey
+        self.train_survey = train_survey
         self.class_names = [config.id2label[label] for label in range(config.num_labels)]
         if self.compute_metrics is None:
             self.compute_metrics = compute_metrics(self.class_names)
@@ -150,40 +141,6 @@ class StreamTrainer(HubTrainer):
                 raise ValueError(f"--metric_for_best_model {metric} is none of the scores: {', '.join(names)}.")
         if self.args.early_stopping_patience is not None:
             self.add_callback(EarlyStoppingCallback(self.args.early_stopping_patience))
-
-    def train(self, *args, **kwargs):
-        """Trains as the library does, grows experts ([`grow_experts`]), and warns if the model has learned nothing."""
-        result = super().train(*args, **kwargs)
-        kept = kept_evaluation(self.state, self.args.load_best_model_at_end)
-        model, rows = self.accelerator.unwrap_model(self.model), self.train_dataset
-        has_experts = len(getattr(model.config, "experts", ())) > 1
-        if has_experts and "held_out" in (getattr(rows, "column_names", None) or ()):
-            # Each process grows the same experts on all posts, which the Trainer's own loader would share out.
-            batches = DataLoader(rows, self.args.eval_batch_size, collate_fn=self.data_collator)
-            posts = self.train_timelines if model.config.states else None
-            grow_experts(model, batches, self.args.seed, posts, None if posts is None else post_vectors(rows, posts))
-            if kept:
-                # Evaluated inside the training, since after it `--bf16_full_eval` would leave the weights in 16 bits.
-                self.is_in_train = True
-                kept = self.predict(self.eval_dataset, metric_key_prefix="eval").metrics
-                self.is_in_train = False
-        if self.is_world_process_zero():
-            warn_of_worthless(kept, self.class_names)
-        return result
-
-    def evaluate(self, *args, **kwargs) -> dict[str, float]:
-        """
-        Evaluates as the library does. In a training, an evaluation that ties with the best one becomes the best if its
-        loss is lower. The library keeps the first, and models that predict only one class all tie.
-        """
-        metrics = super().evaluate(*args, **kwargs)
-        metric = (self.args.metric_for_best_model or "").removeprefix("eval_")
-        is_tied = self.state.best_metric is not None and metrics.get(f"eval_{metric}") == self.state.best_metric
-        best_loss = kept_evaluation(self.state, best=True).get("eval_loss", -math.inf)
-        if self.is_in_train and is_tied and metrics.get("eval_loss", math.inf) < best_loss:
-            # The library compares next, and finds no best evaluation.
-            self.state.best_metric = None
-        return metrics
 
     def whole_model(self) -> PreTrainedModel:
         """The model. If FSDP shards it, all processes must call this, and the first one gets a whole copy."""
@@ -225,37 +182,14 @@ class StreamTrainer(HubTrainer):
         # With `group_by_length` the Trainer would reorder what it predicts, too.
         strategy, self.args.train_sampling_strategy = self.args.train_sampling_strategy, "sequential"
         try:
-            output = self.predict(items, metric_key_prefix=metric_key_prefix)
+            output = self.predict(items, OUTPUTS_LEFT_OUT, metric_key_prefix)
         finally:
             self.args.train_sampling_strategy = strategy
-        logits, states = output.predictions if isinstance(output.predictions, tuple) else (output.predictions, None)
+        logits, *others = output.predictions if isinstance(output.predictions, tuple) else (output.predictions,)
+        experts = others.pop(0) if len(getattr(self.model.config, "experts", ())) > 1 else None
         # An item may be one post, without a dimension for posts.
-        attach_logits(timelines, items, logits if logits.ndim == 3 else logits[:, None], states)
+        attach_logits(timelines, items, logits if logits.ndim == 3 else logits[:, None], *(others or [None]), experts)
         return output.metrics
-
-    def predict_experts(
-        self, items: Dataset, timelines: Sequence[Timeline]
-    ) -> dict[str, tuple[float, np.ndarray]] | None:
-        """
-        Predicts posts by each expert alone. The arguments are those of [`StreamTrainer.predict_posts`].
-
-        Returns the weight of each expert and the class ids (posts,) of its largest logits, by name. None for a model
-        without other experts than its network, and for posts that the encoder would have to read for each once more.
-        """
-        config = self.model.config
-        weights = getattr(config, "expert_weights", None)
-        if weights is None or "post_index" not in items.column_names:
-            return None
-        alone = {}
-        try:
-            for number, name in enumerate(config.experts):
-                config.expert_weights = np.eye(len(weights))[number].tolist()
-                copies = [replace(timeline) for timeline in timelines]
-                self.predict_posts(items, copies)
-                alone[name] = weights[number], decide_posts(copies, None)[0]
-        finally:
-            config.expert_weights = weights
-        return alone
 
     def predict_timelines(
         self,
@@ -293,8 +227,11 @@ class StreamTrainer(HubTrainer):
         if split == "test" and "train" in timelines and "post_index" in (items["train"].column_names or ()):
             vectors = tuple(post_vectors(items[part], timelines[part]) for part in ("train", "test"))
         train = timelines.get("train")
-        experts = self.predict_experts(items[split], asked) if split == "test" else None
-        config = self.model.config
+        config, mixture = self.model.config, getattr(self.model, "mixture", None)
+        experts = None
+        if split == "test" and mixture is not None:
+            weights = dict(zip(config.experts, mixture.weights.tolist(), strict=True))
+            experts = decide_experts(asked, weights)
         scores = score_part(asked, predictions, probabilities, names, train, vectors, experts, config)
         watched = getattr(config, "watched", None)
         if watched is not None:
@@ -365,25 +302,13 @@ class StreamTrainer(HubTrainer):
         Args:
             items (`Dataset`): As in [`StreamTrainer.predict_posts`].
             timelines (`Sequence[Timeline]`): The timelines of the items.
-            wanted (`dict[str, float]`, *optional*): The precision or the recall that alarms shall have, as
-                [`choose_threshold`] takes it. Labels are then the most probable classes; without it thresholds are
-                fitted, by which labels maximise macro F1.
+            wanted (`dict[str, float]`, *optional*): As [`fit_calibration`] takes it.
 
-        Raises a `ValueError` for a precision that no threshold gives, and without a class to watch.
+        Raises the errors of [`fit_calibration`].
         """
         self.predict_posts(items, timelines)
-        labels = all_labels(timelines)
-        labelled, config = labels >= 0, self.model.config
-        logits = torch.cat([timeline.logits for timeline in timelines])[torch.from_numpy(labelled)]
-        calibration = {"temperature": fit_temperature(logits.numpy(), labels[labelled])}
-        if wanted:
-            decided = decide_posts(timelines, calibration)
-            rule = config.watched, wanted, config.first_posts
-            calibration["alarm"] = choose_alarm(timelines, *decided, self.class_names, *rule)
-        else:
-            probabilities, _ = decide(logits, calibration)
-            calibration["thresholds"] = tune_thresholds(probabilities.numpy(), labels[labelled])
-        config.calibration = calibration
+        config = self.model.config
+        config.calibration = fit_calibration(timelines, config, wanted)
         if self.is_world_process_zero() and (sentence := alarm_sentence(config)):
             print(f"Alarms: {sentence}")
         if not self.args.do_train:

@@ -16,7 +16,7 @@ from transformers import (
 
 from modeling_tempoformer.checks_tempoformer import longest_input
 from modeling_tempoformer.data.arguments import DataTrainingArguments
-from modeling_tempoformer.data.post_splits import choose_class_weights
+from modeling_tempoformer.data.model_fields import choose_class_weights
 from modeling_tempoformer.data.surveys import survey
 from modeling_tempoformer.modeling_streams_tempoformer import focal_loss
 from modeling_tempoformer.timeline_tempoformer import Timeline, row_bounds

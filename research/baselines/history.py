@@ -15,7 +15,7 @@ from transformers.modeling_outputs import SequenceClassifierOutput
 from modeling_tempoformer.checks_tempoformer import CheckedFields, at_least_1, dropout, not_negative
 from modeling_tempoformer.configuration_streams_tempoformer import StreamFields
 from modeling_tempoformer.data.arguments import DataTrainingArguments
-from modeling_tempoformer.data.post_splits import choose_class_weights
+from modeling_tempoformer.data.model_fields import choose_class_weights
 from modeling_tempoformer.data.rows import to_rows
 from modeling_tempoformer.data.surveys import survey
 from modeling_tempoformer.data_collator_tempoformer import StreamCollator

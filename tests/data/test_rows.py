@@ -24,11 +24,12 @@ def test_rows_hold_every_target_once_with_its_context(caplog, monkeypatch):
     tokenizer = BertTokenizer(vocab=VOCABULARY)
     timelines = to_timelines(Dataset.from_list(POSTS), ["IS", "O"])
     rows = list(to_rows(timelines, tokenizer, window=2, targets_per_row=2, max_seq_length=4, part="validation"))
-    assert [row["post_ids"] for row in rows] == [["1", "0"], ["2"], ["3"]]
+    assert [row["labels"] for row in rows] == [[-100, 0], [1], [1]]
+    assert [(row["timeline"], row["num_before"]) for row in rows] == [(0, 0), (0, 1), (1, 0)]
     assert [row["num_context"] for row in rows] == [0, 1, 0]
     assert rows[1]["input_ids"] == [[CLS, SAD, SEP], [CLS, SAD, SAD, SEP]] and rows[1]["timestamps"] == [60.0, 60.0]
     assert rows[2]["input_ids"] == [[CLS, SEP]]
     # Posts that are cut are counted, and their part is named.
     assert "validation: 1 of 4 posts" in caplog.text and "4 tokens" in caplog.text
     training = list(to_rows(timelines, tokenizer, window=2, targets_per_row=2, only_labelled=True))
-    assert [row["labels"] for row in training] == [[None, 0], [1], [1]]
+    assert [row["is_target"] for row in training] == [[False, True], [True], [True]]

@@ -10,8 +10,9 @@ from helpers import make_timeline
 from modeling_tempoformer.data import spellings
 from modeling_tempoformer.data.arguments import DataTrainingArguments
 from modeling_tempoformer.data.facts import Facts
+from modeling_tempoformer.data.model_fields import class_named
 from modeling_tempoformer.data.post_errors import PostError
-from modeling_tempoformer.data.post_splits import choose_label_names, class_named, load_splits, split_posts
+from modeling_tempoformer.data.post_splits import choose_label_names, load_splits, split_posts
 from modeling_tempoformer.data.spellings import compare_splits
 from modeling_tempoformer.data.splits import hash_id
 from modeling_tempoformer.data.states import check_states

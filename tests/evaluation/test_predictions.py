@@ -39,8 +39,8 @@ def timelines() -> list[Timeline]:
 
 def test_logits_are_attached_to_their_posts_whatever_follows_them(timelines):
     """The first posts of rows are context, except in one row."""
-    columns = ("timeline", "num_before", "num_context", "labels")
-    rows = [(1, 0, 1, [None, 1]), (0, 0, 0, [0, 1]), (1, 0, 0, [-100])]
+    columns = ("timeline", "num_before", "num_context", "labels", "is_target")
+    rows = [(1, 0, 1, [-100, 1], [False, True]), (0, 0, 0, [0, 1], [True] * 2), (1, 0, 0, [-100], [True])]
     items = Dataset.from_list([dict(zip(columns, row, strict=True)) for row in rows])
     logits = np.array([[[4.0, 5.0], [-100.0] * 2], [[0.0, 1.0], [2.0, 9.0]], [[3.0, 1.0], [-100.0] * 2]])
     attach_logits(timelines, items, logits)

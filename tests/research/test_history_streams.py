@@ -50,7 +50,7 @@ def test_posts_are_the_means_of_their_tokens_cut_to_what_the_encoder_reads(encod
         with torch.no_grad():
             states = model(**tokenizer(text, truncation=True, max_length=24, return_tensors="pt")).last_hidden_state
         torch.testing.assert_close(vector, states[0].mean(0), atol=1e-5, rtol=0)
-    assert [row["post_ids"] for row in prepared.items["test"]] == [["0"], ["1"], ["2"], ["3"]]
+    assert [row["num_before"] + row["num_context"] for row in prepared.items["test"]] == [0, 1, 2, 3]
 
 
 def test_weights_that_a_checkpoint_lacks_change_nothing(encoder):
@@ -93,9 +93,9 @@ def streams(tokenizer, window: int, timed: bool = True, embeddings: dict = EMBED
     """Returns all streams in one batch, with these embeddings of the posts."""
     people, rows = timelines(timed), []
     for row in to_rows(people, tokenizer, window, targets_per_row=1, **settings):
-        ids = next(timeline.post_ids for timeline in people if row["post_ids"][0] in timeline.post_ids)
-        end = ids.index(row["post_ids"][0]) + 1
-        vectors = [embeddings[post] for post in ids[end - len(row["input_ids"]) : end]]
+        first = row["num_before"]
+        ids = people[row["timeline"]].post_ids[first : first + len(row["input_ids"])]
+        vectors = [embeddings[post] for post in ids]
         rows.append({**row, "post_embeds": np.array(vectors, dtype=np.float32)})
     return collate_streams(StreamCollator(tokenizer, window, timed=timed), rows)
 

@@ -163,14 +163,14 @@ def test_experts_alone_and_states_are_in_the_results(tmp_path, encoder):
     """The scores of each expert are those of the pipeline, if only that expert has a weight."""
     posts = [{**post, "state": ("calm", "low", "")[len(post["text"]) % 3]} for post in POSTS]
     rows = fine_tune(tmp_path / "out", encoder, "--train_file", write_posts(tmp_path / "posts.csv", posts))
-    test, config = (read_json(tmp_path / "out" / name) for name in ("all_results.json", "config.json"))
-    test, pipe = test["test"], load_pipeline(str(tmp_path / "out"))
-    assert [score["weight"] for score in test["experts"].values()] == pytest.approx(config["expert_weights"])
+    test, pipe = read_json(tmp_path / "out" / "all_results.json")["test"], load_pipeline(str(tmp_path / "out"))
+    weights = pipe.model.mixture.weights
+    assert [score["weight"] for score in test["experts"].values()] == pytest.approx(weights.tolist())
     people = [list(group) for _, group in groupby(rows, key=lambda row: row["timeline_id"])]
     timelines = [{"text": [row["text"] for row in own], "timestamp": [row["time"] for row in own]} for own in people]
     actual = [row["label"] for row in rows]
     for number, name in enumerate(("network", "trees", "states")):
-        pipe.model.config.expert_weights = [float(other == number) for other in range(3)]
+        weights[:] = torch.eye(3)[number]
         predicted = [post["label"] for posts in pipe(timelines) for post in posts]
         assert test["experts"][name]["macro_f1"] == pytest.approx(f1_score(actual, predicted, average="macro"))
     given = [row for row in rows if row["state"]]
@@ -220,7 +220,9 @@ def test_calibration_is_fitted_on_labelled_dev_posts_saved_and_applied(tmp_path,
     assert "calibration is left out" not in caplog.text
     run(tmp_path / "kept", *further, "--calibrate", "--freeze_encoder")
     kept = read_json(tmp_path / "kept" / "config.json")
-    assert kept["calibration"] not in (None, calibration) and kept["expert_weights"]
+    assert kept["calibration"] not in (None, calibration)
+    weights = {name: load_pipeline(str(tmp_path / name)).model.mixture.weights for name in ("out", "kept")}
+    torch.testing.assert_close(weights["kept"], weights["out"], atol=1e-6, rtol=0)
     assert "left out" not in caplog.text
     run(tmp_path / "further", *further)
     assert read_json(tmp_path / "further" / "config.json").get("calibration") is None

@@ -26,6 +26,7 @@ from helpers import (
 from safetensors.torch import load_file
 from transformers import AutoModelForSequenceClassification
 
+from modeling_tempoformer import load_table, to_timelines
 from modeling_tempoformer.data.synthetic import synthetic_posts
 
 
@@ -234,7 +235,7 @@ seen = []
 collator = StreamCollator(tokenizer, window=4)
 
 def collate(rows):
-    seen.extend(post_id for row in rows for post_id in row["post_ids"])
+    seen.extend(time for row in rows for time in row["timestamps"][row["num_context"]:])
     return collator(rows)
 
 config = TempoFormerConfig(encoder_config=json.load(open(encoder_file)), window=4, num_labels=2)
@@ -259,8 +260,10 @@ def test_a_stream_is_shared_out_by_file_and_nothing_is_lost(tmp_path, files):
     script.write_text(f"import sys\nsys.path.insert(0, {str(ROOT)!r})\n{STREAM}")
     run([str(tmp_path / "*.jsonl"), files["config_name"], str(tmp_path)], 2, str(script))
     for rank in (0, 1):
-        seen = read_json(tmp_path / f"seen_{rank}.json")
-        assert sorted(seen) == sorted(f"{rank}:{row}" for row in range(24))
+        timelines = to_timelines(load_table(tmp_path / f"{rank}.jsonl"))
+        assert sorted(read_json(tmp_path / f"seen_{rank}.json")) == sorted(
+            time for timeline in timelines for time in timeline.timestamps
+        )
 
 
 def test_a_streamed_training_in_two_processes_is_that_of_one(tmp_path, files):

@@ -3,7 +3,7 @@
 import pytest
 import torch
 from datasets import Dataset
-from helpers import MODELS, NAMES, VOCABULARY, make_timeline, tiny_encoder, tiny_model
+from helpers import MODELS, NAMES, VOCABULARY, make_timeline, rows_of_vectors, tiny_encoder, tiny_model
 from huggingface_hub import ModelCard
 from transformers import (
     AutoTokenizer,
@@ -15,6 +15,7 @@ from transformers import (
 from transformers.utils import logging as transformers_logging
 
 from modeling_tempoformer import StreamCollator
+from modeling_tempoformer.training.experts import GrowExperts
 from modeling_tempoformer.training.stream_trainer import StreamTrainer, StreamTrainingArguments
 
 
@@ -50,40 +51,25 @@ def train_with_scores(trainer: StreamTrainer, *scores: float) -> list[dict]:
 
 @pytest.mark.parametrize("precision", ["fp16_full_eval", "bf16_full_eval"])
 def test_an_evaluation_in_16_bits_leaves_the_weights_in_32_until_they_are_saved(tmp_path, tokenization, precision):
-    """The same holds for the evaluation of trees, which are grown after the last step."""
+    """Trees are grown at the end, by the same weights."""
     kind = {"model_type": "post_tempoformer", "num_trees": 2}
     trainer = make(tmp_path, tokenization, kind, **{precision: True})
-    trainer.train_dataset = trainer.train_dataset.add_column("held_out", [0, 1, 0, 1])
+    trainer.add_callback(GrowExperts())
+    timelines = [
+        make_timeline([0, 0, 0, 1], str(part), timestamps=[0, 60, 90, 9000], held_out=part % 2) for part in range(4)
+    ]
+    trainer.train_dataset = rows_of_vectors(timelines, torch.randn(4, 4, 16), 4)
     before = {name: weights.clone() for name, weights in trainer.model.named_parameters()}
     trainer.train()
-    assert trainer.model.config.expert_weights is not None
+    assert trainer.model.mixture.weights[1:].any() or trainer.model.trees.leaves.unique().numel() > 1
     for name, weights in trainer.model.named_parameters():
         torch.testing.assert_close(weights.detach(), before[name], atol=1e-6, rtol=0)
-
-
-def test_of_equal_evaluations_that_with_the_lowest_loss_is_kept(tmp_path, tokenization):
-    """Three evaluations tie. The first of them does not have the lowest loss."""
-    trainer = make(tmp_path, tokenization, learning_rate=1e-3, max_steps=5, metric_for_best_model="eval_macro_f1")
-    tied = train_with_scores(trainer, 0.4, 0.5, 0.5, 0.5, 0.4)[1:4]
-    best = min(tied, key=lambda entry: entry["eval_loss"])
-    assert best["step"] != 2
-    assert trainer.state.best_global_step == best["step"] and trainer.state.best_metric == 0.5
 
 
 def test_a_lower_loss_alone_does_not_win(tmp_path, tokenization):
     trainer = make(tmp_path, tokenization, learning_rate=1e-3)
     entries = train_with_scores(trainer, 0.4, 0.6, 0.5, 0.5)
     assert trainer.state.best_global_step == 2 != min(entries, key=lambda entry: entry["eval_loss"])["step"]
-
-
-def test_a_model_of_one_class_is_called_so_at_the_end(tmp_path, tokenization, caplog):
-    trainer = make(tmp_path, tokenization)
-    head = trainer.model.classifier.mlp[-1]
-    torch.nn.init.zeros_(head.weight)
-    head.bias.data = torch.tensor([1.0, 0.0])
-    trainer.train()
-    (warning,) = (entry.getMessage() for entry in caplog.records if entry.levelname == "WARNING")
-    assert "No-Switch" in warning and "0.429" in warning
 
 
 @pytest.mark.parametrize("level", ["passive", "info"])

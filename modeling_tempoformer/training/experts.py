@@ -1,0 +1,119 @@
+"""Grows the experts of a post model over a frozen encoder, after its members are trained, and weighs them."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from datasets import Dataset
+from scipy.optimize import minimize
+from scipy.special import log_softmax
+from torch.utils.data import DataLoader
+from transformers import PreTrainedModel, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+
+from ..data_collator_tempoformer import StreamCollator
+from ..modeling_post_tempoformer import PostTempoFormerForStreamClassification, of_members
+from .state_fitting import changes_for_members, fit_states
+from .tree_growing import grow_trees
+
+
+BATCH_SIZE = 256  # rows
+# Largest weight of an expert. If the experts separate all posts, the likelihood has no maximum.
+LARGEST_WEIGHT = 5.0
+
+
+class GrowExperts(TrainerCallback):
+    """
+    Grows the experts of the model at the end of a training ([`grow_experts`]), on the rows of the training, with its
+    seed. Each process grows the same.
+    """
+
+    def on_train_end(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        model: PreTrainedModel | None = None,
+        train_dataloader: DataLoader | None = None,
+        **kwargs,
+    ):
+        grow_experts(model, train_dataloader.dataset, args.seed)
+
+
+@torch.no_grad()
+def grow_experts(model: PostTempoFormerForStreamClassification, rows: Dataset, seed: int = 42):
+    """
+    Fits the states and grows the trees of each member on the posts from which it learns, and weighs the experts on
+    posts from which they have not learned; those of a post that is held out, on posts that other members hold out.
+
+    Args:
+        model ([`PostTempoFormerForStreamClassification`]): The model, whose members are trained. It is put in
+            evaluation mode.
+        rows (`Dataset`): The training rows, with vectors ([`embed_rows`]), with their `held_out` ([`hold_out`]), and
+            for a model with states with `states`: what [`to_rows`] makes of such timelines.
+        seed (`int`, *optional*, defaults to 42): Seed of the trees.
+
+    Raises a `ValueError` for rows without one of these.
+    """
+    first = rows[0]
+    for name in ("post_embeds", "held_out", *["states"] * (model.states is not None)):
+        if name not in first:
+            raise ValueError(f"The experts of a model grow on rows with '{name}', which these lack: see `to_rows`.")
+    config = model.config
+    model.eval()
+    if model.states is not None:
+        tables = fit_states(model.states.cpu(), config, rows)
+        model.states.to(model.device)
+    collator = StreamCollator(None, config.window, timed="timestamps" in first)
+    read = [read_batch(model, batch) for batch in DataLoader(rows, BATCH_SIZE, collate_fn=collator)]
+    logits, labels, held_out, *rest = (torch.cat(parts).cpu() for parts in zip(*read, strict=True))
+    tree_inputs, states = rest[:3], rest[3:]
+    labels, members = labels.numpy(), held_out.numpy()
+    changes = changes_for_members(model.states, tables, members, *states) if states else None
+    experts = [logits.numpy()]
+    if model.trees is not None:
+        experts.append(grow_trees(model, labels, members, seed, changes, *tree_inputs))
+    if changes is not None:
+        experts.append(changes[members, np.arange(len(labels))].numpy())
+    model.mixture.weights.copy_(torch.tensor(weigh(experts, labels, config.class_weights)))
+    for member, weights in enumerate(model.mixture.held_out):
+        others = members != member
+        chosen = weigh([expert[others] for expert in experts], labels[others], config.class_weights)
+        weights.copy_(torch.tensor(chosen))
+    model.to(model.device)
+
+
+def read_batch(model: PostTempoFormerForStreamClassification, batch: dict[str, torch.Tensor]) -> list[torch.Tensor]:
+    """
+    Returns, for each labelled post, its logits by the member that has not learned from it, its label and that member,
+    the arguments of [`Trees.read`] but the changes, and if the model has states
+    [`~PostTempoFormerForStreamClassification.compared_states`].
+    """
+    batch = {name: values.to(model.device) for name, values in batch.items()}
+    labels, held_out, timeline_position = (batch.pop(name) for name in ("labels", "held_out", "timeline_position"))
+    if not model.config.reads_speakers:
+        batch.pop("speaker_posts", None)
+    outputs = model.base_model(**batch, return_dict=True)
+    logits = of_members(model.member_logits(outputs), held_out)
+    inputs = model.tree_inputs(outputs, timeline_position, batch.get("elapsed"))[:3]
+    states = () if model.states is None else model.compared_states(outputs, held_out)
+    values = (logits, labels, held_out.unsqueeze(-1).expand_as(labels), *inputs, *states)
+    return [tensor[labels >= 0] for tensor in values]
+
+
+def weigh(experts: Sequence[np.ndarray], labels: np.ndarray, class_weights: list[float] | None) -> list[float]:
+    """
+    The weights of experts' logits, from 0 to 5, that give the labels the largest likelihood.
+
+    Args:
+        experts (`Sequence[np.ndarray]` of shape `(posts, classes)`): Logits of posts from which no expert has learned.
+        labels (`np.ndarray` of shape `(posts,)`): Class ids.
+        class_weights (`list[float]`, *optional*): The weight of a post of each class, as in the loss. Default: 1.
+    """
+    counts = np.ones(len(labels)) if class_weights is None else np.asarray(class_weights)[labels]
+
+    def loss(weights: np.ndarray) -> float:
+        scores = sum(weight * expert for weight, expert in zip(weights, experts, strict=True))
+        return -np.average(log_softmax(scores, axis=-1)[np.arange(len(labels)), labels], weights=counts)
+
+    start = [1.0, *[0.3] * (len(experts) - 1)]
+    return minimize(loss, start, bounds=[(0, LARGEST_WEIGHT)] * len(experts)).x.tolist()

@@ -1,0 +1,167 @@
+"""Fits what a post model learns of states: a regression of each member, and the change that follows from two."""
+
+from dataclasses import dataclass
+from itertools import combinations_with_replacement
+
+import numpy as np
+import torch
+from datasets import Dataset
+from scipy.special import log_softmax
+from sklearn.linear_model import LogisticRegression
+
+from ..configuration_post_tempoformer import PostTempoFormerConfig
+from ..data.states import state_ids
+from ..states_tempoformer import States
+
+
+# Inverse L2 penalties of the states' regression, for vectors whose numbers have about the size of 1
+STRENGTHS = (0.001, 0.01, 0.1)
+MOST_ITERATIONS = 1000
+# The logit of a state that a member has not seen
+NEVER = -30.0
+
+
+@dataclass
+class PostsWithStates:
+    """
+    What rows say of states.
+
+    Args:
+        vectors (`np.ndarray` of shape `(posts, hidden)`): The posts with a state, each once.
+        ids (`np.ndarray` of shape `(posts,)`): Their states.
+        held_out (`np.ndarray` of shape `(posts,)`): The member that does not learn from each.
+        pairs (`np.ndarray` of shape `(labelled posts, 4)`): The state of the post that each labelled one is compared
+            with (the number of states where there is no such post) and its own state, -1 for one that is missing; its
+            label; and the member that does not learn from it.
+    """
+
+    vectors: np.ndarray
+    ids: np.ndarray
+    held_out: np.ndarray
+    pairs: np.ndarray
+
+
+def read_states(rows: Dataset, config: PostTempoFormerConfig) -> PostsWithStates:
+    """
+    Reads the states of rows with vectors, as [`grow_experts`] takes them. A post without tokens is left out, since its
+    vector says nothing.
+    """
+    found: dict[tuple[int, int], tuple[np.ndarray, int, int]] = {}
+    pairs = []
+    for row in rows:
+        ids = state_ids(row["states"], config.states, config.state_values)
+        held_out, older, context = int(row["held_out"]), row.get("num_older", 0), row["num_context"]
+        vectors = np.asarray(row["post_embeds"], dtype=np.float32)
+        for post in range(older, len(ids)):
+            key = row["timeline"], row["num_before"] + post
+            if ids[post] >= 0 and key not in found and vectors[post].any():
+                found[key] = vectors[post], ids[post], held_out
+        for target, label in enumerate(row["labels"]):
+            if label >= 0:
+                # The post before, unless it is in the row for a speaker alone.
+                post = context + target
+                compared = post - 1 if post > older else -1
+                if config.reads_speakers:
+                    compared = row["speaker_posts"][target][-1]
+                previous = len(config.states) if compared < 0 else ids[compared]
+                pairs.append((previous, ids[post], label, held_out))
+    posts = (np.stack(values) for values in zip(*(found[key] for key in sorted(found)), strict=True))
+    return PostsWithStates(*posts, np.array(pairs))
+
+
+def fit_states(states: States, config: PostTempoFormerConfig, rows: Dataset) -> torch.Tensor:
+    """
+    Fits the states of each member to the posts from which it learns, with the penalty that is best on the posts from
+    which it does not, and counts which classes follow which states.
+
+    Args:
+        states ([`States`]): The part of the model, on the CPU.
+        config ([`PostTempoFormerConfig`]): The model's configuration.
+        rows (`Dataset`): As [`grow_experts`] takes them.
+
+    Returns:
+        The counted probabilities (members, members, states + 1, states, classes) of the posts that neither of two
+        members holds out.
+    """
+    posts, members = read_states(rows, config), range(config.num_members)
+    center = posts.vectors.mean(0)
+    scale = (posts.vectors - center).std(0).mean()
+    inputs = (posts.vectors - center) / scale
+    learned = [posts.held_out != member for member in members]
+    if any(len(np.unique(posts.ids[part])) < 2 for part in learned):
+        raise ValueError("A member learns from posts of one state alone: give more timelines, or leave states out.")
+    best = np.inf
+    for strength in STRENGTHS:
+        fits = [
+            LogisticRegression(C=strength, max_iter=MOST_ITERATIONS).fit(inputs[part], posts.ids[part])
+            for part in learned
+        ]
+        slopes, intercepts = (np.stack(parts) for parts in zip(*(by_state(fit, len(config.states)) for fit in fits)))
+        losses = []
+        for member, part in zip(members, learned, strict=True):
+            log_p = log_softmax(inputs[~part] @ slopes[member] + intercepts[member], axis=-1)
+            losses += (-np.take_along_axis(log_p, posts.ids[~part, None], axis=-1)).ravel().tolist()
+        loss = np.mean(losses)
+        if loss < best:
+            best = loss
+            states.weight.copy_(torch.from_numpy(slopes / scale))
+            states.bias.copy_(torch.from_numpy(intercepts))
+    states.center.copy_(torch.from_numpy(center))
+    counted = np.empty((config.num_members, *states.held_out_change.shape))
+    for one, other in combinations_with_replacement(members, 2):
+        neither = ~np.isin(posts.pairs[:, 3], (one, other))
+        counted[one, other] = counted[other, one] = count_changes(posts.pairs[neither, :3], *counted.shape[-2:])
+    tables = torch.from_numpy(counted).to(states.change)
+    states.held_out_change.copy_(tables.diagonal().movedim(-1, 0))
+    states.change.copy_(states.held_out_change.mean(0))
+    states.class_weights.copy_(torch.tensor(config.class_weights or [1.0] * config.num_labels))
+    return tables
+
+
+def by_state(fit: LogisticRegression, num_states: int) -> tuple[np.ndarray, np.ndarray]:
+    """The slopes (hidden, states) and intercepts (states,) of a regression, also for states that it has not seen."""
+    slopes, intercepts = fit.coef_, fit.intercept_
+    if len(fit.classes_) == 2:
+        slopes, intercepts = np.outer([-0.5, 0.5], slopes), np.outer([-0.5, 0.5], intercepts)[:, 0]
+    every_slope, every_intercept = np.zeros((slopes.shape[1], num_states)), np.full(num_states, NEVER)
+    every_slope[:, fit.classes_], every_intercept[fit.classes_] = slopes.T, intercepts
+    return every_slope, every_intercept
+
+
+def count_changes(pairs: np.ndarray, num_states: int, num_labels: int) -> np.ndarray:
+    """
+    Returns the probability of each class (states + 1, states, classes) after a state, or as the last one after no
+    post, and before another: its share of the labelled posts of such a pair, and of one post more that has the
+    classes' shares of all. `pairs` (labelled posts, 3) are the first columns of [`PostsWithStates`].
+    """
+    counted = pairs[(pairs[:, :2] >= 0).all(-1)]
+    counts = np.zeros((num_states + 1, num_states, num_labels))
+    np.add.at(counts, tuple(counted.T), 1)
+    # Two members of two hold out all posts.
+    shares = np.bincount(pairs[:, 2], minlength=num_labels) / max(1, len(pairs))
+    counts += shares if len(pairs) else 1 / num_labels
+    return counts / counts.sum(-1, keepdims=True)
+
+
+def changes_for_members(
+    states: States, tables: torch.Tensor, held_out: np.ndarray, probabilities: torch.Tensor, has_previous: torch.Tensor
+) -> torch.Tensor:
+    """
+    Returns the logits of the change of states (members, posts, classes) from which each member may learn: those of a
+    post are counted without the posts that the member holds out, and without those that are held out with the post.
+
+    Args:
+        states ([`States`]): The states that were fitted.
+        tables (`torch.Tensor` of shape `(members, members, states + 1, states, classes)`): As [`fit_states`] returns.
+        held_out (`np.ndarray` of shape `(posts,)`): The member that has not learned from each post.
+        probabilities, has_previous (`torch.Tensor` of shapes `(posts, 2, states)` and `(posts,)`): As
+            [`States.changes`] takes them.
+    """
+    states = states.cpu()
+    changes = torch.empty(len(tables), len(held_out), tables.shape[-1])
+    for fold in np.unique(held_out):
+        posts = torch.from_numpy(held_out == fold)
+        # The posts as the streams of one row for each member
+        rows = (values[posts].expand(len(tables), *values[posts].shape) for values in (probabilities, has_previous))
+        changes[:, posts] = states.changes(*rows, tables[:, fold])
+    return changes

@@ -1,0 +1,139 @@
+"""Checks that the library's own Trainer makes the model that the command makes."""
+
+import random
+
+import pytest
+import torch
+from helpers import CLASSES, save_encoder, write_posts
+from transformers import AutoTokenizer, Trainer, TrainingArguments, set_seed
+
+from modeling_tempoformer import (
+    GrowExperts,
+    StreamCollator,
+    attach_logits,
+    compute_metrics,
+    embed_rows,
+    fields_of_posts,
+    fine_tune,
+    fit_calibration,
+    freeze_encoder,
+    hold_out,
+    label_names,
+    load_table,
+    to_rows,
+    to_timelines,
+)
+
+
+SETTINGS = {"learning_rate": 1e-3, "num_train_epochs": 2, "per_device_train_batch_size": 8, "seed": 7}
+SETTINGS |= {"warmup_steps": 2, "weight_decay": 0.01, "eval_strategy": "epoch", "save_strategy": "epoch"}
+SETTINGS |= {"load_best_model_at_end": True, "metric_for_best_model": "macro_f1", "report_to": "none"}
+SETTINGS |= {"use_cpu": True, "disable_tqdm": True, "per_device_eval_batch_size": 16}
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory) -> dict[str, str]:
+    """Returns posts of each split: of two speakers, with states, whose first posts have no label."""
+    folder, chance = tmp_path_factory.mktemp("posts"), random.Random(0)
+    files = {}
+    for part, count in (("train", 15), ("validation", 5), ("test", 5)):
+        posts = []
+        for scene in range(count):
+            before = {}
+            for line in range(6):
+                speaker, mood = chance.choice("ab"), chance.choice(["sad", "glad", "air"])
+                label = None if speaker not in before else "change" if before[speaker] != mood else "same"
+                post = {
+                    "timeline_id": f"{part} {scene}",
+                    "timestamp": 1.7e9 + 60 * line**2,
+                    "text": f"the {mood} plane",
+                }
+                posts.append({**post, "speaker": speaker, "state": mood, "label": label})
+                before[speaker] = mood
+        files[part] = write_posts(folder / f"{part}.csv", posts)
+    return files
+
+
+@pytest.fixture(scope="module")
+def encoder(tmp_path_factory) -> str:
+    return save_encoder(tmp_path_factory.mktemp("encoder"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", CLASSES)
+def test_the_stock_trainer_makes_the_model_of_the_command(tmp_path, encoder, files, kind):
+    is_default = kind == "post_tempoformer"
+    # Each member of the default is validated on the training posts that it has not learned from.
+    parts = ("train", "test") if is_default else ("train", "validation", "test")
+    settings = {**SETTINGS, "window": 3, "targets_per_row": 2, "model_type": kind, "freeze_encoder": is_default}
+    given = {f"{part}_file": files[part] for part in parts}
+    ours = fine_tune(encoder, **given, **settings, calibrate=True, output_dir=str(tmp_path / "command"))
+
+    tables = {part: load_table(files[part]) for part in parts}
+    names = label_names(tables["train"])
+    timelines = {part: to_timelines(posts, names) for part, posts in tables.items()}
+    if is_default:
+        timelines["train"] = hold_out(timelines["train"], 5, SETTINGS["seed"])
+    set_seed(SETTINGS["seed"])
+    fields = fields_of_posts(timelines["train"], names, CLASSES[kind], freezes_encoder=is_default)
+    model = CLASSES[kind].from_encoder_pretrained(encoder, window=3, **fields)
+    tokenizer = AutoTokenizer.from_pretrained(encoder)
+    tokenizer.model_max_length = min(128, model.max_tokens)
+    reads = {"targets_per_row": 2, "reads_speakers": model.config.reads_speakers}
+    rows = {part: to_rows(timelines[part], tokenizer, 3, only_labelled=part != "test", **reads) for part in parts}
+    if is_default:
+        freeze_encoder(model)
+        rows = embed_rows(rows, model, tokenizer)
+    validation = "train" if is_default else "validation"
+    trainer = Trainer(
+        model,
+        TrainingArguments(str(tmp_path / "stock"), remove_unused_columns=False, **SETTINGS),
+        StreamCollator(tokenizer, model.config.window),
+        train_dataset=rows["train"],
+        eval_dataset=rows[validation],
+        compute_metrics=compute_metrics(names),
+        callbacks=[GrowExperts()] if is_default else None,
+    )
+    trainer.train()
+    logits = trainer.predict(rows[validation]).predictions
+    attach_logits(timelines[validation], rows[validation], *(logits if isinstance(logits, tuple) else (logits,)))
+    model.config.calibration = fit_calibration(timelines[validation], model.config)
+
+    same = ours.config.to_diff_dict(), model.config.to_diff_dict()
+    for values in same:
+        for name in ("_name_or_path", "calibration", "architectures", "auto_map", "custom_pipelines"):
+            values.pop(name, None)
+    assert same[0] == same[1]
+    for name, weights in ours.state_dict().items():
+        torch.testing.assert_close(
+            model.state_dict()[name], weights, atol=1e-5, rtol=1e-4, msg=lambda said: f"{name}: {said}"
+        )
+    batch = StreamCollator(tokenizer, 3)(list(rows["test"]))
+    found = [part.eval().decide(part(**batch).logits)[0] for part in (model, ours)]
+    torch.testing.assert_close(*found, atol=1e-5, rtol=0)
+    assert model.config.calibration["temperature"] == pytest.approx(ours.config.calibration["temperature"], rel=1e-3)
+
+
+def test_experts_do_not_grow_on_rows_that_no_member_holds_out(tmp_path, encoder, files):
+    posts = load_table(files["train"])
+    timelines = to_timelines(posts, label_names(posts))
+    model = CLASSES["post_tempoformer"].from_encoder_pretrained(encoder, window=3, num_labels=2)
+    tokenizer = AutoTokenizer.from_pretrained(encoder)
+    rows = embed_rows({"train": to_rows(timelines, tokenizer, 3, only_labelled=True)}, model, tokenizer)["train"]
+    with pytest.raises(ValueError, match="held_out"):
+        GrowExperts().on_train_end(
+            TrainingArguments(str(tmp_path), report_to="none"), None, None, model, torch.utils.data.DataLoader(rows)
+        )
+
+
+@pytest.mark.parametrize("form", ["torch", "numpy"])
+def test_rows_survive_a_format(encoder, files, form):
+    posts = load_table(files["train"])
+    timelines = to_timelines(posts.remove_columns(["timestamp"]), label_names(posts))
+    tokenizer = AutoTokenizer.from_pretrained(encoder)
+    rows = to_rows(timelines, tokenizer, 3, targets_per_row=2, only_labelled=True, reads_speakers=True)
+    collator = StreamCollator(tokenizer, 3, timed=False)
+    plain, formatted = (collator(list(part.select(range(4)))) for part in (rows, rows.with_format(form)))
+    assert plain.keys() == formatted.keys()
+    for name, values in plain.items():
+        assert torch.equal(values, formatted[name]), name
