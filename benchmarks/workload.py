@@ -12,9 +12,9 @@ from modeling_tempoformer import (
     StreamClassificationPipeline,
     TempoFormerForStreamClassification,
 )
-from modeling_tempoformer.data_collator_tempoformer import elapsed_seconds, stream_windows
 from modeling_tempoformer.modeling_streams_tempoformer import Streams
 from modeling_tempoformer.packing_tempoformer import unmask_empty_rows
+from modeling_tempoformer.streams_tempoformer import elapsed_seconds, stream_windows
 
 
 # Every fifth percentile of the number of WordPiece tokens of 4,498 posts of RumourEval-2017.

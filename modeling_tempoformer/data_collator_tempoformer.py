@@ -7,38 +7,7 @@ import torch
 from transformers import PreTrainedTokenizerBase
 
 from .checks_tempoformer import narrow_float
-
-
-def stream_windows(targets: torch.LongTensor, window: int) -> torch.LongTensor:
-    """
-    Returns the posts of each target's stream: the target and the `window - 1` posts before it (paper, section 3).
-
-    Args:
-        targets (`torch.LongTensor` of shape `(num_targets,)`): Positions of the target posts in their row.
-        window (`int`): Number of posts in a stream, at least 1.
-
-    Returns:
-        `torch.LongTensor` of shape `(num_targets, window)`: positions, oldest to newest, -1 before the row's first.
-    """
-    return (targets.unsqueeze(-1) + torch.arange(1 - window, 1, device=targets.device)).clamp_min(-1)
-
-
-def elapsed_seconds(timestamps: torch.Tensor, stream_index: torch.LongTensor) -> torch.FloatTensor:
-    """
-    Returns the seconds from each post of a stream to the stream's newest post.
-
-    Args:
-        timestamps (`torch.Tensor` of shape `(num_posts,)`):
-            Seconds, in float64 or int64: float32 is too coarse for seconds since 1970.
-        stream_index (`torch.LongTensor` of shape `(num_targets, window)`): As [`stream_windows`] returns it.
-
-    Returns:
-        `torch.FloatTensor` of shape `(num_targets, window)` in float32; 0 where `stream_index` is -1.
-    """
-    if timestamps.dtype not in (torch.float64, torch.int64):
-        raise TypeError(f"`timestamps` must be float64 or int64, got {timestamps.dtype}.")
-    times = timestamps[stream_index.clamp_min(0)]
-    return (times[:, -1:] - times).masked_fill(stream_index < 0, 0).float()
+from .streams_tempoformer import lay_out_streams
 
 
 @dataclass
@@ -121,19 +90,16 @@ class StreamCollator:
             raise ValueError(f"must have class ids or -100 as labels, got {labels!r:.80}.")
         is_target = torch.as_tensor(row.get("is_target", [True] * num_targets))
         targets = num_context + is_target.nonzero().flatten()
-        index = stream_windows(targets, self.window)
-        streams = {"stream_index": index.masked_fill(index < row.get("num_older", 0), -1)}
+        times, older = None, row.get("num_older", 0)
+        if self.timed:
+            times = checked_times(row.get("timestamps"), num_posts)[older:]
+        elif row.get("timestamps") is not None:
+            raise ValueError("has 'timestamps', but the collator has `timed=False`.")
+        start = row.get("num_before", 0) + older, row.get("start_time")
+        streams = lay_out_streams(torch.arange(older, num_posts), targets - older, self.window, times, *start)
         streams["labels"] = classes[targets - num_context].long()
         if "speaker_posts" in row:
             streams["speaker_posts"] = torch.as_tensor(row["speaker_posts"])[targets - num_context]
-        num_before, since_first = (targets + row.get("num_before", 0)).float(), torch.zeros(len(targets))
-        if self.timed:
-            times, start_time = checked_times(row.get("timestamps"), num_posts), row.get("start_time")
-            streams["elapsed"] = elapsed_seconds(times, streams["stream_index"])
-            since_first = (times[targets] - (times[0] if start_time is None else start_time)).float()
-        elif row.get("timestamps") is not None:
-            raise ValueError("has 'timestamps', but the collator has `timed=False`.")
-        streams["timeline_position"] = torch.stack((num_before, since_first), dim=-1)
         return streams
 
     def pad_posts(self, rows: list[dict[str, Any]]) -> dict[str, torch.Tensor]:

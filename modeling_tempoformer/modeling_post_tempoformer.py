@@ -52,12 +52,15 @@ class PostTempoFormerModelOutput(ModelOutput):
             Input of the head for each stream, the members side by side; 0 for a stream without posts. Each member has
             the newest post after the stream layers, the step from each post that it is compared with (its speaker's
             own previous post, if the model reads speakers, and the post before it), the steps' absolute values (each
-            `stream_hidden_size`), and its cosines with these posts and with the mean of all before it.
+            `stream_hidden_size`), and the cosines.
         stream_mask (`torch.BoolTensor` of shape `(batch_size, num_streams, window)`): True for the posts of a stream,
             False for padding.
         compared (`torch.FloatTensor` of shape `(batch_size, num_streams, num_compared + 1, hidden_size)`):
             The vectors of the posts that the newest one of each stream is compared with, and of the newest; 0 where
             there is none.
+        cosines (`torch.FloatTensor` of shape `(batch_size, num_streams, num_compared + 1)`):
+            The cosines of the newest post's vector with those that it is compared with, and with the mean direction of
+            all before it.
         stream_attentions (`tuple(torch.FloatTensor)`, *optional*):
             With `output_attentions=True` or `output_stream_attentions=True` one tensor of shape
             `(batch_size, num_streams, num_members * num_heads, window, window)` for each stream layer: the attention
@@ -70,6 +73,7 @@ class PostTempoFormerModelOutput(ModelOutput):
     last_hidden_state: torch.FloatTensor | None = None
     stream_mask: torch.BoolTensor | None = None
     compared: torch.FloatTensor | None = None
+    cosines: torch.FloatTensor | None = None
     stream_attentions: tuple[torch.FloatTensor, ...] | None = None
     hidden_states: tuple[torch.FloatTensor, ...] | None = None
 
@@ -201,12 +205,12 @@ class PostTempoFormerStreamLayers(nn.Module):
 
     def forward(
         self, vectors: torch.Tensor, streams: Streams, output_attentions: bool = False, all_posts: bool = False
-    ) -> tuple[torch.Tensor, torch.Tensor, list[torch.Tensor], list[torch.Tensor]]:
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, list[torch.Tensor], list[torch.Tensor]]:
         """
         Returns, from `vectors` (posts, hidden): the heads' input for each stream (members, streams,
         `config.head_width`); the vectors of the posts that the newest is compared with, and of the newest (streams,
-        compared + 1, hidden); the input of the first layer and the output of each layer (members, streams, window,
-        width); and the attention of each layer.
+        compared + 1, hidden); its cosines (streams, compared + 1); the input of the first layer and the output of each
+        layer (members, streams, window, width); and the attention of each layer.
         """
         slot_post, slot_mask, compared_post, compared_mask = (
             tensor.to(vectors.device)
@@ -225,9 +229,10 @@ class PostTempoFormerStreamLayers(nn.Module):
         posts = projected[:, compared_post]
         steps = ((posts[:, :, -1:] - posts[:, :, :-1]) * compared_mask[:, :-1].unsqueeze(-1)).flatten(2)
         compared = vectors[compared_post] * compared_mask.unsqueeze(-1)
-        cosines = cosines_with_history(compared, vectors, slot_post, slot_mask).to(steps).expand(len(states), -1, -1)
-        read = torch.cat((self.final_norm(states[:, :, -1]), steps, steps.abs(), cosines), dim=-1)
-        return read, compared, all_states, attentions
+        cosines = cosines_with_history(compared, vectors, slot_post, slot_mask).to(steps)
+        own = cosines.expand(len(states), -1, -1)
+        read = torch.cat((self.final_norm(states[:, :, -1]), steps, steps.abs(), own), dim=-1)
+        return read, compared, cosines, all_states, attentions
 
 
 def cosines_with_history(
@@ -332,7 +337,7 @@ class PostTempoFormerModel(StreamReaderMixin, PostTempoFormerPreTrainedModel):
         vectors = inputs.pop("post_embeds", None)
         if vectors is None:
             vectors = self.embed_posts(attention_mask=streams.token_mask, **inputs)
-        newest, compared, states, attentions = self.stream_layers(
+        newest, compared, cosines, states, attentions = self.stream_layers(
             vectors, streams, output_attentions, output_hidden_states
         )
         mask, by_row = streams.slot_mask.to(newest.device), partial(torch.unflatten, dim=0, sizes=streams.shape)
@@ -341,6 +346,7 @@ class PostTempoFormerModel(StreamReaderMixin, PostTempoFormerPreTrainedModel):
             last_hidden_state=by_row(side_by_side(newest).masked_fill(~mask[:, -1:], 0.0)),
             stream_mask=by_row(mask),
             compared=by_row(compared),
+            cosines=by_row(cosines),
             stream_attentions=tuple(by_row(layer * queries) for layer in attentions) if output_attentions else None,
             hidden_states=tuple(by_row(side_by_side(layer)) for layer in states) if output_hidden_states else None,
         )
@@ -584,9 +590,7 @@ class PostTempoFormerForStreamClassification(StreamClassificationMixin, PostTemp
         timed = elapsed is not None and elapsed.shape[-1] > 1
         gap = elapsed[..., -2:-1] if timed else torch.zeros_like(timeline_position[..., :1])
         position_and_gap = torch.cat((timeline_position, gap), dim=-1).to(outputs.compared.device)
-        # The last of what a head reads are cosines.
-        cosines = outputs.last_hidden_state[..., -self.config.num_compared - 1 :]
-        return outputs.compared, cosines, position_and_gap, changes
+        return outputs.compared, outputs.cosines, position_and_gap, changes
 
 
 __all__ = [

@@ -16,11 +16,11 @@ from transformers.utils import ModelOutput, logging
 
 from .checks_tempoformer import check_indices, check_shape, check_whole, longest_input
 from .configuration_streams_tempoformer import StreamFields
-from .data_collator_tempoformer import stream_windows
 from .online_tempoformer import StreamStepMixin
 
 # Not used here: `save_pretrained` copies this file and the files that it imports, and the pipeline must be among them.
 from .pipeline_tempoformer import StreamClassificationPipeline  # noqa: F401
+from .streams_tempoformer import stream_windows
 
 
 logger = logging.get_logger(__name__)

@@ -14,7 +14,8 @@ from transformers.utils import ModelOutput, logging
 from .checks_tempoformer import check_shape, narrow_float
 from .decisions_tempoformer import check_finite, decide, read_answers
 from .names_tempoformer import ALIKE, look_alike, read_id
-from .timeline_tempoformer import BadValue, keep_last, read_role
+from .streams_tempoformer import keep_last, lay_out_streams, posts_before
+from .timeline_tempoformer import BadValue, read_role
 from .times_tempoformer import ReadTime, check_kind, read_time
 
 
@@ -128,6 +129,15 @@ class StreamMemory:
         if self.model not in ("", fingerprint):
             raise ValueError("The memory belongs to a model with other weights, another precision or another window.")
 
+    def remember(self, timelines: dict[str, RememberedTimeline], window: int, fingerprint: str):
+        """Keeps what a later post reads of timelines, for a model with this window and fingerprint."""
+        self.model = fingerprint
+        for timeline_id, timeline in timelines.items():
+            timeline.cut(window)
+            # Behind all others: the first timelines are those whose last step is longest ago.
+            self.timelines.pop(timeline_id, None)
+            self.timelines[timeline_id] = timeline
+
     def state_dict(self, timeline_ids: Iterable[str] | None = None) -> dict[str, torch.Tensor]:
         """
         Returns the memory as a few tensors that safetensors can save: `about`, the bytes of a JSON text; `posts.NAME`,
@@ -203,6 +213,37 @@ class StreamStepOutput(ModelOutput):
     memory: StreamMemory | None = None
 
 
+@dataclass
+class NewPosts:
+    """The posts of a step as they were read, a value for each; `inputs` are tensors (posts, tokens) on the CPU."""
+
+    inputs: dict[str, torch.Tensor]
+    names: list[str]  # in errors
+    timeline_ids: list[str]
+    times: list[ReadTime]
+    is_context: Sequence[bool]
+    speakers: list[str] | None
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+
+@dataclass
+class StepRow:
+    """
+    The row of a step: the posts `remembered` of its `timelines`, which the new ones have been added to, then the `new`
+    ones, filled in when they have been read. `streams` (targets, ...) are those of the new posts `targets`, and
+    `lengths` (new posts,) the posts that each is read with.
+    """
+
+    new: list[dict[str, torch.Tensor]]
+    lengths: torch.LongTensor
+    remembered: list[dict[str, torch.Tensor]] = field(default_factory=list)
+    timelines: dict[str, RememberedTimeline] = field(default_factory=dict)
+    streams: dict[str, torch.Tensor] = field(default_factory=dict)
+    targets: torch.LongTensor | None = None
+
+
 class StreamStepMixin:
     """Adds `step` to the models that classify streams."""
 
@@ -259,12 +300,43 @@ class StreamStepMixin:
         """
         if self.training:
             raise ValueError("`step` is for inference: call `model.eval()` first.")
+        new = self.check_posts(
+            {"input_ids": input_ids, "attention_mask": attention_mask, "token_type_ids": token_type_ids},
+            *(timeline_ids, timestamps, is_context, speakers),
+        )
+        memory = StreamMemory() if memory is None else memory
+        memory.check_model(fingerprint := self.fingerprint())
+        row = self.lay_out_posts(new, memory, drop_late)
+        read, answers, answered_states = self.read_posts(new.inputs, row.remembered, row.streams)
+        if len(row.targets):
+            logits, state_logits = (
+                None if some is None else some.new_zeros(len(new), some.shape[-1]).index_copy(0, row.targets, some)
+                for some in (answers, answered_states)
+            )
+            check_finite(logits, new.names.__getitem__)
+        else:
+            logits, state_logits = torch.zeros(len(new), self.config.num_labels, dtype=self.dtype), None
+        for post, values in zip(row.new, read, strict=True):
+            post.update(values)
+        memory.remember(row.timelines, self.config.window, fingerprint)
+        return StreamStepOutput(logits=logits, stream_lengths=row.lengths, state_logits=state_logits, memory=memory)
+
+    def check_posts(
+        self,
+        tokens: dict[str, torch.Tensor | None],
+        timeline_ids: Sequence[str],
+        timestamps: Sequence[Any] | None,
+        is_context: Sequence[bool] | None,
+        speakers: Sequence[str | None] | None,
+    ) -> NewPosts:
+        """Checks and reads the arguments of [`step`]. Raises its errors."""
         self.tempoformer.check_times(timestamps)
-        mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask
-        given = {"input_ids": input_ids, "attention_mask": mask, "token_type_ids": token_type_ids}
-        for name, tensor in given.items():
+        input_ids = tokens["input_ids"]
+        if tokens["attention_mask"] is None:
+            tokens["attention_mask"] = torch.ones_like(input_ids)
+        for name, tensor in tokens.items():
             check_shape(name, tensor, len(input_ids), input_ids.shape[-1])
-        inputs = {name: tensor.cpu() for name, tensor in given.items() if tensor is not None}
+        inputs = {name: tensor.cpu() for name, tensor in tokens.items() if tensor is not None}
         is_context = [False] * len(input_ids) if is_context is None else is_context
         lists = {
             "timeline_ids": timeline_ids,
@@ -284,76 +356,56 @@ class StreamStepMixin:
             raise ValueError("The model reads who speaks: give `speakers`.")
         else:
             speakers = [checked_name("speaker", *pair) for pair in zip(speakers, names, strict=True)]
-        window, fingerprint = self.config.window, self.fingerprint()
-        memory = StreamMemory() if memory is None else memory
-        memory.check_model(fingerprint)
+        times = [ReadTime("missing", None)] * len(names)
+        if timestamps is not None:
+            times = [read_moment(*pair) for pair in zip(timestamps, names, strict=True)]
+        return NewPosts(inputs, names, timeline_ids, times, is_context, speakers)
 
-        # The row that the model reads: the remembered posts of all timelines, then the new ones.
-        remembered: list[dict[str, torch.Tensor]] = []
-        timelines: dict[str, RememberedTimeline] = {}
-        positions: dict[str, list[int]] = {}  # those of the posts of a timeline
-        own_positions: dict[str, dict[str, int]] = {}  # that of the last post of each of its speakers
-        for timeline_id in dict.fromkeys(timeline_ids):
-            timelines[timeline_id] = timeline = memory.timelines.get(timeline_id, RememberedTimeline()).copy()
-            self.check_columns(timeline_id, timeline, inputs)
-            positions[timeline_id] = [len(remembered) + post for post in range(len(timeline.posts))]
-            remembered += timeline.posts
-            own = timeline.by_speaker
-            own_positions[timeline_id] = {speaker: len(remembered) + post for post, speaker in enumerate(own)}
-            remembered += own.values()
-        new: list[dict[str, torch.Tensor]] = [{} for _ in timeline_ids]  # filled in when they have been read
-        targets, streams = [], {"stream_index": [], "elapsed": [], "timeline_position": [], "speaker_posts": []}
-        stream_lengths = torch.zeros(len(input_ids), dtype=torch.long)
-        for post, timeline_id in enumerate(timeline_ids):
-            timeline, speaker = timelines[timeline_id], speakers[post] if speakers else ""
-            moment = ReadTime("missing", None) if timestamps is None else read_moment(timestamps[post], names[post])
-            seconds = moment.seconds
-            try:
-                timeline.add(new[post], moment, speaker)
-            except ValueError as problem:
-                if drop_late and isinstance(problem, LatePostError):
-                    continue
-                raise type(problem)(f"{names[post]}: {problem}") from None
-            position = len(remembered) + post
-            stream = [*positions[timeline_id], position]
-            # Where the speaker is not known, the post before stands for their own.
-            before = own_positions[timeline_id].get(speaker, -1) if speaker else [-1, *stream][-2]
-            positions[timeline_id] = stream
-            if speaker:
-                keep_last(own_positions[timeline_id], speaker, position)
-            stream = stream[-window:]
-            stream_lengths[post] = len(stream)
-            if is_context[post]:
-                continue
-            targets.append(post)
-            absent, since_first = window - len(stream), 0.0
-            streams["stream_index"].append([-1] * absent + stream)
-            if seconds is not None:
-                streams["elapsed"].append([0.0] * absent + [seconds - time for time in timeline.times[-len(stream) :]])
-                since_first = seconds - timeline.start_time
-            streams["timeline_position"].append([timeline.num_seen - 1.0, since_first])
-            if speakers is not None:
-                streams["speaker_posts"].append([before])
-
-        read, answers, answered_states = self.read_posts(inputs, remembered, streams)
-        for post, values in zip(new, read, strict=True):
-            post.update(values)
-        if targets:
-            asked = torch.tensor(targets)
-            logits, state_logits = (
-                None if some is None else some.new_zeros(len(input_ids), some.shape[-1]).index_copy(0, asked, some)
-                for some in (answers, answered_states)
-            )
-            check_finite(logits, names.__getitem__)
-        else:
-            logits, state_logits = torch.zeros(len(input_ids), self.config.num_labels, dtype=self.dtype), None
-        memory.model = fingerprint
-        for timeline_id, timeline in timelines.items():
-            timeline.cut(window)
-            # Behind all others: the first timelines are those whose last step is longest ago.
-            memory.timelines.pop(timeline_id, None)
-            memory.timelines[timeline_id] = timeline
-        return StreamStepOutput(logits=logits, stream_lengths=stream_lengths, state_logits=state_logits, memory=memory)
+    def lay_out_posts(self, new: NewPosts, memory: StreamMemory, drop_late: bool) -> StepRow:
+        """
+        Lays out the row that the model reads: the remembered posts of all timelines, then the new ones. Adds the new
+        posts to copies of their timelines. Raises the errors of [`RememberedTimeline.add`], with the post's name.
+        """
+        posts_of: dict[str, list[int]] = {}
+        for post, timeline_id in enumerate(new.timeline_ids):
+            posts_of.setdefault(timeline_id, []).append(post)
+        row = StepRow(new=[{} for _ in new.names], lengths=torch.zeros(len(new), dtype=torch.long))
+        places = []  # those of a timeline's posts in the row, and that of the last post of each of its speakers
+        for timeline_id in posts_of:
+            timeline = memory.timelines.get(timeline_id, RememberedTimeline()).copy()
+            self.check_columns(timeline_id, timeline, new.inputs)
+            first, own = len(row.remembered), len(row.remembered) + len(timeline.posts)
+            places.append((list(range(first, own)), {name: [own + n] for n, name in enumerate(timeline.by_speaker)}))
+            row.remembered += [*timeline.posts, *timeline.by_speaker.values()]
+            row.timelines[timeline_id] = timeline
+        targets, parts = [], []
+        for (timeline_id, timeline), (stretch, by_speaker) in zip(row.timelines.items(), places, strict=True):
+            num_remembered, num_before, arrived = len(stretch), timeline.num_seen - len(stretch), []
+            for post in posts_of[timeline_id]:
+                try:
+                    timeline.add(row.new[post], new.times[post], new.speakers[post] if new.speakers else "")
+                except ValueError as problem:
+                    if drop_late and isinstance(problem, LatePostError):
+                        continue
+                    raise type(problem)(f"{new.names[post]}: {problem}") from None
+                arrived.append(post)
+            stretch += [len(row.remembered) + post for post in arrived]
+            asked = [number for number, post in enumerate(arrived) if not new.is_context[post]]
+            times = None if timeline.times is None else torch.tensor(timeline.times, dtype=torch.float64)
+            positions = torch.tensor(asked, dtype=torch.long) + num_remembered
+            start = times, num_before, timeline.start_time
+            part = lay_out_streams(torch.tensor(stretch), positions, self.config.window, *start)
+            if new.speakers is not None:
+                own = posts_before(stretch, [new.speakers[post] for post in arrived], by_speaker=by_speaker)
+                part["speaker_posts"] = torch.tensor([own[number] for number in asked], dtype=torch.long)
+            for number, post in enumerate(arrived, num_remembered + 1):
+                row.lengths[post] = min(number, self.config.window)
+            if asked:
+                targets += [arrived[number] for number in asked]
+                parts.append(part)
+        row.targets = torch.tensor(targets, dtype=torch.long)
+        row.streams = {name: torch.cat([part[name] for part in parts]) for name in (parts[0] if parts else ())}
+        return row
 
     def decide(self, logits: torch.Tensor) -> tuple[torch.Tensor, torch.LongTensor]:
         """
@@ -437,7 +489,10 @@ class StreamStepMixin:
             raise ValueError(f"Only some posts of timeline {timeline_id!r} have {differing}.")
 
     def read_posts(
-        self, inputs: dict[str, torch.Tensor], remembered: list[dict[str, torch.Tensor]], streams: dict[str, list]
+        self,
+        inputs: dict[str, torch.Tensor],
+        remembered: list[dict[str, torch.Tensor]],
+        streams: dict[str, torch.Tensor],
     ) -> tuple[list[dict[str, torch.Tensor]], torch.Tensor | None, torch.Tensor | None]:
         """
         Reads the new posts `inputs` and streams of the remembered posts and these. The host sends all before the
@@ -455,7 +510,7 @@ class StreamStepMixin:
             ]
         # Faster than without gradients alone. Copies that are made outside are ordinary tensors.
         with torch.inference_mode():
-            row = {name: torch.tensor([values], device=device) for name, values in streams.items() if values}
+            row = {name: values.unsqueeze(0).to(device) for name, values in streams.items()}
             if reads_vectors:
                 earlier = [torch.stack([post["post_embeds"] for post in remembered]).to(device)] if remembered else []
                 # The mask stays on the host, which reads it.
@@ -468,7 +523,7 @@ class StreamStepMixin:
                     column = [post[name] for post in [*remembered, *posts]]
                     column = nn.utils.rnn.pad_sequence(column, True, fill.get(name, 0))
                     row[name] = column.unsqueeze(0).to(device)
-            output = self(**row) if streams["stream_index"] else {}
+            output = self(**row) if streams else {}
             answers = [output.get(name) for name in ("logits", "state_logits")]
             answers = [None if answer is None else answer[0].cpu() for answer in answers]
         if reads_vectors:

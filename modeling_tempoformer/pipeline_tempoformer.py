@@ -12,13 +12,12 @@ from transformers.utils import logging
 
 from .data_collator_tempoformer import StreamCollator
 from .decisions_tempoformer import check_finite, decide, log_odds, read_answers
+from .streams_tempoformer import INDICES, change_streams
 from .timeline_tempoformer import Timeline, cut_rows
 
 
 logger = logging.get_logger(__name__)
 
-# The inputs that are numbers of posts.
-INDICES = {"stream_index", "speaker_posts"}
 # Slots of streams that an explanation reads in a pass, and the tokens in them, padding included.
 SLOTS_AT_ONCE, TOKENS_AT_ONCE = 4096, 2**17
 
@@ -32,59 +31,27 @@ def explain_streams(
     **posts: torch.Tensor,
 ) -> dict[str, torch.Tensor]:
     """
-    Computes the logits of streams, and of the same streams with one thing changed, by `forward` on the same posts with
-    more streams. The batch's window has one post more than the model's: where a post is left out, those before it move
-    up by one slot, the oldest one enters, and `timeline_position` is that of a timeline without the post.
-    `speaker_posts` holds two posts of the speaker, the earlier one for where the later is left out.
+    Computes the logits of streams, and of the same streams with one thing changed ([`change_streams`]), by `forward`
+    on the same posts with more streams.
 
-    Returns `logits` (batch_size, num_streams, window + 3, num_labels): of the stream itself; without each of its posts
-    but the newest, oldest first; with the post before the newest once more in the newest one's slot and time; with no
-    time between these two; and at the beginning of the timeline. `attention` (batch_size, num_streams,
-    num_stream_layers, window) is from the newest post, mean over heads. `state_logits` (batch_size, num_streams,
-    num_states) is of the streams themselves, if the model has learned states. The values of absent posts mean nothing.
+    Returns `logits` (batch_size, num_streams, window + 3, num_labels) of these streams. `attention` (batch_size,
+    num_streams, num_stream_layers, window) is from the newest post, mean over heads. `state_logits` (batch_size,
+    num_streams, num_states) is of the streams themselves, if the model has learned states. The values of absent posts
+    mean nothing.
     """
-    window, shape = model.config.window, stream_index.shape[:2]
-    posts = model.post_inputs(**posts)
-    slots = torch.arange(window, device=stream_index.device)
-    # The slots that remain without each slot. Without the first slot, the one that enters, a stream is as usual. The
-    # last three are streams as usual, too, which are changed below.
-    kept = torch.cat((slots + (slots >= slots.unsqueeze(-1)), (slots + 1).expand(3, -1)))
-    repeated, at_once, at_first = range(window, window + 3)
-    # Not computed where there is no post to leave out.
-    is_absent = nn.functional.pad((stream_index[..., :window] < 0) & (slots > 0), (0, 3))
-    inputs = {"stream_index": stream_index[..., kept].masked_fill(is_absent.unsqueeze(-1), -1)}
-    previous, newest = stream_index[..., -2], stream_index[..., -1]
-    inputs["stream_index"][..., repeated, -1] = previous.where(previous >= 0, newest)
-    if speaker_posts is not None:
-        earlier, last = speaker_posts.unbind(-1)
-        inputs["speaker_posts"] = own = last[..., None, None].repeat(1, 1, len(kept), 1)
-        left_out = (stream_index[..., 1:window] == last.unsqueeze(-1)) & (last >= 0).unsqueeze(-1)
-        own[:, :, 1:window, 0] = earlier.unsqueeze(-1).where(left_out, last.unsqueeze(-1))
-        own[:, :, at_first] = -1
-    if timeline_position is not None:
-        positions = timeline_position.unsqueeze(2).repeat(1, 1, len(kept), 1)
-        inputs["timeline_position"], without = positions, positions[:, :, 1:window]
-        if elapsed is not None:
-            # Without the first post of all, the timeline begins with the next.
-            begins = timeline_position[..., :1] == window - slots[1:]
-            without[..., 1] = elapsed[..., 2:].where(begins, without[..., 1])
-        without[..., 0] = (without[..., 0] - 1).clamp_min(0.0)
-        positions[:, :, at_first] = 0.0
-    if elapsed is not None:
-        inputs["elapsed"], gap = elapsed[..., kept], elapsed[..., -2]
-        inputs["elapsed"][:, :, at_once] = (inputs["elapsed"][:, :, at_once] - gap.unsqueeze(-1)).clamp_min(0.0)
-        if timeline_position is not None:
-            positions[:, :, at_once, 1] -= gap
+    shape, posts = stream_index.shape[:2], model.post_inputs(**posts)
+    inputs = change_streams(model.config.window, stream_index, elapsed, timeline_position, speaker_posts)
     # The posts of all rows become one row, of which the streams are read.
     num_posts = posts["attention_mask"].shape[1]
     posts = {name: values.flatten(0, 1) for name, values in posts.items()}
-    offset = torch.arange(shape[0], device=slots.device)[:, None, None, None] * num_posts
+    offset = torch.arange(shape[0], device=stream_index.device)[:, None, None, None] * num_posts
     for name in INDICES & inputs.keys():
         inputs[name] = torch.where(inputs[name] < 0, -1, inputs[name] + offset)
     # Only the streams themselves need their attention, of which other layers compute less.
     usual = read_streams(model, posts, {name: values[:, :, 0].flatten(0, 1) for name, values in inputs.items()}, True)
     changed = read_streams(model, posts, {name: values[:, :, 1:].flatten(0, 2) for name, values in inputs.items()})
-    logits = torch.cat((usual["logits"].unsqueeze(1), changed["logits"].unflatten(0, (-1, len(kept) - 1))), dim=1)
+    logits = usual["logits"].unsqueeze(1), changed["logits"].unflatten(0, (len(usual["logits"]), -1))
+    logits = torch.cat(logits, dim=1)
     return {name: values.unflatten(0, shape) for name, values in (usual | {"logits": logits}).items()}
 
 

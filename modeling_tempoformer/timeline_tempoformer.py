@@ -9,6 +9,7 @@ from transformers import PreTrainedTokenizerBase
 from transformers.utils import logging
 
 from .names_tempoformer import ALIKE, look_alike, read_id, read_name
+from .streams_tempoformer import posts_before
 from .times_tempoformer import TimeColumn
 
 
@@ -16,8 +17,6 @@ logger = logging.get_logger(__name__)
 
 # The label of a post that has none.
 NO_LABEL = -100
-# Speakers of a timeline whose last posts are known at any moment.
-MOST_SPEAKERS = 64
 
 
 class BadValue(ValueError):
@@ -81,21 +80,6 @@ def read_role(role: str, value: Any) -> str:
         return read_name(value) if role in ("label", "state") else read_id(value)
     except ValueError as problem:
         raise BadValue(role, value, str(problem)) from None
-
-
-def keep_last(by_speaker: dict[str, Any], speaker: str, last: Any):
-    """
-    Keeps a speaker's last post. If these are more than 64 speakers, the one who has not written for longest is
-    dropped, and their next post is read as their first, so that what is remembered of a timeline has a bound.
-    """
-    by_speaker.pop(speaker, None)
-    by_speaker[speaker] = last
-    if len(by_speaker) > MOST_SPEAKERS:
-        del by_speaker[next(iter(by_speaker))]
-        logger.warning_once(
-            f"A timeline has more than {MOST_SPEAKERS} speakers: a post whose speaker has not written since "
-            f"{MOST_SPEAKERS} others did is read as the speaker's first."
-        )
 
 
 @dataclass
@@ -232,23 +216,22 @@ class Timeline:
 
     def speaker_posts(self, count: int = 1) -> list[list[int]]:
         """
-        Returns for each post the positions of its speaker's last `count` posts before it, oldest first, -1 where there
-        is none: for a speaker who has not written before, or not since 64 others did ([`keep_last`]). Where the
-        speaker is not known, the posts before it stand for them. Raises a `ValueError` for a timeline without
-        speakers.
+        Returns the positions of each post's speaker's last `count` posts before it ([`posts_before`]). Raises a
+        `ValueError` for a timeline without speakers.
         """
         if self.speakers is None:
             raise ValueError(
                 f"Timeline {self.timeline_id!r} has no speakers, but the model reads who speaks: give each post one."
             )
-        posts_of: dict[str, list[int]] = {}
-        found = []
-        for post, speaker in enumerate(self.speakers):
-            before = posts_of.get(speaker, []) if speaker else list(range(max(0, post - count), post))
-            found.append([-1] * (count - len(before)) + before)
-            if speaker:
-                keep_last(posts_of, speaker, [*before, post][-count:])
-        return found
+        return posts_before(range(len(self)), self.speakers, count)
+
+    def compared_posts(self) -> list[int]:
+        """
+        Returns the position of the post that each post is compared with: its speaker's last one; without speakers the
+        one before it; -1 where there is none.
+        """
+        speakers = [""] * len(self) if self.speakers is None else self.speakers
+        return [post for (post,) in posts_before(range(len(self)), speakers)]
 
     def in_input_order(self, values: Iterable[Any]) -> list[Any]:
         """Returns values, one for each post, in the order of the input."""

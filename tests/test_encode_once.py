@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from modeling_tempoformer import modeling_post_tempoformer, packing_tempoformer
-from modeling_tempoformer.data_collator_tempoformer import elapsed_seconds, stream_windows
+from modeling_tempoformer.streams_tempoformer import elapsed_seconds, stream_windows
 
 
 OF_BOTH = {

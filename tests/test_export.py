@@ -9,7 +9,7 @@ from torch.export import Dim, export
 
 import modeling_tempoformer
 from modeling_tempoformer import TemporalBertConfig, TemporalRobertaConfig
-from modeling_tempoformer.data_collator_tempoformer import stream_windows
+from modeling_tempoformer.streams_tempoformer import stream_windows
 
 
 # `docs/speed.md` exports one model, and is tested with every page.

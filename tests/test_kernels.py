@@ -15,7 +15,7 @@ from modeling_tempoformer import (
     TempoFormerForStreamClassification,
     packing_tempoformer,
 )
-from modeling_tempoformer.data_collator_tempoformer import stream_windows
+from modeling_tempoformer.streams_tempoformer import stream_windows
 
 
 WINDOW, TARGETS, ROWS, LONGEST = 20, 16, 3, 72

@@ -12,8 +12,13 @@ from hypothesis import strategies as st
 from peft import LoraConfig, get_peft_model
 from safetensors.torch import load, load_file, save, save_file
 
-from modeling_tempoformer import LatePostError, StreamClassificationPipeline, StreamMemory, timeline_tempoformer
-from modeling_tempoformer.data_collator_tempoformer import elapsed_seconds, stream_windows
+from modeling_tempoformer import (
+    LatePostError,
+    StreamClassificationPipeline,
+    StreamMemory,
+    streams_tempoformer,
+)
+from modeling_tempoformer.streams_tempoformer import elapsed_seconds, stream_windows
 from modeling_tempoformer.timeline_tempoformer import Timeline
 
 
@@ -142,7 +147,7 @@ def test_speakers_and_states_are_those_of_the_pipeline_however_posts_arrive(data
 
 def test_the_last_posts_of_64_speakers_are_known_in_a_step_and_in_the_pipeline(monkeypatch):
     """A plain loop gives each speaker who is not known any more another name. With a smaller number, that is 64."""
-    monkeypatch.setattr(timeline_tempoformer, "MOST_SPEAKERS", 5)
+    monkeypatch.setattr(streams_tempoformer, "MOST_SPEAKERS", 5)
     model, tokenizer = tiny_reader(**WITH_STATES)
     draw = random.Random(0)
     texts = [" ".join(draw.choices(["so", "happy", "rain", "alone", "why"], k=3)) for _ in range(60)]
@@ -161,11 +166,11 @@ def test_the_last_posts_of_64_speakers_are_known_in_a_step_and_in_the_pipeline(m
     given = Timeline.read("ann", texts, times, speakers=speakers)
     pipe([given], targets_per_row=7)
     # No bound is reached with the new names.
-    monkeypatch.setattr(timeline_tempoformer, "MOST_SPEAKERS", 1000)
+    monkeypatch.setattr(streams_tempoformer, "MOST_SPEAKERS", 1000)
     expected = Timeline.read("ann", texts, times, speakers=renamed)
     pipe([expected])
     torch.testing.assert_close(given.logits.softmax(-1), expected.logits.softmax(-1), atol=1e-5, rtol=0)
-    monkeypatch.setattr(timeline_tempoformer, "MOST_SPEAKERS", 5)
+    monkeypatch.setattr(streams_tempoformer, "MOST_SPEAKERS", 5)
     memory, logits = None, []
     for start, end in ((0, 1), (1, 30), (30, 31), (31, 60)):
         tokens = tokenizer(texts[start:end], padding=True, return_tensors="pt")

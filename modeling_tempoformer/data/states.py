@@ -171,13 +171,6 @@ def all_states(timelines: Iterable[Timeline]) -> list[str]:
     return [state for timeline in timelines for state in timeline.states or [""] * len(timeline)]
 
 
-def compared_posts(timeline: Timeline) -> list[int]:
-    """Returns the position of the post that each post is compared with: its speaker's last, else the one before it."""
-    if timeline.speakers is None:
-        return list(range(-1, len(timeline) - 1))
-    return [post for (post,) in timeline.speaker_posts()]
-
-
 def check_step(timelines: Iterable[Timeline], step: float):
     """Raises a `ValueError` for a step of states that are not numbers, and for numbers without a step (0)."""
     states = {state for state in all_states(timelines) if state}
@@ -196,13 +189,13 @@ def check_step(timelines: Iterable[Timeline], step: float):
 def with_changes(timeline: Timeline, step: float) -> Timeline:
     """
     Returns a timeline whose labels are derived from its states: 1 where the state differs from that of the post that
-    it is compared with ([`compared_posts`]), numbers by at least `step`, else 0; none where one of both is missing.
-    `step` is 0 for classes.
+    it is compared with ([`Timeline.compared_posts`]), numbers by at least `step`, else 0; none where one of both is
+    missing. `step` is 0 for classes.
     """
     labels = []
     if timeline.states is None:
         return timeline
-    for state, post in zip(timeline.states, compared_posts(timeline), strict=True):
+    for state, post in zip(timeline.states, timeline.compared_posts(), strict=True):
         previous = timeline.states[post] if post >= 0 else ""
         if not (state and previous):
             labels.append(NO_LABEL)
@@ -220,7 +213,7 @@ def find_state_column(posts: Dataset, timelines: Sequence[Timeline], read: Itera
     """
     order = [timeline.input_rows for timeline in timelines]
     labels = np.concatenate([timeline.labels for timeline in timelines])
-    compared = [compared_posts(timeline) for timeline in timelines]
+    compared = [timeline.compared_posts() for timeline in timelines]
     for column in sorted(set(posts.column_names) - set(read)):
         cells = list(posts[column])
         if (dtype := getattr(posts.features[column], "dtype", "")) in ("float16", "float32"):
@@ -269,7 +262,7 @@ def dividing_step(sizes: np.ndarray, labels: np.ndarray) -> float | None:
 def first_of(timeline: Timeline, rule: str | None) -> np.ndarray:
     """Tells of each post (posts,) whether it is the first of its "timeline" or "speaker"; without a rule none is."""
     if rule == "speaker":
-        return np.array([post < 0 for post in compared_posts(timeline)], dtype=bool)
+        return np.array([post < 0 for post in timeline.compared_posts()], dtype=bool)
     return (np.arange(len(timeline)) == 0) & (rule is not None)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from ..timeline_tempoformer import NO_LABEL, Timeline
-from .states import compared_posts, first_of, same_state
+from .states import first_of, same_state
 
 
 # A model adds the first four to a timeline, and reads none of them. The member that holds it out follows from seeds.
@@ -66,7 +66,7 @@ def survey(timelines: Iterable[Timeline]) -> Survey:
         for rule, counts in first_posts.items():
             counts.update(zip(first_of(timeline, rule).tolist(), is_labelled, strict=True))
         states = timeline.states or [""] * len(timeline)
-        for label, state, post in zip(timeline.labels, states, compared_posts(timeline), strict=True):
+        for label, state, post in zip(timeline.labels, states, timeline.compared_posts(), strict=True):
             if label != NO_LABEL and state and post >= 0 and same_state(states[post], state):
                 unchanged[label] += 1
         values = {name: value for name, value in vars(timeline).items() if name not in NOT_READ}

@@ -61,9 +61,10 @@ def card_titles() -> dict[str, str]:
     return {score.name: score.title[0].upper() + score.title[1:] for score in change_detection().SCORES if score.title}
 
 
-def compute_metrics(label_names: list[str]) -> Callable[[EvalPrediction], dict[str, float]]:
+def compute_metrics(label_names: list[str]) -> Callable[[EvalPrediction, bool], dict[str, float]]:
     """
-    Makes the argument `compute_metrics` of the Trainer, which scores the posts that have a label.
+    Makes the argument `compute_metrics` of the Trainer, which scores the posts that have a label, also with
+    `batch_eval_metrics`.
 
     Args:
         label_names (`list[str]`): Names of the classes in the order of their ids.
@@ -74,10 +75,16 @@ def compute_metrics(label_names: list[str]) -> Callable[[EvalPrediction], dict[s
         and F1 (`macro_f1`, `f1_NAME`), and `support_NAME` of each class. Empty if no post has a label.
     """
 
-    def score(prediction: EvalPrediction) -> dict[str, float]:
-        # Logits of states may follow.
+    batches: list[tuple[np.ndarray, np.ndarray]] = []
+
+    def score(prediction: EvalPrediction, compute_result: bool = True) -> dict[str, float]:
+        # Logits of states may follow. Batches are tensors.
         logits = prediction.predictions[0] if isinstance(prediction.predictions, tuple) else prediction.predictions
-        predictions = logits.argmax(-1).ravel()
-        return compute_scores(Predictions(prediction.label_ids.ravel(), predictions, label_names))
+        batches.append(tuple(np.ravel(values) for values in (prediction.label_ids, logits.argmax(-1))))
+        if not compute_result:
+            return {}
+        labels, predictions = (np.concatenate(parts) for parts in zip(*batches, strict=True))
+        batches.clear()
+        return compute_scores(Predictions(labels, predictions, label_names))
 
     return score

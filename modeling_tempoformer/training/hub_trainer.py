@@ -18,7 +18,7 @@ import torch
 from huggingface_hub import CommitInfo
 from torch import nn
 from tqdm.auto import tqdm
-from transformers import PrinterCallback, ProgressCallback, Trainer, TrainingArguments
+from transformers import PreTrainedModel, PrinterCallback, ProgressCallback, Trainer, TrainingArguments
 from transformers.dynamic_module_utils import custom_object_save
 from transformers.integrations import get_available_reporting_integrations
 from transformers.modelcard import TrainingSummary
@@ -158,7 +158,7 @@ class HubTrainer(Trainer):
         **kwargs,
     ):
         super().__init__(*args, **kwargs)
-        self.base_model, self.split = base_model, split
+        self.base_model, self.split, self.model_class = base_model, split, type(self.model)
         is_public = public_id(dataset) is not None
         self.dataset_facts = {"dataset_tags": dataset, "dataset_args": dataset_config} if is_public else {}
         if self.is_fsdp_enabled and "SHARDED" in str(self.accelerator.state.fsdp_plugin.state_dict_type):
@@ -259,12 +259,32 @@ class HubTrainer(Trainer):
             **facts,
         )
 
-    def save_model(self, output_dir: str | None = None, *args, **kwargs):
-        kind = type(self.accelerator.unwrap_model(self.model))
-        if kind.__module__.startswith("torch."):
-            # FSDP derives a class in a module of its own, whose code would be saved as the model's.
-            kind.__module__ = kind.__bases__[-1].__module__
-        super().save_model(output_dir, *args, **kwargs)
+    def whole_model(self) -> PreTrainedModel:
+        """
+        Returns the model. If FSDP shards it, all processes must call this, and the first one gets a whole copy, on the
+        CPU.
+        """
+        model = self.accelerator.unwrap_model(self.model)
+        if not self.is_fsdp_enabled:
+            return model
+        weights = self.accelerator.get_state_dict(self.model)
+        if not self.is_world_process_zero():
+            return model
+        whole = self.model_class(model.config)
+        whole.load_state_dict(weights)
+        return whole.eval()
+
+    def save_model(self, output_dir: str | None = None, _internal_call: bool = False):
+        if self.is_fsdp_enabled:
+            # The sharded model is of a class of PyTorch's, whose code would be saved as the model's.
+            model, folder = self.whole_model(), Path(output_dir or self.args.output_dir)
+            if self.args.should_save:
+                model.save_pretrained(folder)
+                if self.processing_class is not None:
+                    self.processing_class.save_pretrained(folder)
+                torch.save(self.args, folder / TRAINING_ARGS_NAME)
+        else:
+            super().save_model(output_dir, _internal_call)
         if output_dir in (None, self.args.output_dir):
             if self.split is not None and self.is_world_process_zero():
                 write_split(self.args.output_dir, self.split)

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 from datasets import Dataset
 from torch import nn
-from transformers import AutoModelForSequenceClassification, EarlyStoppingCallback, PreTrainedModel
+from transformers import EarlyStoppingCallback
 
 from ..configuration_streams_tempoformer import StreamFields
 from ..data.arguments import check_positive
@@ -141,18 +141,6 @@ class StreamTrainer(HubTrainer):
                 raise ValueError(f"--metric_for_best_model {metric} is none of the scores: {', '.join(names)}.")
         if self.args.early_stopping_patience is not None:
             self.add_callback(EarlyStoppingCallback(self.args.early_stopping_patience))
-
-    def whole_model(self) -> PreTrainedModel:
-        """The model. If FSDP shards it, all processes must call this, and the first one gets a whole copy."""
-        model = self.accelerator.unwrap_model(self.model)
-        if not self.is_fsdp_enabled:
-            return model
-        weights = self.accelerator.get_state_dict(self.model)
-        if not self.is_world_process_zero():
-            return model
-        whole = AutoModelForSequenceClassification.from_config(model.config)
-        whole.load_state_dict(weights)
-        return whole.to(self.args.device)
 
     def own_learning_rate(self) -> tuple[float | None, list[nn.Parameter]]:
         # A model without an encoder, over frozen embeddings, is new as a whole and has one rate.

@@ -13,7 +13,7 @@ import altair as alt
 import numpy as np
 import torch
 
-from ..data.states import compared_posts, to_numbers
+from ..data.states import to_numbers
 from ..decisions_tempoformer import alarm_threshold, find_alarms
 from ..names_tempoformer import read_number
 from ..timeline_tempoformer import Timeline
@@ -166,7 +166,7 @@ def pack_states(timeline: Timeline) -> dict[str, list] | None:
         "likeliest": [names.index(answer["label"]) for answer in answers],
         "sure": [floor_units(answer["score"]) for answer in answers],
         "given": timeline.states or [""] * len(timeline),
-        "before": compared_posts(timeline),
+        "before": timeline.compared_posts(),
     }
     if "mean" in answers[0]:
         means = np.array([answer["mean"] for answer in answers])

@@ -1,0 +1,178 @@
+"""Lays out streams: which posts each has, how long ago they were, and what stands before. No other code does."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import nn
+from transformers.utils import logging
+
+
+logger = logging.get_logger(__name__)
+
+# Speakers of a timeline whose last posts are known at any moment
+MOST_SPEAKERS = 64
+# The inputs of `forward` that are numbers of posts
+INDICES = {"stream_index", "speaker_posts"}
+
+
+def stream_windows(targets: torch.LongTensor, window: int) -> torch.LongTensor:
+    """
+    Returns the posts of each target's stream: the target and the `window - 1` posts before it (paper, section 3).
+
+    Args:
+        targets (`torch.LongTensor` of shape `(num_targets,)`): Positions of the target posts in their row.
+        window (`int`): Number of posts in a stream, at least 1.
+
+    Returns:
+        `torch.LongTensor` of shape `(num_targets, window)`: positions, oldest to newest, -1 before the row's first.
+    """
+    return (targets.unsqueeze(-1) + torch.arange(1 - window, 1, device=targets.device)).clamp_min(-1)
+
+
+def elapsed_seconds(timestamps: torch.Tensor, stream_index: torch.LongTensor) -> torch.FloatTensor:
+    """
+    Returns the seconds from each post of a stream to the stream's newest post.
+
+    Args:
+        timestamps (`torch.Tensor` of shape `(num_posts,)`):
+            Seconds, in float64 or int64: float32 is too coarse for seconds since 1970.
+        stream_index (`torch.LongTensor` of shape `(num_targets, window)`): As [`stream_windows`] returns it.
+
+    Returns:
+        `torch.FloatTensor` of shape `(num_targets, window)` in float32; 0 where `stream_index` is -1.
+    """
+    if timestamps.dtype not in (torch.float64, torch.int64):
+        raise TypeError(f"`timestamps` must be float64 or int64, got {timestamps.dtype}.")
+    times = timestamps[stream_index.clamp_min(0)]
+    return (times[:, -1:] - times).masked_fill(stream_index < 0, 0).float()
+
+
+def lay_out_streams(
+    posts: torch.LongTensor,
+    targets: torch.LongTensor,
+    window: int,
+    timestamps: torch.Tensor | None = None,
+    num_before: int = 0,
+    start_time: float | None = None,
+) -> dict[str, torch.Tensor]:
+    """
+    Lays out the streams of a stretch of a timeline.
+
+    Args:
+        posts (`torch.LongTensor` of shape `(num_posts,)`): The place of each post of the stretch in the batch's row.
+        targets (`torch.LongTensor` of shape `(num_targets,)`): Positions in the stretch of the posts to classify.
+        window (`int`): Number of posts in a stream, at least 1.
+        timestamps (`torch.Tensor` of shape `(num_posts,)`, *optional*): Seconds, in float64 or int64.
+        num_before (`int`, *optional*, defaults to 0): Posts of the timeline before the stretch.
+        start_time (`float`, *optional*): When the timeline began. By default with the stretch.
+
+    Returns:
+        `stream_index` (num_targets, window), -1 where there is no post; `timeline_position` (num_targets, 2), the
+        posts of the timeline before each target, and the seconds since the first; and with times `elapsed`
+        (num_targets, window) in seconds.
+    """
+    windows = stream_windows(targets, window)
+    streams = {"stream_index": posts[windows.clamp_min(0)].masked_fill(windows < 0, -1)}
+    since_first = torch.zeros(len(targets))
+    if timestamps is not None:
+        streams["elapsed"] = elapsed_seconds(timestamps, windows)
+        since_first = (timestamps[targets] - (timestamps[0] if start_time is None else start_time)).float()
+    streams["timeline_position"] = torch.stack(((targets + num_before).float(), since_first), dim=-1)
+    return streams
+
+
+def keep_last(by_speaker: dict[str, Any], speaker: str, last: Any):
+    """
+    Keeps a speaker's last post. If these are more than 64 speakers, the one who has not written for longest is
+    dropped, and their next post is read as their first, so that what is remembered of a timeline has a bound.
+    """
+    by_speaker.pop(speaker, None)
+    by_speaker[speaker] = last
+    if len(by_speaker) > MOST_SPEAKERS:
+        del by_speaker[next(iter(by_speaker))]
+        logger.warning_once(
+            f"A timeline has more than {MOST_SPEAKERS} speakers: a post whose speaker has not written since "
+            f"{MOST_SPEAKERS} others did is read as the speaker's first."
+        )
+
+
+def posts_before(
+    posts: Sequence[int],
+    speakers: Sequence[str],
+    count: int = 1,
+    by_speaker: dict[str, list[int]] | None = None,
+) -> list[list[int]]:
+    """
+    Returns for each post its speaker's last `count` posts before it, oldest first, -1 where there is none: for a
+    speaker who has not written before, or not since 64 others did ([`keep_last`]). Where the speaker is not known, the
+    posts before it stand for them.
+
+    Args:
+        posts (`Sequence[int]`): The places of the posts of a stretch of a timeline.
+        speakers (`Sequence[str]`): The writers of the last of these posts, empty where one is not known.
+        count (`int`, *optional*, defaults to 1): Number of posts to return for each.
+        by_speaker (`dict[str, list[int]]`, *optional*): The places of each speaker's posts before these.
+    """
+    by_speaker, found = dict(by_speaker or {}), []
+    for number, speaker in enumerate(speakers, len(posts) - len(speakers)):
+        before = by_speaker.get(speaker, []) if speaker else list(posts[max(0, number - count) : number])
+        found.append([-1] * (count - len(before)) + before)
+        if speaker:
+            keep_last(by_speaker, speaker, [*before, posts[number]][-count:])
+    return found
+
+
+def change_streams(
+    window: int,
+    stream_index: torch.LongTensor,
+    elapsed: torch.FloatTensor | None = None,
+    timeline_position: torch.FloatTensor | None = None,
+    speaker_posts: torch.LongTensor | None = None,
+) -> dict[str, torch.Tensor]:
+    """
+    Lays out streams, and the same streams with one thing changed: the stream itself; without each of its posts but the
+    newest, oldest first, as if the post had never been written; with the post before the newest once more in the
+    newest one's slot and time; with no time between these two; and at the beginning of the timeline.
+
+    Args:
+        window (`int`): The model's window w.
+        stream_index, elapsed, timeline_position, speaker_posts (`torch.Tensor` of shape `(rows, streams, ...)`):
+            Streams of w + 1 posts. Where a post is left out, those before it move up, and the oldest one enters.
+            `speaker_posts` has two posts of the speaker, the earlier one for where the later is left out.
+
+    Returns:
+        The same tensors, of shape `(rows, streams, w + 3, ...)`, for windows of w posts. A stream without a post that
+        is not there has -1 alone.
+    """
+    slots = torch.arange(window, device=stream_index.device)
+    # The slots that remain without each slot. Without the first slot, the one that enters, a stream is as usual. The
+    # last three are streams as usual, too, which are changed below.
+    kept = torch.cat((slots + (slots >= slots.unsqueeze(-1)), (slots + 1).expand(3, -1)))
+    repeated, at_once, at_first = range(window, window + 3)
+    # Not computed where there is no post to leave out.
+    is_absent = nn.functional.pad((stream_index[..., :window] < 0) & (slots > 0), (0, 3))
+    changed = {"stream_index": stream_index[..., kept].masked_fill(is_absent.unsqueeze(-1), -1)}
+    previous, newest = stream_index[..., -2], stream_index[..., -1]
+    changed["stream_index"][..., repeated, -1] = previous.where(previous >= 0, newest)
+    if speaker_posts is not None:
+        earlier, last = speaker_posts.unbind(-1)
+        changed["speaker_posts"] = own = last[..., None, None].repeat(1, 1, len(kept), 1)
+        left_out = (stream_index[..., 1:window] == last.unsqueeze(-1)) & (last >= 0).unsqueeze(-1)
+        own[:, :, 1:window, 0] = earlier.unsqueeze(-1).where(left_out, last.unsqueeze(-1))
+        own[:, :, at_first] = -1
+    if timeline_position is not None:
+        positions = timeline_position.unsqueeze(2).repeat(1, 1, len(kept), 1)
+        changed["timeline_position"], without = positions, positions[:, :, 1:window]
+        if elapsed is not None:
+            # Without the first post of all, the timeline begins with the next.
+            begins = timeline_position[..., :1] == window - slots[1:]
+            without[..., 1] = elapsed[..., 2:].where(begins, without[..., 1])
+        without[..., 0] = (without[..., 0] - 1).clamp_min(0.0)
+        positions[:, :, at_first] = 0.0
+    if elapsed is not None:
+        changed["elapsed"], gap = elapsed[..., kept], elapsed[..., -2]
+        changed["elapsed"][:, :, at_once] = (changed["elapsed"][:, :, at_once] - gap.unsqueeze(-1)).clamp_min(0.0)
+        if timeline_position is not None:
+            positions[:, :, at_once, 1] -= gap
+    return changed
