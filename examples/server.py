@@ -55,6 +55,7 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from modeling_tempoformer import StreamClassificationPipeline
 from modeling_tempoformer.evaluation.report import read_test, test_summary
+from modeling_tempoformer.names_tempoformer import read_name
 from modeling_tempoformer.serving.live_classifier import (
     CONTEXTS,
     MISSING,
@@ -356,7 +357,7 @@ def create_app(model: str, redis_url: str, keep_texts: int = 0) -> FastAPI:
                 f"send fewer earlier posts. A stream holds the last {pipe.model.config.window - 1}.",
             )
         try:
-            answer = await batches.answer(score_some, read, post.timeline_id, read.num_tokens, request)
+            answer = await batches.answer(score_some, read, read.timeline_id, read.num_tokens, request)
         except RefusedPost as problem:
             raise refused(422, str(problem)) from None
         SECONDS.observe(time.perf_counter() - start)
@@ -382,7 +383,9 @@ def create_app(model: str, redis_url: str, keep_texts: int = 0) -> FastAPI:
             check_id("timeline_id", person.timeline_id)
         except ValueError as problem:
             raise HTTPException(422, str(problem)) from None
-        models, texts = await batches.answer(forget_all, person.timeline_id, person.timeline_id)
+        # In one spelling, so that it keeps its place among the posts of the timeline.
+        timeline_id = read_name(person.timeline_id)
+        models, texts = await batches.answer(forget_all, timeline_id, timeline_id)
         return Deleted(forgotten=bool(models or texts), models=models, texts=texts)
 
     @app.get("/health")

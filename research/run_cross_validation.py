@@ -34,7 +34,7 @@ from modeling_tempoformer.evaluation.predictions import all_labels
 from modeling_tempoformer.timeline_tempoformer import Timeline
 from modeling_tempoformer.training.arguments import ModelArguments
 from modeling_tempoformer.training.fine_tuning import with_default_settings
-from modeling_tempoformer.training.recipes import parse, run_script, split_recipes
+from modeling_tempoformer.training.recipes import options_given, parse, run_script, split_recipes
 
 from .baselines import baseline_names, find_baseline, recipe_of
 from .baselines.base import Baseline, with_own_recipe
@@ -133,7 +133,7 @@ def main(arguments: list[str]):
     (args,) = parse([CrossValidationArguments], own)
     if not passed_on:
         raise ValueError("Give the arguments of the runs after `--`.")
-    given = {argument.removeprefix("--").split("=")[0] for argument in passed_on}
+    given = options_given(passed_on)
     if refused := [name for name in NOT_PASSED_ON if name in given]:
         raise ValueError(
             f"--{refused[0]} cannot come after `--`: it differs between runs, or must not be in their files. A token "

@@ -3,8 +3,8 @@ Sets the threshold of a model's alarms: the probability of the class to watch fr
 
     tempoformer threshold --model_name_or_path outputs/mine --watch Switch --threshold 0.62
 
-The weights stay as they are, and so does all that a live service remembers. What was measured with another threshold
-is not measured again: predict posts with labels to see the scores of this one.
+The weights stay as they are, and so does all that a live service remembers. Scores of the threshold before
+are not computed again: predict posts with labels to see those of this one.
 """
 
 import json

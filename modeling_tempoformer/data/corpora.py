@@ -271,3 +271,5 @@ TASKS = {
     "meld": read_meld,
     "speeches": read_speeches,
 }
+# Corpora of posts without a column of times
+WITHOUT_TIMES = ("topic_shift", "tiage")

@@ -11,7 +11,7 @@ from ..names_tempoformer import read_name
 from ..timeline_tempoformer import NO_LABEL, Timeline
 from .arguments import DatasetArguments, DataTrainingArguments, PostArguments, TableArguments, check_read
 from .columns import NO_COLUMN, column_of_role, find_columns, wanted_columns
-from .corpora import TASKS
+from .corpora import TASKS, WITHOUT_TIMES
 from .facts import describe_annotators, unit_of
 from .post_errors import PostError
 from .spellings import check_labels, compare_splits
@@ -167,7 +167,10 @@ def timeline_columns(arguments: PostArguments) -> dict[str, str | None]:
     names = [f"{role}_column" for role in roles]
     id_column = arguments.id_column or ("post_id" if arguments.task_name else None)
     # A page has no groups and no splits.
-    return {name: getattr(arguments, name, None) for name in names} | {"id_column": id_column}
+    columns = {name: getattr(arguments, name, None) for name in names} | {"id_column": id_column}
+    if arguments.task_name in WITHOUT_TIMES:
+        columns["timestamp_column"] = arguments.timestamp_column or NO_COLUMN
+    return columns
 
 
 def by_role(columns: Mapping[str, str | None]) -> dict[str, str | None]:

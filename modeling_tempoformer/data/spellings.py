@@ -30,9 +30,9 @@ MOST_SHOWN = 5
 
 class Spellings:
     """
-    Compares the names of posts as they are read, within each role of a column. Of timelines, speakers, groups, units
-    and annotators that look alike it warns, because ids may differ in case alone; states are refused, as labels are. A
-    stream is compared as far as it has been read, and up to a million different names of a role.
+    Compares the names of posts as they are read, within each role of a column. It warns of timelines, speakers,
+    groups, units and annotators that look alike, because ids may differ in case alone; states are refused, as labels
+    are. A stream is compared as far as it has been read, and up to a million different names of a role.
     """
 
     def __init__(self):

@@ -41,7 +41,7 @@ def load_table(
             last two are UTF-8, and compressed if `.gz` or `.zst` follows. Cells of a `.csv` or `.tsv` are separated by
             commas, semicolons, tabs or vertical bars, whichever the first line has most of, or as a line `sep=;`
             before it says. JSON has objects in lines or one after the other, one list of objects, or with `records`
-            one object. Of a spreadsheet the first sheet is read, by the extra `excel`.
+            one object. The first sheet of a spreadsheet is read, by the extra `excel`.
         records (`str`, *optional*): The path of keys, joined by dots, to a list in each object of a JSON file: each of
             its objects is a row, with the fields of the objects around it. Where both have a field, the outer one is
             named `..field`. `*` stands for all keys of an object, each of which becomes a field `key`. By default

@@ -182,8 +182,8 @@ def measure_alarms(
         `precision` and `recall`, each with its `_interval`, of 95 %, by a bootstrap over timelines;
         `alarms_per_hundred_posts`, labelled or not; and if posts have dates `alarms_per_day` and `posts_per_day`, over
         the days on which somebody wrote, in UTC. Posts that the model was not asked about have as many alarms as
-        others if they can be one. What is not defined is left out: a precision without an alarm, a recall without a
-        post of the class, an interval that [`share_interval`] does not know.
+        others if they can be one. Values that are not defined are left out: a precision without an alarm, a recall
+        without a post of the class, an interval that [`share_interval`] does not know.
     """
     labels, numbers = all_labels(timelines), timeline_numbers(timelines)
     labelled = labels >= 0

@@ -57,8 +57,8 @@ def score_part(
     its [`compute_scores`], its [`compare`], the `confidence_range`, in which the largest probability of 95 % of the
     posts lies, and for each of the model's `experts` its `weight` and its [`compare_with`]; the [`score_groups`] of
     posts with groups, and the [`score_annotators`] of posts that several people have labelled. All these are of
-    labels. Of a model that watches a class, by its `config`, follow under `alarm` its [`score_alarms`]. `predictions`
-    and `probabilities` are those of [`decide_posts`]; `train` and `vectors` are as in [`learn_rivals`]; `experts` are
+    labels. If the model watches a class, by its `config`, its [`score_alarms`] follow under `alarm`. `predictions` and
+    `probabilities` are those of [`decide_posts`]; `train` and `vectors` are as in [`learn_rivals`]; `experts` are
     weights and, of each expert alone, class ids (posts,).
     """
     posts, facts = labelled_posts(timelines, predictions, names, probabilities), all_facts(timelines)

@@ -118,7 +118,8 @@ def read_semeval(
     "security". Tokens may have parts of speech ("walk_vb", "walk_VERB"), which a form need not have. In a corpus
     without the tags of the forms a warning says that targets are searched for without them. Another warning names
     targets that the corpora mostly write with other capitals. Words are compared by their keys ([`fold`]): however
-    apostrophes, hyphens, ligatures and accents are written. Of these `text` has composed accents (NFC) only.
+    apostrophes, hyphens, ligatures and accents are written. In `text` accents are composed (NFC), and
+    nothing else is changed.
 
     Args:
         paths_by_time (`Mapping[str, str | Path]`): The text of each time point: a text file, plain or `.gz`, a table

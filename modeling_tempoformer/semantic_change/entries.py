@@ -32,7 +32,7 @@ VectorsByWord = Mapping[str, Mapping[str, np.ndarray]]
 @dataclass(frozen=True)
 class Entry:
     """
-    What is known of a word.
+    The usages of a word, its senses and its collocates.
 
     Attributes:
         usages (`list[Usage]`): The sampled usages in the order of times, then those outside the sample that are among

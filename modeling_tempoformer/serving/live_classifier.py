@@ -269,7 +269,7 @@ class LiveClassifier:
             "kept" (the texts in the store) or "none".
         """
         results: dict[tuple[str, str], Result] = {}
-        # What was read of timelines when their posts were begun.
+        # The stored timelines as they were read when their posts were begun.
         seen = {post.timeline_id: post.begun.stored for post in posts if post.begun}
         # A post that is given twice is read once.
         unique = {post.key: post for post in sorted(posts, key=lambda post: post.begun is not None)}

@@ -71,7 +71,7 @@ class StoredTimeline(NamedTuple):
 
 
 class Forgotten(NamedTuple):
-    """What was deleted of a timeline: the memories of `models`, and whether there were texts."""
+    """The parts of a timeline that were deleted: the memories of `models`, and whether there were texts."""
 
     models: tuple[str, ...] = ()
     texts: bool = False

@@ -368,7 +368,7 @@ class HubTrainer(Trainer):
         return None
 
     def training_posts(self) -> dict[str, Any] | None:
-        """What the model was trained on, for [`write_card`]; None if it is not known."""
+        """The facts of the training posts, for [`write_card`]; None if they are not known."""
         return None
 
     def card_groups(self) -> list[list[str]]:

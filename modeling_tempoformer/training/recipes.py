@@ -110,9 +110,10 @@ def split_recipes(arguments: list[str]) -> tuple[list[str], list[str]]:
 
 
 def options_given(arguments: list[str]) -> set[str]:
-    """The names of the options of a command line, without those of its recipes."""
+    """The names of the options of a command line, also where hyphens divide them, without those of its recipes."""
     options = split_recipes(arguments)[1]
-    return {option.removeprefix("--").split("=")[0] for option in options if option.startswith("--")}
+    names = (option.removeprefix("--").split("=")[0] for option in options if option.startswith("--"))
+    return {name.replace("-", "_") for name in names}
 
 
 def find_recipe(path: str) -> str:

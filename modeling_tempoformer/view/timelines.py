@@ -142,7 +142,7 @@ def watched_class(post: dict[str, Any], names: Sequence[str]) -> dict[str, Any]:
     thresholds, threshold = post.get("thresholds"), post.get("watched_threshold")
     watched = names.index(post["watched"]) if "watched" in post else None
     calibration: dict[str, Any] = {"thresholds": thresholds and list(thresholds.values())}
-    # Of two classes labels have such a number, too.
+    # A label of two classes has such a number, too.
     if threshold is not None and threshold != alarm_threshold(watched, len(names), calibration):
         calibration["alarm"] = {"label": watched, "threshold": threshold}
     return {"calibration": calibration, "watched": watched}

@@ -1,5 +1,5 @@
-// What the reader chooses about the senses of words: their number, names, merged senses, and misfiled usages. It stays
-// in this browser, and goes out and in as a JSON file.
+// The choices of the reader about the senses of words: their number, names, merged senses, and misfiled usages. They
+// stay in this browser, and go out and in as a JSON file.
 
 const { times, columns, words } = page.data;
 const NO_SENSE = -1;

@@ -70,7 +70,7 @@ COLUMNS = {
     ),
     "p_fdr": ("p", "p, adjusted for the number of words (Benjamini and Hochberg)."),
     "gold": ("score", "The score that people gave."),
-    # Of words without a score.
+    # Columns of words without a score
     "when": ("text", ""),
     "frequency_change": ("points", ""),
 }

@@ -2,11 +2,13 @@
 
 import gzip
 import json
+import logging
 from collections import Counter
 
 import pytest
 from helpers import ROOT, write_table
 
+from modeling_tempoformer.data.arguments import DataTrainingArguments
 from modeling_tempoformer.data.corpora import (
     TASKS,
     read_annomi,
@@ -19,7 +21,7 @@ from modeling_tempoformer.data.corpora import (
     read_ubuntu_irc,
     stance_switches,
 )
-from modeling_tempoformer.data.post_splits import load_file
+from modeling_tempoformer.data.post_splits import load_file, load_splits, make_timelines
 from modeling_tempoformer.data.timelines import to_timelines
 
 
@@ -61,12 +63,19 @@ def test_rumoureval(tmp_path):
         load_file(str(path), "lrs")
 
 
-def test_topic_shift(tmp_path):
+def test_topic_shift(tmp_path, caplog, monkeypatch):
+    """No column of times is missed, because the corpus has none."""
+    monkeypatch.setattr(logging.getLogger("modeling_tempoformer"), "propagate", True)
+    logging.Logger.warning_once.cache_clear()
     with pytest.raises(ValueError, match="folder"):
         list(read_topic_shift(tmp_path))
     (tmp_path / "7.csv").write_text(",Person,Conversation,Class\n0,A,hi,0\n1,,gone,1\n2,B,so,2\n3,A,,0\n")
     posts = list(read_topic_shift(tmp_path))
     assert [(p["post_id"], p["speaker"], p["label"]) for p in posts] == [("7-0", "A", "0"), ("7-2", "B", "1")]
+
+    arguments = DataTrainingArguments(train_file=str(tmp_path), task_name="topic_shift")
+    timelines = make_timelines(load_splits(arguments), arguments, ["0", "1"])
+    assert timelines["train"][0].timestamps is None and "without times" not in caplog.text
 
 
 def test_annomi(tmp_path):

@@ -58,7 +58,7 @@ def test_it_agrees_with_plain_loops():
 
 
 def test_alarms_are_those_of_the_model_where_it_watches_the_class():
-    """They need not be the posts that are predicted as the class. Of another class predictions are counted."""
+    """They need not be the posts that are predicted as the class. Predictions of another class are counted."""
     before, after = predictions(0), predictions(1)
     tables = [
         table.assign(alarm=table["probability_Turn"] >= 0.8, watched="Turn", watched_threshold=0.8)

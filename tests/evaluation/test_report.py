@@ -129,9 +129,9 @@ LABELS = [0, 0, 0, 1, 1, 0, 0, 1, 1, 0]
 
 def scored_alarms(calibration: dict | None) -> tuple[dict, list[int], np.ndarray]:
     """
-    Returns the results of a model that watches the second class, its labels, and the probabilities of a rival. Of the
-    ten posts of each of twelve timelines six are calm and four not. The model is sure of one of these, and rather sure
-    of a calm one. The rival learns from the same timelines, with one label changed.
+    Returns the results of a model that watches the second class, its labels, and the probabilities of a rival. Each
+    of twelve timelines has six posts that are calm and four that are not. The model is sure of one of these, and
+    rather sure of a calm one. The rival learns from the same timelines, with one label changed.
     """
     labels, shares = LABELS, [0.1, 0.2, 0.1, 0.6, 0.9, 0.7, 0.2, 0.55, 0.3, 0.1]
     timelines = [make_timeline(labels, timestamps=[1.7e9 + 86_400 * post for post in range(10)]) for _ in range(12)]

@@ -2,6 +2,7 @@
 
 import json
 from itertools import groupby
+from pathlib import Path
 
 import pytest
 from helpers import read_table, with_other_ids, write_posts
@@ -34,19 +35,24 @@ def files(tmp_path, posts) -> dict[str, list[str]]:
     return {"flat": ["--test_file", flat_file], "nested": ["--test_file", str(tmp_path / "nested.json"), *NESTED]}
 
 
+def predict(model: Path, options: list[str], folder: Path) -> list[dict[str, str]]:
+    """Returns the table of predictions that a model writes into a folder."""
+    given = ["--model_name_or_path", str(model), "--do_predict", "--output_dir", str(folder), "--report_to", "none"]
+    run_glue_style.main([*given, *options])
+    return read_table(folder / "_predictions.csv")
+
+
+def show(model: Path, options: list[str], page: Path) -> str:
+    """Returns the page of timelines that a model writes."""
+    run_timeline_view.main(["--model_name_or_path", str(model), *options, "--output", str(page)])
+    return page.read_text(encoding="utf-8")
+
+
 def test_nested_posts_are_predicted_as_flat_ones(tmp_path, trained, files):
-    tables = []
-    for name, options in files.items():
-        given = ["--model_name_or_path", str(trained), "--do_predict", "--output_dir", str(tmp_path / name)]
-        run_glue_style.main([*given, *options, "--report_to", "none"])
-        tables.append(read_table(tmp_path / name / "_predictions.csv"))
-    assert len(tables[0]) == 60 and tables[0] == tables[1]
+    flat, nested = (predict(trained, options, tmp_path / name) for name, options in files.items())
+    assert len(flat) == 60 and flat == nested
 
 
 def test_nested_posts_are_shown_as_flat_ones(tmp_path, trained, files):
-    pages = []
-    for name, options in files.items():
-        page = tmp_path / f"{name}.html"
-        run_timeline_view.main(["--model_name_or_path", str(trained), *options, "--output", str(page)])
-        pages.append(page.read_text(encoding="utf-8"))
-    assert pages[0] == pages[1]
+    flat, nested = (show(trained, options, tmp_path / f"{name}.html") for name, options in files.items())
+    assert flat == nested

@@ -3,10 +3,8 @@
 from datetime import UTC, datetime
 
 import pytest
-from helpers import read_table, with_other_ids, write_posts
-
-import run_glue_style
-import run_timeline_view
+from helpers import with_other_ids, write_posts
+from test_nested_posts import predict, show
 
 
 pytestmark = pytest.mark.slow
@@ -31,19 +29,11 @@ def files(tmp_path, posts) -> dict[str, list[str]]:
 
 
 def test_odd_posts_are_predicted_as_plain_ones(tmp_path, trained, files):
-    tables = []
-    for name, options in files.items():
-        given = ["--model_name_or_path", str(trained), "--do_predict", "--output_dir", str(tmp_path / name)]
-        run_glue_style.main([*given, *options, "--report_to", "none"])
-        tables.append(read_table(tmp_path / name / "_predictions.csv"))
+    tables = [predict(trained, options, tmp_path / name) for name, options in files.items()]
     plain, odd = ([{key: cell for key, cell in row.items() if key != "post_id"} for row in rows] for rows in tables)
     assert len(plain) == 60 and plain == odd
 
 
 def test_odd_posts_are_shown_as_plain_ones(tmp_path, trained, files):
-    pages = []
-    for name, options in files.items():
-        page = tmp_path / f"{name}.html"
-        run_timeline_view.main(["--model_name_or_path", str(trained), *options, "--output", str(page)])
-        pages.append(page.read_text(encoding="utf-8"))
-    assert pages[0] == pages[1]
+    plain, odd = (show(trained, options, tmp_path / f"{name}.html") for name, options in files.items())
+    assert plain == odd

@@ -128,7 +128,7 @@ def p_of(pairs: list[tuple[np.ndarray, np.ndarray]], by_usage: bool = False) -> 
 
 def test_documents_that_are_dealt_at_random_are_no_change():
     """
-    Usages of one document are alike. Of 200 words that did not change, 5 % have p below 0.05, and many more if usages
+    Usages of one document are alike. 5 % of 200 words that did not change have p below 0.05, and many more if usages
     are shuffled. Words that changed are found.
     """
     generator = np.random.default_rng(5)

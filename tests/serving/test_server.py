@@ -202,6 +202,21 @@ def client(server, pipe, tmp_path, monkeypatch):
         yield client
 
 
+def test_spellings_of_an_id_wait_as_one_timeline(server, client, monkeypatch):
+    """So a timeline stays forgotten whose posts were waiting under another spelling."""
+    names, answer = [], server.Batches.answer
+
+    def note(batches, function, item, timeline_id, *more):
+        names.append(timeline_id)
+        return answer(batches, function, item, timeline_id, *more)
+
+    monkeypatch.setattr(server.Batches, "answer", note)
+    for number, name in enumerate(("ann", " ann\u00ad")):
+        assert client.post("/score", json={**post_of("ann", number), "timeline_id": name}).status_code == 200
+    assert client.post("/forget", json={"timeline_id": "ann\u200b"}).json()["forgotten"]
+    assert names == ["ann"] * 3
+
+
 def test_no_post_waits_for_an_explanation(server, client, monkeypatch):
     """The explanation ends only after the post has its answer."""
     explaining, scored = threading.Event(), threading.Event()
