@@ -17,8 +17,8 @@ from transformers import BertConfig, BertModel, BertTokenizer
 
 import run_semantic_change
 from modeling_tempoformer import BertWithTemporalAttention
-from modeling_tempoformer.commands.words import largest_step
-from modeling_tempoformer.semantic_change.measures import (
+from semantic_change.commands.words import largest_step
+from semantic_change.measures import (
     average_pairwise_distance,
     prototype_distance,
     shuffled_prototypes,

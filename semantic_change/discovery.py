@@ -12,9 +12,10 @@ from typing import NamedTuple
 import pandas as pd
 from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 
-from ..data.files import written_whole
-from ..data.passages import split_tag, untagged
+from modeling_tempoformer.data.files import written_whole
+
 from .dated_sentences import DatedSentence
+from .reading.passages import split_tag, untagged
 from .usages import Usage, Usages, frequent_words
 
 

@@ -18,21 +18,22 @@ import torch
 from transformers import AutoModel, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import logging
 
-from ..data.arguments import check_positive, check_read
-from ..data.dated_texts import numbers_in
-from ..data.files import lock_folder
-from ..data.passages import Columns
-from ..data.text_layouts import time_of_file
-from ..evaluation.figures import all_forms
-from ..semantic_change import corpora, measures, usages
-from ..semantic_change.dated_sentences import DatedSentence
-from ..semantic_change.discovery import SEARCHED, Vocabulary, write_searched
-from ..semantic_change.entries import SENSES, USAGES, make_entries, write_entries
-from ..semantic_change.report import CHANGES, FIGURE, RESULTS, ranked_table, write_report
-from ..semantic_change.unranked import UNRANKED, write_unranked
-from ..semantic_change.usages import Usages
-from ..training.recipes import options_given, parse
-from ..view.page import check_view, write_page
+from modeling_tempoformer.data.arguments import check_positive, check_read
+from modeling_tempoformer.data.files import lock_folder
+from modeling_tempoformer.evaluation.figures import all_forms
+from modeling_tempoformer.training.recipes import options_given, parse
+from modeling_tempoformer.view.page import check_view, write_page
+
+from .. import corpora, measures, usages
+from ..dated_sentences import DatedSentence
+from ..discovery import SEARCHED, Vocabulary, write_searched
+from ..entries import SENSES, USAGES, make_entries, write_entries
+from ..reading.dated_texts import numbers_in
+from ..reading.passages import Columns
+from ..reading.text_layouts import time_of_file
+from ..report import CHANGES, FIGURE, RESULTS, ranked_table, write_report
+from ..unranked import UNRANKED, write_unranked
+from ..usages import Usages
 
 
 logger = logging.get_logger(__name__)

@@ -14,11 +14,12 @@ from huggingface_hub.utils import tqdm
 from transformers import BatchEncoding, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import logging
 
-from ..data.dated_texts import check_same_times, make_row, special_tokens, token_limit
-from ..data.passages import fold, untagged
-from ..time_points_temporal_bert import read_date
+from modeling_tempoformer.time_points_temporal_bert import read_date
+
 from .dated_sentences import DatedSentence
 from .measures import design_effects
+from .reading.dated_texts import check_same_times, make_row, special_tokens, token_limit
+from .reading.passages import fold, untagged
 
 
 logger = logging.get_logger(__name__)
