@@ -9,9 +9,9 @@ If the first argument ends in .yaml or .json, it is a recipe: its values are def
 `tempoformer words` is the same.
 """
 
-from modeling_tempoformer.commands.words import main
 from modeling_tempoformer.training.recipes import run_script
+from semantic_change.commands.words import main
 
 
 if __name__ == "__main__":
-    run_script(main)
+    run_script(main, "semantic_change")

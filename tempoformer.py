@@ -13,7 +13,7 @@ import sys
 from importlib import import_module
 
 
-# The modules of `modeling_tempoformer.commands`
+# Modules of `modeling_tempoformer.commands` and, about words, of `semantic_change.commands`
 COMMANDS = {
     "train": "train a model on posts, test it, and write its scores, predictions and card",
     "predict": "predict posts with a trained model",
@@ -23,7 +23,9 @@ COMMANDS = {
     "forget": "delete what a live service remembers for a model that is not in service any more",
     "drift": "compare the predictions of two weeks, or of two models",
     "words": "rank words by how much their meaning changed",
+    "temporal_mlm": "train a BERT that knows when a text was written",
 }
+OF_WORDS = ("words", "temporal_mlm")
 
 
 def main():
@@ -39,8 +41,9 @@ def main():
     from modeling_tempoformer.training.recipes import run_script
 
     sys.argv = [f"tempoformer {command}", *sys.argv[2:]]
+    package = "semantic_change" if command in OF_WORDS else "modeling_tempoformer"
     # Imported by `run_script`, so that a missing library is one line.
-    run_script(lambda arguments: import_module(f"modeling_tempoformer.commands.{command}").main(arguments))
+    run_script(lambda arguments: import_module(f"{package}.commands.{command}").main(arguments), package)
 
 
 if __name__ == "__main__":

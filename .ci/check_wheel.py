@@ -42,7 +42,7 @@ def command(*arguments: str):
         sys.exit(f"tempoformer {' '.join(arguments)} failed:\n{done.stdout}{done.stderr}")
 
 
-for name in ("view", "words"):
+for name in ("view", "words", "temporal_mlm"):
     command(name, "--help")
 with TemporaryDirectory() as folder:
     tokenizer = BertTokenizer(vocab={word: number for number, word in enumerate(["[PAD]", "[UNK]", "[CLS]", "[SEP]"])})
@@ -61,13 +61,15 @@ with TemporaryDirectory() as folder:
     if len(pd.read_csv(f"{folder}/new/_predictions.csv")) != len(posts):
         sys.exit("tempoformer predict has not predicted each post.")
 inside = {
-    "hub_cards": "space/app.py",
-    "serving": "space_app.css",
-    "view": "page.html.jinja",
-    "commands": "../py.typed",
+    "modeling_tempoformer": "py.typed",
+    "modeling_tempoformer.hub_cards": "space/app.py",
+    "modeling_tempoformer.serving": "space_app.css",
+    "modeling_tempoformer.view": "page.html.jinja",
+    "semantic_change": "py.typed",
+    "semantic_change.view": "words_page.html.jinja",
 }
 for package, name in inside.items():
-    if not (files(f"modeling_tempoformer.{package}") / name).is_file():
+    if not (files(package) / name).is_file():
         sys.exit(f"There is no {name} in {package}.")
 print(
     f"The wheel holds the package, {len(list(presets.iterdir()))} presets, templates, pages, the Space, the command."

@@ -10,8 +10,8 @@ from sklearn.cluster import AffinityPropagation, KMeans
 from sklearn.metrics.pairwise import cosine_distances
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from modeling_tempoformer.semantic_change.time_prediction import predict_times
-from modeling_tempoformer.semantic_change.usages import Usages
+from semantic_change.time_prediction import predict_times
+from semantic_change.usages import Usages
 
 
 def cluster_distances(before: np.ndarray, after: np.ndarray, seed: int = 0, num_clusters: int = 5) -> dict[str, float]:

@@ -15,7 +15,10 @@ from importlib.util import find_spec
 import pandas as pd
 from transformers import AutoModel, AutoModelForMaskedLM
 
-from modeling_tempoformer.commands.words import (
+from modeling_tempoformer.data.files import lock_folder
+from modeling_tempoformer.training.recipes import parse, run_script
+from semantic_change import corpora, usages
+from semantic_change.commands.words import (
     ChangeArguments,
     embed_words,
     load_model,
@@ -23,10 +26,7 @@ from modeling_tempoformer.commands.words import (
     read_sentences,
     read_words,
 )
-from modeling_tempoformer.data.files import lock_folder
-from modeling_tempoformer.semantic_change import corpora, usages
-from modeling_tempoformer.semantic_change.report import ranked_table, write_report
-from modeling_tempoformer.training.recipes import parse, run_script
+from semantic_change.report import ranked_table, write_report
 
 from .change_methods import cluster_distances, time_differences
 from .static_embeddings import neighbour_change, procrustes_change, train_sgns
@@ -111,4 +111,4 @@ def main(arguments: list[str]):
 
 
 if __name__ == "__main__":
-    run_script(main, "research")
+    run_script(main, "research", "semantic_change")

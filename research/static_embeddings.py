@@ -10,7 +10,7 @@ from scipy.linalg import orthogonal_procrustes
 from sklearn.preprocessing import normalize
 from transformers.utils import logging
 
-from modeling_tempoformer.semantic_change.dated_sentences import DatedSentence
+from semantic_change.dated_sentences import DatedSentence
 
 
 if TYPE_CHECKING:

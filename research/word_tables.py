@@ -53,13 +53,13 @@ from sklearn.preprocessing import normalize
 from transformers import AutoModel, AutoModelForMaskedLM, AutoTokenizer
 
 from benchmarks.workload import ROOT, show, table
-from modeling_tempoformer.data.passages import Columns
-from modeling_tempoformer.semantic_change import measures
-from modeling_tempoformer.semantic_change.corpora import read_dated_corpus, read_semeval, read_truth
-from modeling_tempoformer.semantic_change.dated_sentences import NUM_BLOCKS, DatedSentence
-from modeling_tempoformer.semantic_change.discovery import Vocabulary
-from modeling_tempoformer.semantic_change.senses import choose_senses, find_senses
-from modeling_tempoformer.semantic_change.usages import (
+from semantic_change import measures
+from semantic_change.corpora import read_dated_corpus, read_semeval, read_truth
+from semantic_change.dated_sentences import NUM_BLOCKS, DatedSentence
+from semantic_change.discovery import Vocabulary
+from semantic_change.reading.passages import Columns
+from semantic_change.senses import choose_senses, find_senses
+from semantic_change.usages import (
     Usage,
     Usages,
     drop_rare,

@@ -453,3 +453,9 @@ def run_without_package(code: str, *arguments: Path | str):
     command = [sys.executable, "-c", blocked, *map(str, arguments)]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+def data_of(page: str) -> dict:
+    """Returns the data that the page's script reads. It ends at the first end of the element, as in a browser."""
+    (text,) = re.findall(r'<script type="application/json" id="page-data">(.*?)</script>', page, flags=re.DOTALL)
+    return json.loads(text)["data"]

@@ -27,7 +27,16 @@ from modeling_tempoformer.data.synthetic import synthetic_posts
 from modeling_tempoformer.modeling_tempoformer_encoders import ENCODER_ADAPTERS
 
 
-FOLDERS = ("benchmarks", "docs", "examples", "hub_cards", "modeling_tempoformer", "research", "tokenization")
+FOLDERS = (
+    "benchmarks",
+    "docs",
+    "examples",
+    "hub_cards",
+    "modeling_tempoformer",
+    "research",
+    "semantic_change",
+    "tokenization",
+)
 PAGES = [
     "CHANGELOG.md",
     "CONTRIBUTING.md",
@@ -38,7 +47,13 @@ PAGES = [
 FILES = [path for folder in FOLDERS for path in (ROOT / folder).rglob("*") if path.suffix in (".md", ".py")]
 FILES = sorted({*PAGES, *(path.relative_to(ROOT).as_posix() for path in [*FILES, *ROOT.glob("*.py")])})
 # The test of a page runs these commands as written, with two steps of training. It checks only the options of others.
-TRAINING = ("run_glue_style.py", "run_temporal_mlm.py", "research.run_baseline", "tempoformer train")
+TRAINING = (
+    "run_glue_style.py",
+    "run_temporal_mlm.py",
+    "research.run_baseline",
+    "tempoformer train",
+    "tempoformer temporal_mlm",
+)
 PROGRAMS = (*TRAINING, "run_semantic_change.py", "run_timeline_view.py", "modeling_tempoformer.data.synthetic")
 PROGRAMS += (
     "tempoformer predict",

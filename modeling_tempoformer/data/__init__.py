@@ -1,1 +1,1 @@
-"""Tables of posts and texts, and the timelines, rows and splits made from them."""
+"""Tables of posts, and the timelines, rows and splits made from them."""

@@ -164,39 +164,6 @@ class DataTrainingArguments(PostArguments, DatasetArguments):
             raise ValueError(f"--change_step must be a number of at least 0, got {self.change_step}.")
 
 
-@dataclass
-class TextDataTrainingArguments(DatasetArguments):
-    """The texts, and their time points."""
-
-    task_name: Literal["speeches"] | None = field(
-        default=None, metadata={"help": "The files are in the original form of this corpus."}
-    )
-    train_files: list[str] | None = field(
-        default=None, metadata={"help": "Text files named by time point, in any layout of corpora, or one table."}
-    )
-    validation_files: list[str] | None = None
-    test_files: list[str] | None = field(
-        default=None, metadata={"help": "Texts whose time is predicted, and scored if they have one."}
-    )
-    validation_fraction: float = field(
-        default=0.05, metadata={"help": "Share of the training texts to validate on, without --validation_files."}
-    )
-    time_column: str = "time"
-    times: list[str] | None = field(
-        default=None, metadata={"help": "Time points in order. Default: the checkpoint's, or those of the texts."}
-    )
-    time_granularity: Literal["century", "decade", "year", "month", "day"] | None = None
-    unknown_times: Literal["error", "unknown", "drop"] = field(
-        default="error", metadata={"help": "What to do with texts outside all time points."}
-    )
-    line_by_line: bool = field(default=False, metadata={"help": "Put one text in a row, instead of packing several."})
-    max_seq_length: int = field(default=128, metadata={"help": "Number of tokens in a row."})
-    mlm_probability: float = 0.15
-    time_mlm_probability: float = field(
-        default=0.15, metadata={"help": "Share of time tokens to predict, with --prepend_time."}
-    )
-
-
 def check_read(given: Collection[str], reads: Mapping[str, tuple[Any, str]]):
     """
     Raises a `ValueError` for an option that a run would not read.

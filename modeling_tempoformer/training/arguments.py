@@ -7,7 +7,7 @@ from typing import Any, Literal
 from accelerate.utils import parse_flag_from_env
 from transformers import TrainingArguments
 
-from ..data.arguments import DatasetArguments, DataTrainingArguments, TextDataTrainingArguments
+from ..data.arguments import DatasetArguments, DataTrainingArguments
 from .recipes import read_overrides
 
 
@@ -161,24 +161,6 @@ def read_of_posts(
         **dict.fromkeys(("test_fraction", "split_seed"), only_training),
         **dict.fromkeys(("new_parameters_learning_rate", "early_stopping_patience"), only_training),
         **dict.fromkeys(("min_epochs", "min_steps"), fewest),
-    }
-
-
-def read_of_texts(
-    data: TextDataTrainingArguments, training: TrainingArguments, prepends_time: bool
-) -> dict[str, tuple[Any, str]]:
-    """The argument of [`check_read`] for the options of the script that reads dated texts."""
-    trains, evaluates, predicts = training.do_train, training.do_eval, training.do_predict
-    cuts = trains and evaluates and not data.validation_files and not data.streaming
-    masks = (trains or evaluates, "without --do_train and --do_eval")
-    return {
-        **read_anywhere(data, training),
-        "validation_files": (evaluates, "without --do_eval"),
-        "test_files": (predicts, "without --do_predict"),
-        "validation_fraction": (cuts, "without --do_train and --do_eval, with --validation_files or --streaming"),
-        **dict.fromkeys(("max_seq_length", "line_by_line", "mlm_probability"), masks),
-        "time_mlm_probability": (prepends_time and masks[0], f"by a model without --prepend_time, or {masks[1]}"),
-        "time_learning_rate": (trains, "without --do_train"),
     }
 
 

@@ -1,4 +1,4 @@
-"""HTML pages of timelines and of words."""
+"""HTML pages of timelines, and what every page is made of."""
 
 from .page import check_view
 from .timelines import show

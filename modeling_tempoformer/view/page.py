@@ -60,7 +60,9 @@ def compile_chart(chart: "altair.TopLevelMixin") -> dict[str, Any]:
     return vl_convert.vegalite_to_vega({**chart.to_dict(), "config": CHART_CONFIG})
 
 
-def render_page(template: str, data: Any, charts: "dict[str, altair.TopLevelMixin]", **values: Any) -> str:
+def render_page(
+    template: str, data: Any, charts: "dict[str, altair.TopLevelMixin]", folder: Path = FOLDER, **values: Any
+) -> str:
     """
     Renders a page as one HTML text.
 
@@ -68,11 +70,14 @@ def render_page(template: str, data: Any, charts: "dict[str, altair.TopLevelMixi
         template: The name of a template that extends `page.html.jinja`.
         data: The data that the page's script reads as `page.data`.
         charts: The charts by name; the script reads their Vega specifications as `page.charts`.
+        folder: The folder of the template, and of its styles and scripts, beside those of this one.
         values: Values that the template shows, including `title`.
     """
     settings = {"undefined": StrictUndefined, "trim_blocks": True, "lstrip_blocks": True}
-    environment = Environment(loader=FileSystemLoader(FOLDER), autoescape=True, **settings)
-    environment.globals["own_file"] = own_file
+    loader = FileSystemLoader([folder, FOLDER])
+    environment = Environment(loader=loader, autoescape=True, **settings)
+    # A style or a script, unescaped because it is ours.
+    environment.globals["own_file"] = lambda name: Markup(loader.get_source(environment, name)[0])
     page_data = {"data": data, "charts": {name: compile_chart(chart) for name, chart in charts.items()}}
     return environment.get_template(template).render(vega=vega_bundle(), data=embed(page_data), **values)
 
@@ -83,11 +88,6 @@ def vega_bundle() -> Markup:
     import vl_convert
 
     return Markup(vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;"))
-
-
-def own_file(name: str) -> Markup:
-    """Returns a style or a script of this folder for a template, unescaped because it is ours."""
-    return Markup((FOLDER / name).read_text(encoding="utf-8"))
 
 
 def embed(value: Any) -> Markup:

@@ -15,7 +15,7 @@ from modeling_tempoformer import (
     StreamMemory,
     TemporalBertTokenizer,
 )
-from modeling_tempoformer.data.temporal_mlm_collator import TemporalMlmCollator
+from semantic_change.temporal_mlm_collator import TemporalMlmCollator
 
 
 PLAIN = BertTokenizer(vocab=VOCABULARY)

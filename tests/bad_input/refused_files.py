@@ -12,8 +12,8 @@ from transformers import BertTokenizer
 from modeling_tempoformer.data.post_splits import load_file
 from modeling_tempoformer.data.rows import to_rows
 from modeling_tempoformer.data.tables import load_table
-from modeling_tempoformer.data.text_layouts import read_passages
 from modeling_tempoformer.data.timelines import to_timelines
+from semantic_change.reading.text_layouts import read_passages
 
 
 HEADER = "timeline_id,timestamp,text,label\n"

@@ -7,10 +7,8 @@ from datasets import Dataset, IterableDataset
 from helpers import write_table
 
 from modeling_tempoformer import label_names, load_table, to_timelines
-from modeling_tempoformer.data.arguments import DataTrainingArguments, TextDataTrainingArguments
+from modeling_tempoformer.data.arguments import DataTrainingArguments
 from modeling_tempoformer.data.columns import logger
-from modeling_tempoformer.data.dated_texts import load_text_splits
-from modeling_tempoformer.data.passages import Columns
 from modeling_tempoformer.data.post_errors import PostError
 from modeling_tempoformer.data.post_splits import (
     choose_change_step,
@@ -21,8 +19,11 @@ from modeling_tempoformer.data.post_splits import (
 )
 from modeling_tempoformer.data.states import choose_states
 from modeling_tempoformer.data.tables import stream_table
-from modeling_tempoformer.data.text_layouts import read_passages
 from modeling_tempoformer.serving.corpus import Corpus
+from semantic_change.arguments import TextDataTrainingArguments
+from semantic_change.reading.dated_texts import load_text_splits
+from semantic_change.reading.passages import Columns
+from semantic_change.reading.text_layouts import read_passages
 
 
 USUAL = ["timeline_id", "timestamp", "text", "label", "speaker", "state"]

@@ -15,11 +15,11 @@ from helpers import write_table
 from modeling_tempoformer import load_table, to_timelines
 from modeling_tempoformer.data.arguments import DataTrainingArguments
 from modeling_tempoformer.data.csv_tables import cell_text, logger
-from modeling_tempoformer.data.dated_texts import read_text_files
 from modeling_tempoformer.data.post_errors import PostError
 from modeling_tempoformer.data.post_splits import load_splits, make_timelines, split_posts, table_form
 from modeling_tempoformer.data.tables import stream_table
 from modeling_tempoformer.serving.corpus import Corpus, check_names, find_tables
+from semantic_change.reading.dated_texts import read_text_files
 
 
 @pytest.fixture

@@ -33,10 +33,10 @@ from modeling_tempoformer import (
     write_card,
 )
 from modeling_tempoformer.data.synthetic import synthetic_posts
-from modeling_tempoformer.data.temporal_mlm_collator import TemporalMlmCollator
 from modeling_tempoformer.evaluation.figures import FIGURES
 from modeling_tempoformer.training.stream_trainer import StreamTrainer, StreamTrainingArguments
-from modeling_tempoformer.training.temporal_trainer import TemporalTrainer, TemporalTrainingArguments
+from semantic_change.temporal_mlm_collator import TemporalMlmCollator
+from semantic_change.temporal_trainer import TemporalTrainer, TemporalTrainingArguments
 
 
 DATED_CODE = {"configuration_temporal_bert", "modeling_temporal_bert"}

@@ -19,9 +19,9 @@ from modeling_tempoformer import (
 )
 from modeling_tempoformer.conversion import main as convert
 from modeling_tempoformer.evaluation.figures import confusion_figure
-from modeling_tempoformer.semantic_change.report import plot_scores, ranked_table
 from modeling_tempoformer.training.stream_trainer import StreamTrainer, StreamTrainingArguments
 from research.baselines.history import load_embedder
+from semantic_change.report import plot_scores, ranked_table
 
 
 class Bomb:

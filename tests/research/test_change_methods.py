@@ -10,10 +10,10 @@ from helpers import SIZES, TIMES, VOCABULARY, dated_bert, dated_config, read_jso
 from transformers import BertConfig, BertModel, BertTokenizer
 
 from modeling_tempoformer import BertWithTemporalAttentionForMaskedLM
-from modeling_tempoformer.semantic_change.time_prediction import predict_times
-from modeling_tempoformer.semantic_change.usages import Usage
 from research import run_change_methods
 from research.change_methods import cluster_distances, time_differences
+from semantic_change.time_prediction import predict_times
+from semantic_change.usages import Usage
 
 
 pytestmark = pytest.mark.slow

@@ -8,8 +8,8 @@ import pytest
 from gensim.models import KeyedVectors
 from scipy.stats import ortho_group
 
-from modeling_tempoformer.semantic_change.dated_sentences import DatedSentence
 from research.static_embeddings import neighbour_change, procrustes_change, train_sgns
+from semantic_change.dated_sentences import DatedSentence
 
 
 pytestmark = pytest.mark.slow

@@ -5,4 +5,4 @@ import pytest
 
 @pytest.fixture(autouse=True)
 def logs_reach_pytest(monkeypatch):
-    monkeypatch.setattr(logging.getLogger("modeling_tempoformer"), "propagate", True)
+    monkeypatch.setattr(logging.getLogger("semantic_change"), "propagate", True)

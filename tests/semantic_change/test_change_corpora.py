@@ -9,15 +9,15 @@ import pandas as pd
 import pytest
 from helpers import TIMES
 
-from modeling_tempoformer.data.passages import Columns
-from modeling_tempoformer.semantic_change.corpora import (
+from semantic_change.corpora import (
     read_dated_corpus,
     read_dwug,
     read_semeval,
     read_targets,
     read_truth,
 )
-from modeling_tempoformer.semantic_change.dated_sentences import DatedSentence
+from semantic_change.dated_sentences import DatedSentence
+from semantic_change.reading.passages import Columns
 
 
 def marked(sentence: DatedSentence) -> list[tuple[str, str]]:

@@ -8,7 +8,7 @@ from scipy.spatial.distance import cosine
 from scipy.stats import pearsonr, spearmanr
 from sklearn.preprocessing import normalize
 
-from modeling_tempoformer.semantic_change.measures import (
+from semantic_change.measures import (
     agreement,
     average_pairwise_distance,
     change_score,

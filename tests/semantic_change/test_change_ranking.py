@@ -2,7 +2,6 @@
 
 import random
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -17,9 +16,10 @@ from transformers import BertConfig, BertModel, BertTokenizer
 
 import run_semantic_change
 from modeling_tempoformer import BertWithTemporalAttention
-from modeling_tempoformer.commands.words import largest_step
-from modeling_tempoformer.semantic_change.measures import (
+from semantic_change.measures import (
+    ReadUsages,
     average_pairwise_distance,
+    largest_step,
     prototype_distance,
     shuffled_prototypes,
 )
@@ -89,16 +89,15 @@ def test_the_largest_step_finds_a_word_that_changed_and_changed_back():
     vectors["4"] = np.concatenate([vectors["4"], vectors["3"]])
     pairs = [("1", "2"), ("2", "3"), ("3", "4")]
     swapped = {(one, other): {one: vectors[other], other: vectors[one]} for one, other in pairs}
-    args = SimpleNamespace(times=list(vectors), seed=0)
     documents = {time: np.arange(len(part)) for time, part in vectors.items()}
-    step = largest_step(vectors, swapped, documents, args)
+    word = ReadUsages(vectors, swapped, documents)
+    step = largest_step(word, list(vectors), seed=0)
     assert step["step"] == "2 to 3"
     apd = np.mean([cosine(one, other) for one in vectors["2"] for other in vectors["3"]])
     prt = cosine(vectors["2"].mean(axis=0), vectors["3"].mean(axis=0))
     # Chance takes little away, because there are 30 usages at each time.
     assert 0.9 * 100 * np.sqrt(apd * prt) < step["change_step"] < 100 * np.sqrt(apd * prt)
-    args.times = ["1", "2"]
-    assert largest_step(vectors, swapped, documents, args) == {}
+    assert largest_step(word, ["1", "2"], seed=0) == {}
 
 
 @pytest.fixture(scope="module")

@@ -11,11 +11,11 @@ from helpers import read_table
 from transformers import BertConfig, BertModel, BertTokenizer
 
 import run_semantic_change
-from modeling_tempoformer.data.passages import Columns, Passage
-from modeling_tempoformer.semantic_change.corpora import read_semeval
-from modeling_tempoformer.semantic_change.dated_sentences import Blocks, Capitals, DatedSentence, TargetFinder
-from modeling_tempoformer.semantic_change.discovery import Vocabulary, words_of
-from modeling_tempoformer.semantic_change.usages import Usage, count_frequencies, embed_usages
+from semantic_change.corpora import read_semeval
+from semantic_change.dated_sentences import Blocks, Capitals, DatedSentence, TargetFinder
+from semantic_change.discovery import Vocabulary, words_of
+from semantic_change.reading.passages import Columns, Passage
+from semantic_change.usages import Usage, count_frequencies, embed_usages
 
 
 OLD, NEW = "1810-1860", "1960-2010"

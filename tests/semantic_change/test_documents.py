@@ -17,16 +17,16 @@ from scipy.stats import binom, binomtest, norm, t
 from transformers import BertConfig, BertModel, BertTokenizer
 
 import run_semantic_change
-from modeling_tempoformer.semantic_change.corpora import read_dated_corpus, read_dwug, read_semeval
-from modeling_tempoformer.semantic_change.dated_sentences import NUM_BLOCKS, DatedSentence
-from modeling_tempoformer.semantic_change.measures import (
+from semantic_change.corpora import read_dated_corpus, read_dwug, read_semeval
+from semantic_change.dated_sentences import NUM_BLOCKS, DatedSentence
+from semantic_change.measures import (
     design_effects,
     prototype_deviations,
     prototype_distance,
     share_interval,
     shuffled_prototypes,
 )
-from modeling_tempoformer.semantic_change.usages import count_documents, count_frequencies, sample_usages
+from semantic_change.usages import count_documents, count_frequencies, sample_usages
 
 
 WIDTH = 12

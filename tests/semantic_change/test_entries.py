@@ -7,10 +7,10 @@ import pandas as pd
 import pytest
 from scipy.stats import t
 
-from modeling_tempoformer.semantic_change.citations import sentence_of
-from modeling_tempoformer.semantic_change.entries import Entry, make_entries, make_entry, write_entries
-from modeling_tempoformer.semantic_change.unranked import unranked_table, write_unranked
-from modeling_tempoformer.semantic_change.usages import Frequency, Usage
+from semantic_change.citations import sentence_of
+from semantic_change.entries import Entry, make_entries, make_entry, write_entries
+from semantic_change.unranked import unranked_table, write_unranked
+from semantic_change.usages import Frequency, Usage
 
 
 TIMES = ["1800", "1900"]

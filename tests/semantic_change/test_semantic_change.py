@@ -12,10 +12,10 @@ from helpers import SIZES, TIMES, VOCABULARY, dated_bert, dated_config, read_jso
 from transformers import BertConfig, BertModel, BertTokenizer
 
 from modeling_tempoformer import BertWithTemporalAttention, BertWithTemporalAttentionForMaskedLM, TemporalBertTokenizer
-from modeling_tempoformer.semantic_change.dated_sentences import DatedSentence
-from modeling_tempoformer.semantic_change.report import conclude, format_table, plot_scores, ranked_table, write_report
-from modeling_tempoformer.semantic_change.time_prediction import predict_times
-from modeling_tempoformer.semantic_change.usages import (
+from semantic_change.dated_sentences import DatedSentence
+from semantic_change.report import conclude, format_table, plot_scores, ranked_table, write_report
+from semantic_change.time_prediction import predict_times
+from semantic_change.usages import (
     Usage,
     by_age,
     count_frequencies,

@@ -7,9 +7,9 @@ import pytest
 from sklearn.metrics import silhouette_score
 from sklearn.preprocessing import normalize
 
-from modeling_tempoformer.semantic_change.keywords import WordsAround
-from modeling_tempoformer.semantic_change.senses import Senses, choose_senses, find_senses, principal_components
-from modeling_tempoformer.semantic_change.usages import Usage
+from semantic_change.keywords import WordsAround
+from semantic_change.senses import Senses, choose_senses, find_senses, principal_components
+from semantic_change.usages import Usage
 
 
 def senses_of(*vectors: np.ndarray) -> Senses:

@@ -1,5 +1,6 @@
 """Checks the files of examples/service: the image, the composition, the proxy and the unit of systemd."""
 
+import configparser
 import json
 import os
 import re
@@ -74,9 +75,12 @@ def test_the_image_holds_what_its_command_reads(tmp_path):
     helped = [*command_of("here", "redis://none", 1), "--help"]
     done = subprocess.run(helped, cwd=folder, env=environment(folder), capture_output=True, text=True, check=True)
     assert "--redis" in done.stdout
-    # A package of the wheel in every folder that `setup.cfg` names
-    for package in (folder / "modeling_tempoformer").rglob("__init__.py"):
-        assert (ROOT / package.relative_to(folder)).is_file()
+    # Every package that `setup.cfg` names is there, so that `pip install .` finds it.
+    setup = configparser.ConfigParser()
+    setup.read(ROOT / "setup.cfg", encoding="utf-8")
+    places = dict(line.split(" = ") for line in setup["options"]["package_dir"].split("\n") if line)
+    for package in setup["options"]["packages"].split():
+        assert (folder / places.get(package, package.replace(".", "/")) / "__init__.py").is_file()
     assert instruction("USER") == ["worker"]
 
 

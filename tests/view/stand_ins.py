@@ -1,8 +1,6 @@
-"""Makes random explanations in the form of the pipeline's `explain`, and reads the data of a page."""
+"""Makes random explanations in the form of the pipeline's `explain`, and pages of them."""
 
-import json
 import random
-import re
 
 from modeling_tempoformer.view.timeline_page import timeline_page
 from modeling_tempoformer.view.timelines import to_timeline
@@ -67,12 +65,6 @@ def page_of(timelines: list[dict], names: list[str], **settings) -> str:
     """Returns the page of timelines."""
     read = [to_timeline(timeline["id"], timeline["posts"], names) for timeline in timelines]
     return timeline_page(read, names, **settings)
-
-
-def data_of(page: str) -> dict:
-    """Returns the data that the page's script reads. It ends at the first end of the element, as in a browser."""
-    (text,) = re.findall(r'<script type="application/json" id="page-data">(.*?)</script>', page, flags=re.DOTALL)
-    return json.loads(text)["data"]
 
 
 def with_states(timelines: list[dict], names: list[str], seed: int = 0) -> list[dict]:

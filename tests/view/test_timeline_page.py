@@ -10,8 +10,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers import read_json, save_encoder, tiny_reader, write_posts
-from stand_ins import NAMES, data_of, explained_timelines, page_of, with_states
+from helpers import data_of, read_json, save_encoder, tiny_reader, write_posts
+from stand_ins import NAMES, explained_timelines, page_of, with_states
 from transformers import AutoConfig, pipeline
 
 import run_glue_style

@@ -12,112 +12,32 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 
-import numpy as np
-import pandas as pd
 import torch
 from transformers import AutoModel, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import logging
 
-from ..data.arguments import check_positive, check_read
-from ..data.dated_texts import numbers_in
-from ..data.files import lock_folder
-from ..data.passages import Columns
-from ..data.text_layouts import time_of_file
-from ..evaluation.figures import all_forms
-from ..semantic_change import corpora, measures, usages
-from ..semantic_change.dated_sentences import DatedSentence
-from ..semantic_change.discovery import SEARCHED, Vocabulary, write_searched
-from ..semantic_change.entries import SENSES, USAGES, make_entries, write_entries
-from ..semantic_change.report import CHANGES, FIGURE, RESULTS, ranked_table, write_report
-from ..semantic_change.unranked import UNRANKED, write_unranked
-from ..semantic_change.usages import Usages
-from ..training.recipes import options_given, parse
-from ..view.page import check_view, write_page
+from modeling_tempoformer.data.arguments import check_positive, check_read
+from modeling_tempoformer.data.files import lock_folder
+from modeling_tempoformer.evaluation.figures import all_forms
+from modeling_tempoformer.training.recipes import options_given, parse
+from modeling_tempoformer.view.page import check_view, write_page
+
+from .. import corpora, measures, usages
+from ..dated_sentences import DatedSentence
+from ..discovery import SEARCHED, Vocabulary, rank_by_change, write_searched
+from ..entries import SENSES, USAGES, make_entries, write_entries
+from ..reading.dated_texts import numbers_in
+from ..reading.passages import Columns
+from ..reading.text_layouts import time_of_file
+from ..report import CHANGES, FIGURE, RESULTS, ranked_table, write_report
+from ..unranked import UNRANKED, write_unranked
+from ..usages import Usages
 
 
 logger = logging.get_logger(__name__)
 
-# The usages of one word at each time, of shape `(usages, width)`.
-Vectors = dict[str, np.ndarray]
-# The vectors that the usages of two times have with the times swapped, by the two times.
-Swapped = dict[tuple[str, str], Vectors]
-# The document of each usage of one word at each time ([`number_documents`]).
-Documents = dict[str, np.ndarray]
-# The shuffles where only their mean is used.
-FEW_RESAMPLES = 499
 # The usages of each word and time that are read to find the most changed words.
 SIEVE_USAGES = 10
-
-
-def score_change(
-    vectors: Vectors, swapped: Swapped, documents: Documents, args: "ChangeArguments"
-) -> dict[str, float | str]:
-    given = (vectors, swapped, documents)
-    scores = score_apd(*given, args) | score_prt(*given, args)
-    before, after = (vectors[time] for time in args.ends)
-    owners = tuple(documents[time] for time in args.ends)
-    deviations = (0, *measures.prototype_deviations(before, after, owners, args.seed))
-    # A basic bootstrap interval: deviations are subtracted, and were centred because the bootstrap is biased.
-    change, high, low = (
-        measures.change_score(scores["apd"], scores["prt_corrected"] - deviation) for deviation in deviations
-    )
-    return {"change": change, **largest_step(*given, args), "change_low": low, "change_high": high, **scores}
-
-
-def largest_step(
-    vectors: Vectors, swapped: Swapped, documents: Documents, args: "ChangeArguments"
-) -> dict[str, float | str]:
-    """Returns the largest change between neighbouring times and these times, if there are more than two."""
-    if len(args.times) == 2:
-        return {}
-    changes = {
-        f"{one} to {other}": change_between(vectors, swapped, documents, one, other, args.seed)
-        for one, other in pairwise(args.times)
-    }
-    step = max(changes, key=changes.get)
-    return {"change_step": changes[step], "step": step}
-
-
-def change_between(vectors: Vectors, swapped: Swapped, documents: Documents, one: str, other: str, seed: int) -> float:
-    """Returns the change between two times, without an interval."""
-    apd = measures.average_pairwise_distance(vectors[one], vectors[other])
-    prt, by_chance, _ = compare_with_chance(vectors, swapped, documents, one, other, seed, FEW_RESAMPLES)
-    return measures.change_score(apd, prt - by_chance)
-
-
-def score_apd(vectors: Vectors, swapped: Swapped, documents: Documents, args: "ChangeArguments") -> dict[str, float]:
-    return {"apd": measures.average_pairwise_distance(*(vectors[time] for time in args.ends))}
-
-
-def compare_with_chance(
-    vectors: Vectors,
-    swapped: Swapped,
-    documents: Documents,
-    one: str,
-    other: str,
-    seed: int,
-    resamples: int = 4999,
-) -> tuple[float, float, float]:
-    """Returns the prt of two times, its mean by chance, and p, which is NaN if documents are too few."""
-    prt = measures.prototype_distance(vectors[one], vectors[other])
-    at_one = np.concatenate([vectors[one], swapped[one, other][one]])
-    at_other = np.concatenate([swapped[one, other][other], vectors[other]])
-    owners = documents[one], documents[other]
-    return prt, *measures.shuffled_prototypes(at_one, at_other, owners, seed, resamples)
-
-
-def score_prt(vectors: Vectors, swapped: Swapped, documents: Documents, args: "ChangeArguments") -> dict[str, float]:
-    prt, by_chance, p = compare_with_chance(vectors, swapped, documents, *args.ends, args.seed)
-    steps = pairwise(args.times) if len(args.times) > 2 else ()
-    path = {f"prt {one} to {other}": measures.prototype_distance(vectors[one], vectors[other]) for one, other in steps}
-    # Without a p-value this chance is of usages, which differ less than documents do.
-    times_chance = prt / by_chance if by_chance > 0 and not np.isnan(p) else np.nan
-    return {"prt": prt, "prt_corrected": prt - by_chance, **path, "times_chance": times_chance, "p": p}
-
-
-# Each computes the columns of one word from the vectors of its usages, from those that usages of two times have with
-# the times swapped (a temporal model reads one text differently at two times), and from the usages' documents.
-MEASURES = {"change": score_change, "apd": score_apd, "prt": score_prt}
 
 
 @dataclass
@@ -129,7 +49,7 @@ class ChangeArguments:
     measures: list[str] = field(
         default_factory=lambda: ["change"],
         metadata={
-            "choices": MEASURES,
+            "choices": measures.MEASURES,
             "help": "change: from 0 to 100, made of apd (average pairwise distance) and prt (distance of averaged "
             "embeddings). The first measure orders the table.",
         },
@@ -240,6 +160,11 @@ class ChangeArguments:
         """The two times that are compared."""
         return self.times[0], self.times[-1]
 
+    @property
+    def compared_times(self) -> list[tuple[str, str]]:
+        """The pairs of times that are compared: the first and the last, and neighbours if steps are asked for."""
+        return list(dict.fromkeys([self.ends, *(pairwise(self.times) if "change" in self.measures else ())]))
+
 
 def read_sentences(args: ChangeArguments, words: corpora.Targets, ignore_case: bool) -> Iterator[DatedSentence]:
     """Reads the sentences of the corpora or of the DWUG data set."""
@@ -271,60 +196,21 @@ def load_model(args: ChangeArguments, auto_class: type = AutoModel) -> PreTraine
 
 def embed_words(
     args: ChangeArguments, by_word: Usages, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase
-) -> dict[str, Vectors]:
+) -> dict[str, measures.Vectors]:
     """Returns the vectors of the usages."""
     settings = (args.num_last_layers, args.per_device_eval_batch_size, args.max_seq_length, args.target_marks)
     return usages.embed_usages(model, tokenizer, by_word, *settings, args.reads_names)
 
 
-def compared_times(args: ChangeArguments) -> list[tuple[str, str]]:
-    """Returns the pairs of times that are compared: the first and the last, and neighbours if steps are asked for."""
-    return list(dict.fromkeys([args.ends, *(pairwise(args.times) if "change" in args.measures else ())]))
-
-
-def embed_compared(
+def read_usages(
     args: ChangeArguments, by_word: Usages, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase
-) -> tuple[dict[str, Vectors], dict[str, Swapped]]:
-    """Returns the vectors of the usages, and those with the times swapped."""
-    vectors = embed_words(args, by_word, model, tokenizer)
-    swapped: dict[str, Swapped] = {word: {} for word in by_word}
-    for one, other in compared_times(args):
-        if hasattr(tokenizer, "time_points"):
-            read_swapped = embed_words(args, usages.swap_times(by_word, one, other), model, tokenizer)
-        else:
-            read_swapped = {word: {one: by_time[other], other: by_time[one]} for word, by_time in vectors.items()}
-        for word, by_time in read_swapped.items():
-            swapped[word][one, other] = by_time
-    return vectors, swapped
+) -> dict[str, measures.ReadUsages]:
+    """Returns the usages as the model reads them at the times that are compared."""
 
+    def embed(some: Usages) -> dict[str, measures.Vectors]:
+        return embed_words(args, some, model, tokenizer)
 
-def documents_of(by_word: Usages) -> dict[str, Documents]:
-    """Returns the documents of the usages."""
-    return {
-        word: {time: usages.number_documents(part) for time, part in by_time.items()}
-        for word, by_time in by_word.items()
-    }
-
-
-def score_words(
-    args: ChangeArguments, by_word: Usages, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase
-) -> tuple[dict[str, dict[str, float]], dict[str, Vectors]]:
-    """Returns the columns of the measures, and the vectors of the usages."""
-    vectors, swapped = embed_compared(args, by_word, model, tokenizer)
-    scored = vectors
-    if args.standardise:
-        scale = measures.standardiser(part for by_time in vectors.values() for part in by_time.values())
-
-        def scaled(parts: Vectors) -> Vectors:
-            return {time: scale(part) for time, part in parts.items()}
-
-        scored = {word: scaled(by_time) for word, by_time in vectors.items()}
-        swapped = {word: {pair: scaled(parts) for pair, parts in by_pair.items()} for word, by_pair in swapped.items()}
-    columns, documents = {}, documents_of(by_word)
-    for measure in args.measures:
-        rows = {word: MEASURES[measure](scored[word], swapped[word], documents[word], args) for word in by_word}
-        columns |= pd.DataFrame.from_dict(rows, orient="index").to_dict()
-    return columns, vectors
+    return usages.read_usages(by_word, args.compared_times, embed, reads_time=hasattr(tokenizer, "time_points"))
 
 
 def discover_words(
@@ -342,16 +228,9 @@ def discover_words(
         raise ValueError(f"--discover finds no word. {said}")
     few = usages.drop_unknown(tokenizer, searched.usages, args.reads_names)
     few = {word: by_time for word, by_time in few.items() if all(by_time.values())}
-    vectors, swapped = embed_compared(args, few, model, tokenizer)
-    documents = documents_of(few)
-
-    def largest_change(word: str) -> float:
-        given = vectors[word], swapped[word], documents[word]
-        return max(change_between(*given, *pair, args.seed) for pair in compared_times(args))
-
-    scores = {word: largest_change(word) for word in vectors}
+    scores = rank_by_change(read_usages(args, few, model, tokenizer), args.compared_times, args.seed)
     write_searched(Path(args.output_dir), searched, scores)
-    best = sorted(scores, key=scores.get, reverse=True)[: args.discover]
+    best = list(scores)[: args.discover]
     said += f" These {len(best)} changed most by {num_kept} usages at each time; {SEARCHED} has the others."
     return {word: searched.forms[word] for word in best}, said
 
@@ -377,7 +256,9 @@ def run(args: ChangeArguments, words: corpora.Targets | None, truth: dict[str, f
     by_word, left_out = usages.drop_rare(drawn, args.min_usages)
     # Loaded once the texts are known to be good.
     model = model or load_model(args)
-    columns, vectors = score_words(args, by_word, model, tokenizer)
+    words_read = read_usages(args, by_word, model, tokenizer)
+    vectors = {word: each.vectors for word, each in words_read.items()}
+    columns = measures.score_words(words_read, args.measures, args.times, args.seed, args.standardise)
 
     documents = usages.count_documents(drawn)
     table = ranked_table(columns, usages.count_usages(by_word), truth, frequencies, documents)
@@ -388,7 +269,7 @@ def run(args: ChangeArguments, words: corpora.Targets | None, truth: dict[str, f
     by_word = {word: drawn[word] for word in (*table["word"], *unranked["word"])}
     vectors |= embed_words(args, {word: drawn[word] for word in unranked["word"]}, model, tokenizer)
 
-    def read(others: Usages) -> tuple[Usages, dict[str, Vectors]]:
+    def read(others: Usages) -> tuple[Usages, dict[str, measures.Vectors]]:
         known = usages.drop_unknown(tokenizer, others, args.reads_names)
         return known, embed_words(args, known, model, tokenizer)
 

@@ -1,4 +1,4 @@
-"""The words of a corpus without a list: which of them can be compared, and a small sample of their usages."""
+"""The words of a corpus without a list: which of them can be compared, and how much these change by a few usages."""
 
 import random
 import re
@@ -12,9 +12,11 @@ from typing import NamedTuple
 import pandas as pd
 from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 
-from ..data.files import written_whole
-from ..data.passages import split_tag, untagged
+from modeling_tempoformer.data.files import written_whole
+
 from .dated_sentences import DatedSentence
+from .measures import ReadUsages, change_between
+from .reading.passages import split_tag, untagged
 from .usages import Usage, Usages, frequent_words
 
 
@@ -153,6 +155,14 @@ def words_of(sentence: DatedSentence) -> Iterator[tuple[str, int, int]]:
         word, tag = split_tag(token)
         if match := WORD.fullmatch(word):
             yield match[1] + tag, start, end
+
+
+def rank_by_change(
+    words: Mapping[str, ReadUsages], compared: Sequence[tuple[str, str]], seed: int
+) -> dict[str, float]:
+    """Returns the largest change of each word between two compared times, the most changed word first."""
+    scores = {name: max(change_between(word, *pair, seed) for pair in compared) for name, word in words.items()}
+    return dict(sorted(scores.items(), key=lambda scored: scored[1], reverse=True))
 
 
 def write_searched(folder: Path, searched: Searched, scores: Mapping[str, float]):

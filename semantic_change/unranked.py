@@ -8,7 +8,8 @@ import numpy as np
 import pandas as pd
 from scipy.stats import chi2_contingency
 
-from ..data.files import written_whole
+from modeling_tempoformer.data.files import written_whole
+
 from .usages import Frequencies
 
 

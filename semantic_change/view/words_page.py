@@ -7,6 +7,7 @@ import hashlib
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import altair as alt
@@ -16,14 +17,15 @@ from matplotlib import colormaps
 from matplotlib.colors import to_hex
 from scipy.stats import t
 
-from ..cards.markdown import escape_control_characters
-from ..semantic_change.citations import sentence_of
-from ..semantic_change.entries import Entry
-from ..semantic_change.measures import share_interval
-from ..semantic_change.report import COUNTS, STEP, measures_of
-from ..semantic_change.senses import principal_components
-from ..semantic_change.usages import Frequencies, Frequency, Usage, number_documents
-from .page import COLOURS, render_page
+from modeling_tempoformer.cards.markdown import escape_control_characters
+from modeling_tempoformer.view.page import COLOURS, render_page
+
+from ..citations import sentence_of
+from ..entries import Entry
+from ..measures import share_interval
+from ..report import COUNTS, STEP, measures_of
+from ..senses import principal_components
+from ..usages import Frequencies, Frequency, Usage, number_documents
 
 
 # It holds texts, so its name begins with an underscore: such files are never pushed.
@@ -125,6 +127,7 @@ def words_page(
         "words_page.html.jinja",
         {"id": digest, **data},
         charts,
+        Path(__file__).parent,
         title=f"Words by change of meaning, {names[0]} to {names[-1]}",
         times=names,
         columns=columns,

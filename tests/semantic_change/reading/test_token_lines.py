@@ -4,9 +4,9 @@ import gzip
 
 import pytest
 
-from modeling_tempoformer.data.dated_texts import read_text_files
-from modeling_tempoformer.data.passages import Columns
-from modeling_tempoformer.data.text_layouts import read_passages
+from semantic_change.reading.dated_texts import read_text_files
+from semantic_change.reading.passages import Columns
+from semantic_change.reading.text_layouts import read_passages
 
 
 def rows(*lines: str) -> str:

@@ -4,8 +4,8 @@ import gzip
 
 import pytest
 
-from modeling_tempoformer.data.passages import common_date, find_date, split_tag
-from modeling_tempoformer.data.text_layouts import read_passages, time_of_file
+from semantic_change.reading.passages import common_date, find_date, split_tag
+from semantic_change.reading.text_layouts import read_passages, time_of_file
 
 
 def read(path, content: str) -> list[tuple[str, str, str]]:

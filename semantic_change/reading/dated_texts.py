@@ -14,8 +14,11 @@ from typing import Any
 from datasets import Dataset, IterableDataset
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from ..checks_tempoformer import longest_input
-from ..time_points_temporal_bert import (
+from modeling_tempoformer.checks_tempoformer import longest_input
+from modeling_tempoformer.data.columns import find_column, require_column
+from modeling_tempoformer.data.post_splits import check_given, load_file, load_splits
+from modeling_tempoformer.data.timelines import column_names
+from modeling_tempoformer.time_points_temporal_bert import (
     GRANULARITIES,
     TimePoints,
     UnknownTimeError,
@@ -25,12 +28,10 @@ from ..time_points_temporal_bert import (
     read_date,
     read_years,
 )
-from .arguments import TextDataTrainingArguments
-from .columns import find_column, require_column
+
+from ..arguments import TextDataTrainingArguments
 from .passages import untagged
-from .post_splits import check_given, load_file, load_splits
 from .text_layouts import TEXT_SUFFIXES, read_passages, time_of_file
-from .timelines import column_names
 
 
 logger = logging.getLogger(__name__)

@@ -1,22 +1,16 @@
 """Checks that a file whose layout was guessed wrongly is refused or named, with what was read."""
 
 import gzip
-import logging
 import re
 
 import pytest
 
-from modeling_tempoformer.data.dated_texts import read_text_files
-from modeling_tempoformer.data.text_layouts import read_passages
+from semantic_change.reading.dated_texts import read_text_files
+from semantic_change.reading.text_layouts import read_passages
 
 
 SENTENCE = "the old planes stood in the rain"
 VERSES = [f"{number} {SENTENCE} {'again ' * (number % 7)}" for number in (*range(1, 20), *range(1, 20))]
-
-
-@pytest.fixture(autouse=True)
-def logs_reach_pytest(monkeypatch):
-    monkeypatch.setattr(logging.getLogger("modeling_tempoformer"), "propagate", True)
 
 
 def token_rows(separator: str, ids: bool = True) -> str:

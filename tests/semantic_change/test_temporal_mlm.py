@@ -11,7 +11,8 @@ from datasets import Dataset
 from helpers import TIMES
 from helpers import dated_bert as bert
 
-from modeling_tempoformer.data.dated_texts import (
+from modeling_tempoformer.time_points_temporal_bert import TimePoints
+from semantic_change.reading.dated_texts import (
     SOURCE,
     count_by_reason,
     find_times,
@@ -20,8 +21,7 @@ from modeling_tempoformer.data.dated_texts import (
     split_texts,
     to_mlm_rows,
 )
-from modeling_tempoformer.data.temporal_mlm_collator import TemporalMlmCollator
-from modeling_tempoformer.time_points_temporal_bert import TimePoints
+from semantic_change.temporal_mlm_collator import TemporalMlmCollator
 
 
 TEXTS = ["the plane flew", "the trees", "plane", "trees trees the"]

@@ -5,8 +5,9 @@ import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import logging
 
-from ..configuration_temporal_bert import UNKNOWN_TIME
-from ..data.dated_texts import check_same_times, make_row, special_tokens, token_limit
+from modeling_tempoformer.configuration_temporal_bert import UNKNOWN_TIME
+
+from .reading.dated_texts import check_same_times, make_row, special_tokens, token_limit
 from .usages import batches_by_length
 
 

@@ -3,7 +3,8 @@
 import math
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -19,6 +20,34 @@ MIN_WORDS = 3
 LEVEL = 0.05
 # The normal quantile of a 95 % interval.
 Z = float(norm.ppf(0.975))
+# The shuffles where only their mean is used.
+FEW_RESAMPLES = 499
+
+# The usages of one word at each time, of shape `(usages, width)`.
+Vectors = dict[str, np.ndarray]
+
+
+class ReadUsages(NamedTuple):
+    """
+    The usages of one word, as a model reads them.
+
+    Attributes:
+        vectors (`Vectors`): Their vectors at each time.
+        swapped (`dict[tuple[str, str], Vectors]`): The vectors that the usages of two times have with the times
+            swapped, by the two times: a temporal model reads one text differently at two times.
+        documents (`dict[str, np.ndarray]`): The document of each usage at each time, as a number from 0.
+    """
+
+    vectors: Vectors
+    swapped: dict[tuple[str, str], Vectors]
+    documents: dict[str, np.ndarray]
+
+    def scaled(self, scale: Callable[[np.ndarray], np.ndarray]) -> "ReadUsages":
+        """Returns the usages with other vectors."""
+        swapped = {
+            pair: {time: scale(part) for time, part in by_time.items()} for pair, by_time in self.swapped.items()
+        }
+        return ReadUsages({time: scale(part) for time, part in self.vectors.items()}, swapped, self.documents)
 
 
 def prototype_distance(before: np.ndarray, after: np.ndarray) -> float:
@@ -149,6 +178,88 @@ def prototype_deviations(
     distances = 1 - (means[0] * means[1]).sum(axis=1)
     low, high = np.quantile(distances, (0.025, 0.975)) - distances.mean()
     return float(low), float(high)
+
+
+def compare_with_chance(
+    word: ReadUsages, one: str, other: str, seed: int, resamples: int = 4999
+) -> tuple[float, float, float]:
+    """Returns the prt of two times, its mean by chance, and p, which is NaN if documents are too few."""
+    vectors, swapped = word.vectors, word.swapped[one, other]
+    prt = prototype_distance(vectors[one], vectors[other])
+    at_one = np.concatenate([vectors[one], swapped[one]])
+    at_other = np.concatenate([swapped[other], vectors[other]])
+    owners = word.documents[one], word.documents[other]
+    return prt, *shuffled_prototypes(at_one, at_other, owners, seed, resamples)
+
+
+def change_between(word: ReadUsages, one: str, other: str, seed: int) -> float:
+    """Returns the [`change_score`] between two times, without an interval."""
+    apd = average_pairwise_distance(word.vectors[one], word.vectors[other])
+    prt, by_chance, _ = compare_with_chance(word, one, other, seed, FEW_RESAMPLES)
+    return change_score(apd, prt - by_chance)
+
+
+def largest_step(word: ReadUsages, times: Sequence[str], seed: int) -> dict[str, float | str]:
+    """Returns the largest change between neighbouring times and these times, if there are more than two."""
+    if len(times) == 2:
+        return {}
+    changes = {f"{one} to {other}": change_between(word, one, other, seed) for one, other in pairwise(times)}
+    step = max(changes, key=changes.get)
+    return {"change_step": changes[step], "step": step}
+
+
+def score_apd(word: ReadUsages, times: Sequence[str], seed: int) -> dict[str, float]:
+    """Returns the [`average_pairwise_distance`] between the first and the last time."""
+    return {"apd": average_pairwise_distance(word.vectors[times[0]], word.vectors[times[-1]])}
+
+
+def score_prt(word: ReadUsages, times: Sequence[str], seed: int) -> dict[str, float]:
+    """Returns the [`prototype_distance`] between the first and the last time, and how far it is from chance."""
+    prt, by_chance, p = compare_with_chance(word, times[0], times[-1], seed)
+    vectors, steps = word.vectors, pairwise(times) if len(times) > 2 else ()
+    path = {f"prt {one} to {other}": prototype_distance(vectors[one], vectors[other]) for one, other in steps}
+    # Without a p-value this chance is of usages, which differ less than documents do.
+    times_chance = prt / by_chance if by_chance > 0 and not np.isnan(p) else np.nan
+    return {"prt": prt, "prt_corrected": prt - by_chance, **path, "times_chance": times_chance, "p": p}
+
+
+def score_change(word: ReadUsages, times: Sequence[str], seed: int) -> dict[str, float | str]:
+    """Returns the [`change_score`] between the first and the last time with its interval, its step and its parts."""
+    scores = score_apd(word, times, seed) | score_prt(word, times, seed)
+    ends = times[0], times[-1]
+    before, after = (word.vectors[time] for time in ends)
+    owners = tuple(word.documents[time] for time in ends)
+    deviations = (0, *prototype_deviations(before, after, owners, seed))
+    # A basic bootstrap interval: deviations are subtracted, and were centred because the bootstrap is biased.
+    change, high, low = (change_score(scores["apd"], scores["prt_corrected"] - deviation) for deviation in deviations)
+    return {"change": change, **largest_step(word, times, seed), "change_low": low, "change_high": high, **scores}
+
+
+# Each computes the columns of one word from its usages, the times in their order, and a seed.
+MEASURES = {"change": score_change, "apd": score_apd, "prt": score_prt}
+
+
+def score_words(
+    words: Mapping[str, ReadUsages], names: Sequence[str], times: Sequence[str], seed: int, standardise: bool = False
+) -> dict[str, dict[str, float]]:
+    """
+    Computes the columns of a table of words.
+
+    Args:
+        words (`Mapping[str, ReadUsages]`): The usages of each word.
+        names (`Sequence[str]`): Some of [`MEASURES`].
+        times (`Sequence[str]`): The times, in their order.
+        seed (`int`): The seed of shuffles and resamples.
+        standardise (`bool`, *optional*, defaults to `False`): Score vectors of [`standardiser`].
+    """
+    if standardise:
+        scale = standardiser(part for word in words.values() for part in word.vectors.values())
+        words = {name: word.scaled(scale) for name, word in words.items()}
+    columns: dict[str, dict[str, float]] = {}
+    for measure in names:
+        rows = {name: MEASURES[measure](word, times, seed) for name, word in words.items()}
+        columns |= pd.DataFrame.from_dict(rows, orient="index").to_dict()
+    return columns
 
 
 def design_effects(counts: Sequence[np.ndarray], totals: Sequence[np.ndarray]) -> list[float]:

@@ -8,12 +8,13 @@ from pathlib import Path
 
 from transformers.utils import logging
 
-from ..time_points_temporal_bert import as_name, is_missing
-from .columns import find_column, require_column
-from .files import ZIPPED, read_lines, unzipped_name
+from modeling_tempoformer.data.columns import find_column, require_column
+from modeling_tempoformer.data.files import ZIPPED, read_lines, unzipped_name
+from modeling_tempoformer.data.tables import TABLES, read_tables
+from modeling_tempoformer.time_points_temporal_bert import as_name, is_missing
+
 from .gutenberg import are_wrapped, is_gutenberg, read_gutenberg, read_paragraphs
 from .passages import GAP, Columns, Dropped, Passage, find_compounds, find_date_in_name
-from .tables import TABLES, read_tables
 from .tei import read_tei
 from .token_lines import Lines, TokenFile, read_token_lines, token_layout
 from .what_was_read import WhatWasRead, checked

@@ -12,7 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from scipy.spatial.distance import cdist
 
-from ..data.files import written_whole
+from modeling_tempoformer.data.files import written_whole
+
 from .citations import sentence_of
 from .keywords import Collocate, WordsAround
 from .measures import design_effects, share_interval

@@ -10,12 +10,13 @@ from typing import Any
 
 from transformers.utils import logging
 
-from ..data.dated_texts import count_by_reason, time_order
-from ..data.files import read_lines
-from ..data.passages import Columns, fold
-from ..data.text_layouts import is_table, read_passages
-from ..time_points_temporal_bert import TimePoints
+from modeling_tempoformer.data.files import read_lines
+from modeling_tempoformer.time_points_temporal_bert import TimePoints
+
 from .dated_sentences import Blocks, Capitals, DatedSentence, TargetFinder, Targets
+from .reading.dated_texts import count_by_reason, time_order
+from .reading.passages import Columns, fold
+from .reading.text_layouts import is_table, read_passages
 
 
 logger = logging.get_logger(__name__)

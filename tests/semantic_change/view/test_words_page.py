@@ -6,17 +6,16 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
-from helpers import TIMES
+from helpers import TIMES, data_of
 from scipy.spatial.distance import pdist
-from stand_ins import data_of
 
-from modeling_tempoformer.semantic_change.entries import make_entry
-from modeling_tempoformer.semantic_change.report import ranked_table
-from modeling_tempoformer.semantic_change.senses import principal_components
-from modeling_tempoformer.semantic_change.unranked import unranked_table
-from modeling_tempoformer.semantic_change.usages import Frequency, Usage, Usages
-from modeling_tempoformer.view import words_page as page_module
-from modeling_tempoformer.view.words_page import words_page
+from semantic_change.entries import make_entry
+from semantic_change.report import ranked_table
+from semantic_change.senses import principal_components
+from semantic_change.unranked import unranked_table
+from semantic_change.usages import Frequency, Usage, Usages
+from semantic_change.view import words_page as page_module
+from semantic_change.view.words_page import words_page
 
 
 def usage(time: str, before: str, word: str, after: str) -> Usage:

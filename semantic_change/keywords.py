@@ -7,7 +7,7 @@ import numpy as np
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.feature_selection import chi2
 
-from ..data.passages import fold
+from .reading.passages import fold
 
 
 MAX_KEYWORDS = 5

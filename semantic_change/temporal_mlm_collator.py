@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from transformers import DataCollatorForLanguageModeling
 
-from ..configuration_temporal_bert import MASK_TIME, PADDING_TIME, UNKNOWN_TIME
+from modeling_tempoformer.configuration_temporal_bert import MASK_TIME, PADDING_TIME, UNKNOWN_TIME
 
 
 @dataclass

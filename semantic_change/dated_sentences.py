@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 from transformers.utils import logging
 
-from ..data.passages import UNSEEN, Columns, Passage, fold, split_tag, untagged
-from ..data.text_layouts import read_passages
+from .reading.passages import UNSEEN, Columns, Passage, fold, split_tag, untagged
+from .reading.text_layouts import read_passages
 
 
 logger = logging.get_logger(__name__)

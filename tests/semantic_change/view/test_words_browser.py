@@ -13,11 +13,11 @@ from helpers import SIZES, VOCABULARY, read_table
 from transformers import BertConfig, BertModel, BertTokenizer
 
 import run_semantic_change
-from modeling_tempoformer.semantic_change.entries import make_entry
-from modeling_tempoformer.semantic_change.report import ranked_table
-from modeling_tempoformer.semantic_change.usages import Usage
 from modeling_tempoformer.view.page import write_page
-from modeling_tempoformer.view.words_page import words_page
+from semantic_change.entries import make_entry
+from semantic_change.report import ranked_table
+from semantic_change.usages import Usage
+from semantic_change.view.words_page import words_page
 
 
 pytestmark = pytest.mark.slow

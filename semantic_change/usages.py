@@ -3,7 +3,7 @@
 import random
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import NamedTuple
@@ -14,11 +14,12 @@ from huggingface_hub.utils import tqdm
 from transformers import BatchEncoding, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import logging
 
-from ..data.dated_texts import check_same_times, make_row, special_tokens, token_limit
-from ..data.passages import fold, untagged
-from ..time_points_temporal_bert import read_date
+from modeling_tempoformer.time_points_temporal_bert import read_date
+
 from .dated_sentences import DatedSentence
-from .measures import design_effects
+from .measures import ReadUsages, Vectors, design_effects
+from .reading.dated_texts import check_same_times, make_row, special_tokens, token_limit
+from .reading.passages import fold, untagged
 
 
 logger = logging.get_logger(__name__)
@@ -408,3 +409,33 @@ def embed_usages(
     ends = np.cumsum([len(part) for by_time in kept.values() for part in by_time.values()])
     parts = iter(np.split(vectors, ends))
     return {word: {time: next(parts) for time in by_time} for word, by_time in kept.items()}
+
+
+def read_usages(
+    by_word: Usages,
+    compared: Iterable[tuple[str, str]],
+    embed: Callable[[Usages], dict[str, Vectors]],
+    reads_time: bool,
+) -> dict[str, ReadUsages]:
+    """
+    Reads the usages of words at the times that are compared.
+
+    Args:
+        by_word (`Usages`): The usages of each word and time.
+        compared (`Iterable[tuple[str, str]]`): The pairs of times that are compared.
+        embed (`Callable`): Returns vectors of usages, as [`embed_usages`] does.
+        reads_time (`bool`): Whether the model reads one text differently at two times.
+    """
+    vectors = embed(by_word)
+    swapped: dict[str, dict[tuple[str, str], Vectors]] = {word: {} for word in by_word}
+    for one, other in compared:
+        if reads_time:
+            read_swapped = embed(swap_times(by_word, one, other))
+        else:
+            read_swapped = {word: {one: by_time[other], other: by_time[one]} for word, by_time in vectors.items()}
+        for word, by_time in read_swapped.items():
+            swapped[word][one, other] = by_time
+    documents = {
+        word: {time: number_documents(part) for time, part in by_time.items()} for word, by_time in by_word.items()
+    }
+    return {word: ReadUsages(vectors[word], swapped[word], documents[word]) for word in by_word}

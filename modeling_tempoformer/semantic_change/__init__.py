@@ -1,1 +1,0 @@
-"""Lexical semantic change: usages of words, measures of change, corpora and reports."""

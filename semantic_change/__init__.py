@@ -1,0 +1,1 @@
+"""Words whose meaning changed, and texts that know their date: corpora, usages, measures of change, senses, pages."""

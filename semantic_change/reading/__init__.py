@@ -1,0 +1,1 @@
+"""Reads corpora of texts in their own layouts, and dated texts for a training."""
