@@ -439,8 +439,8 @@ class StreamStepMixin:
 
     def fingerprint(self) -> str:
         """
-        Returns the window, the precision, the pooling of posts and the SHA-256 of up to 64 numbers of each weight, by
-        which a memory knows its model. The calibration, the watched class and the names of classes do not count: they
+        Returns the window, the precision, the pooling of posts and the SHA-256 of the weights, by which a memory knows
+        its model. The calibration, the watched class and the names of classes do not count: they
         decide on what was computed. The weights are read at the first call, wherever they are, and again after
         `train`, `eval` or `load_state_dict`: call `eval` after changing weights in another way. Quantised weights do
         not count.
@@ -450,8 +450,7 @@ class StreamStepMixin:
         if digest is None:
             weights = ((name, weight) for name, weight in self.state_dict().items() if type(weight) is torch.Tensor)
             weights = ((name, load_offloaded_parameter(self, name) if w.is_meta else w) for name, w in weights)
-            digest = sha256_of((name, w.flatten()[:: w.numel() // 64 + 1]) for name, w in weights)
-            self.weights_digest = digest
+            self.weights_digest = digest = sha256_of(weights)
         pooling = getattr(self.config, "post_pooling", None)
         return f"window {self.config.window}, {self.dtype}, pooling {pooling}, weights {digest}"
 

@@ -10,7 +10,7 @@ from datasets import Dataset, IterableDataset, load_dataset
 from ..names_tempoformer import read_name
 from ..timeline_tempoformer import NO_LABEL, Timeline
 from .arguments import DatasetArguments, DataTrainingArguments, PostArguments, TableArguments, check_read
-from .columns import NO_COLUMN, column_of_role, find_columns, wanted_columns
+from .columns import NO_COLUMN, column_of_role, wanted_columns
 from .corpora import TASKS, WITHOUT_TIMES
 from .facts import describe_annotators, unit_of
 from .post_errors import PostError
@@ -26,7 +26,7 @@ from .splits import (
     select_fold,
     split_timelines,
 )
-from .states import DERIVED_LABELS, check_step, find_state_column, with_changes
+from .states import DERIVED_LABELS, check_step, with_changes
 from .surveys import Survey, survey
 from .tables import find_files, load_table, stream_table
 from .timelines import TimelineStream, column_names, label_names, to_timelines
@@ -331,8 +331,6 @@ def make_timelines(
             if isinstance(read, list):
                 if change_step is not None and derives_labels(posts_of_split, arguments):
                     read = derive_labels(read, change_step, name)
-                elif name == "train":
-                    report_state_column(posts_of_split, read, columns)
                 if columns["annotator_column"] is not None:
                     logger.info("%s: %s", name, describe_annotators(read))
             elif change_step is not None:
@@ -375,21 +373,6 @@ def derive_labels(timelines: list[Timeline], step: float, split: str) -> list[Ti
         *(split, rule, whose, counts[1], counts[0], counts[NO_LABEL]),
     )
     return derived
-
-
-def report_state_column(posts: Dataset, timelines: list[Timeline], columns: Mapping[str, str | None]):
-    """Logs that the labels are changes of a column that is not read, if they are."""
-    if columns["state_column"] != NO_COLUMN and all(timeline.states is None for timeline in timelines):
-        read = set(find_columns(posts.column_names, by_role(columns)).values())
-        found = find_state_column(posts, timelines, read)
-        if found is not None:
-            column, step = found
-            how = f"differ by at least {step:g} from" if step else "differ from"
-            logger.warning(
-                "The labels are a change of the column '%s': they mark where its values %s those of the post before. "
-                "A model that learns the values themselves finds more: add --state_column %s.",
-                *(column, how, column),
-            )
 
 
 def divide(

@@ -2,7 +2,6 @@
 
 import logging
 import math
-import numbers
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -11,7 +10,6 @@ from itertools import groupby
 from typing import NamedTuple
 
 import numpy as np
-from datasets import Dataset
 
 from ..names_tempoformer import ALIKE, appearance, distance, may_be_thousands, read_name, read_number
 from ..timeline_tempoformer import NO_LABEL, Timeline
@@ -27,8 +25,6 @@ MOST_DECIMALS = 15
 # Numbers with more distinct values than this are cut into quantiles.
 MOST_GRADES, QUANTILES = 10, 5
 MOST_CLASSES = 50
-# The smallest share of labels that must be a change of a column, for it to be recognised as their state
-LEAST_AGREEMENT = 0.99
 # The probability with which first posts would all be without a label by chance, below which it is a rule
 LEAST_CHANCE = 1e-3
 
@@ -204,59 +200,6 @@ def with_changes(timeline: Timeline, step: float) -> Timeline:
         else:
             labels.append(int(state != previous))
     return replace(timeline, labels=labels)
-
-
-def find_state_column(posts: Dataset, timelines: Sequence[Timeline], read: Iterable[str]) -> tuple[str, float] | None:
-    """
-    Looks among the columns that are not `read` for one whose changes are the labels. Returns its name, and for numbers
-    the smallest step that is a change (else 0); None if there is none.
-    """
-    order = [timeline.input_rows for timeline in timelines]
-    labels = np.concatenate([timeline.labels for timeline in timelines])
-    compared = [timeline.compared_posts() for timeline in timelines]
-    for column in sorted(set(posts.column_names) - set(read)):
-        cells = list(posts[column])
-        if (dtype := getattr(posts.features[column], "dtype", "")) in ("float16", "float32"):
-            # As Python's floats they would have other decimals.
-            cells = list(np.array(cells, dtype=dtype))
-        if not all(cell is None or isinstance(cell, (str, numbers.Real)) for cell in cells):
-            continue
-        # In the order of the timelines.
-        states = [[read_name(cells[row]) for row in rows] for rows in order]
-        distinct = {state for timeline in states for state in timeline if state}
-        are_numbers = to_numbers(distinct) is not None
-        if len(distinct) < 2 or (not are_numbers and len(distinct) > MOST_CLASSES):
-            continue
-        pairs = [
-            (timeline[post], state) if post >= 0 and state and timeline[post] else None
-            for timeline, posts_of in zip(states, compared, strict=True)
-            for state, post in zip(timeline, posts_of, strict=True)
-        ]
-        judged = np.array([pair is not None for pair in pairs]) & (labels >= 0)
-        if judged.sum() < LEAST_AGREEMENT * (labels >= 0).sum():
-            continue
-        chosen = [pair for pair, counts in zip(pairs, judged, strict=True) if counts]
-        sizes = np.array(
-            [
-                distance(read_number(before), read_number(after)) if are_numbers else before != after
-                for before, after in chosen
-            ]
-        )
-        if (step := dividing_step(sizes, labels[judged])) is not None:
-            return column, step if are_numbers else 0.0
-    return None
-
-
-def dividing_step(sizes: np.ndarray, labels: np.ndarray) -> float | None:
-    """Returns the smallest size of the changes of one class, if the others are all smaller; None if they are not."""
-    for label in np.unique(labels):
-        is_change = labels == label
-        if is_change.all():
-            return None
-        step = np.quantile(sizes[is_change], 1 - LEAST_AGREEMENT, method="lower")
-        if step > 0 and ((sizes >= step) == is_change).mean() >= LEAST_AGREEMENT:
-            return float(step)
-    return None
 
 
 def first_of(timeline: Timeline, rule: str | None) -> np.ndarray:

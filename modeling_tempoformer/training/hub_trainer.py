@@ -90,8 +90,7 @@ class HubTrainingArguments(TrainingArguments):
         super().__post_init__()
         # Batches of a stream differ in their posts and tokens, so that one process cannot join and send them.
         self.accelerator_config.dispatch_batches = False
-        # The library cannot tell whether Flyte is installed.
-        if missing := sorted(set(self.report_to) - {*get_available_reporting_integrations(), "flyte"}):
+        if missing := sorted(set(self.report_to) - set(get_available_reporting_integrations())):
             raise ValueError(
                 f"--report_to {missing[0]} needs a package that is not installed: install it, or give none."
             )

@@ -2,14 +2,12 @@
 
 from fractions import Fraction
 
-import numpy as np
 import pytest
 from datasets import Dataset
 from helpers import make_timeline
 
 from modeling_tempoformer.data.states import (
     choose_states,
-    find_state_column,
     first_posts_rule,
     no_change_class,
     state_ids,
@@ -130,30 +128,6 @@ def test_a_step_is_that_of_the_decimals_as_they_are_written(step):
 
 def table(**columns) -> Dataset:
     return Dataset.from_dict({"timeline_id": ["a"] * 4 + ["b"] * 4, "text": ["hm"] * 8, **columns})
-
-
-@pytest.mark.parametrize(
-    ("column", "expected"),
-    [
-        (["sad", "glad", "glad", "sad", "sad", "sad", "glad", "glad"], ("mood", 0.0)),
-        ([1, 3, 4, 7, 2, 3, 5, 5], ("mood", 2.0)),
-        ([0.5, 0.7, 0.6, 0.8, 0.1, 0.2, 0.4, 0.5], ("mood", 0.2)),
-        (["0,5", "0,7", "0,6", "0,8", "0,1", "0,2", "0,4", "0,5"], ("mood", 0.2)),
-        (np.float32([0.5, 0.7, 0.6, 0.8, 0.1, 0.2, 0.4, 0.5]), ("mood", 0.2)),
-        ([0, -100, -100, 0, 1, 1, -99, -98], ("mood", 100.0)),
-        # Not a change where the label says so.
-        (["sad", "glad", "sad", "sad", "sad", "glad", "glad", "glad"], None),
-        # Without values where there are labels.
-        (["sad", "glad", None, "sad", None, None, "glad", "glad"], None),
-        # The same everywhere.
-        (["sad"] * 8, None),
-    ],
-)
-def test_a_column_whose_changes_are_the_labels_is_found(column, expected):
-    labels = [None, "change", "no", "change", None, "no", "change", "no"]
-    posts = table(label=labels, mood=column, noise=list("xyzxyzxy"))
-    timelines = to_timelines(posts, ["change", "no"])
-    assert find_state_column(posts, timelines, ["timeline_id", "text", "label"]) == expected
 
 
 def test_first_posts_that_never_have_a_label_are_a_rule():

@@ -1,6 +1,5 @@
 """Checks run_glue_style.py, from tables of posts to a model, its scores and its predictions."""
 
-import re
 import sys
 from datetime import datetime
 from itertools import groupby
@@ -17,7 +16,6 @@ from sklearn.metrics import f1_score
 from modeling_tempoformer.data.files import lock_folder
 from modeling_tempoformer.data.synthetic import synthetic_posts
 from modeling_tempoformer.evaluation.calibration import fit_temperature, tune_thresholds
-from modeling_tempoformer.training import reporting
 from modeling_tempoformer.training.arguments import ModelArguments
 from modeling_tempoformer.training.recipes import parse, run_script
 from modeling_tempoformer.training.stream_trainer import StreamTrainingArguments
@@ -361,30 +359,6 @@ def test_over_a_frozen_encoder_all_else_learns_and_the_saved_model_reads_tokens(
     fixed = ("tempoformer.encoder.", "trees.", "mixture.")
     new = [weights for name, weights in after.items() if not name.startswith(fixed)]
     assert results["train"]["parameters"] == sum(weights.numel() for weights in new)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("gain", [0.0, 9.0])
-def test_a_run_that_would_learn_more_says_how_and_its_advice_runs(tmp_path, encoder, monkeypatch, capsys, gain):
-    """The advice is followed word by word, for a processor on which bfloat16 is faster, and for another."""
-    few = ["--model_name_or_path", encoder, "--max_steps", "5", "--warmup_steps", "0", "--do_train", "--do_eval"]
-    few += ["--config_overrides", '{"num_members": 2, "num_trees": 1}']
-    run(tmp_path / "few", "configuration/default.yaml", *few)
-    assert "trained_encoder" not in capsys.readouterr().out
-    monkeypatch.setattr(reporting, "ENOUGH_LABELS", 20)
-    monkeypatch.setattr(reporting, "GAIN_OF_BFLOAT16", gain)
-    run(tmp_path / "frozen", "configuration/default.yaml", *few)
-    said = capsys.readouterr().out
-    advice = next(line for line in said.splitlines() if "configuration/trained_encoder.yaml" in line)
-    options = re.findall(r"configuration/\S+\.yaml|--\w+", advice)
-    assert ("--bf16" in options) == (gain > 0) and re.search(r"about \d+ minutes", advice)
-    run(tmp_path / "trained", *options, *few)
-    before, after = (load_file(path / "model.safetensors") for path in (Path(encoder), tmp_path / "trained"))
-    name = "encoder.layer.0.output.dense.weight"
-    ours = next(values for key, values in after.items() if key.endswith(name))
-    theirs = next(values for key, values in before.items() if key.endswith(name))
-    assert not torch.allclose(ours, theirs)
-    assert all(torch.isfinite(values).all() for values in after.values())
 
 
 @pytest.mark.slow

@@ -119,17 +119,6 @@ def test_numbers_without_a_step_are_refused(tmp_path, encoder):
 
 
 @pytest.mark.slow
-def test_labels_that_are_a_change_of_another_column_are_noticed(tmp_path, encoder, caplog):
-    posts = scenes(number=False)
-    labels = derived(posts, 0)
-    labelled = [{**post, "mood": post["state"], "label": label} for post, label in zip(posts, labels, strict=True)]
-    for post in labelled:
-        del post["state"]
-    train(tmp_path / "out", encoder, labelled)
-    assert any("--state_column mood" in entry.getMessage() for entry in caplog.records)
-
-
-@pytest.mark.slow
 def test_a_stream_says_that_it_learns_neither_speakers_nor_states(tmp_path, encoder, caplog):
     posts = [{**post, "label": label} for post, label in zip(scenes(False), derived(scenes(False), 0), strict=True)]
     # A stream is not divided.
