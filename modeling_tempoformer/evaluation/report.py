@@ -204,7 +204,9 @@ def alarm_lines(results: Mapping[str, Any]) -> list[str]:
     if "alarm" not in results:
         return []
     facts, threshold = results["alarm"], results.get("watched_threshold")
-    least = "where it is predicted" if threshold is None else f"from a probability of {threshold:.4g} on"
+    # A threshold that was chosen has as many digits as it needs.
+    digits = "" if "wanted" in facts else ".4g"
+    least = "where it is predicted" if threshold is None else f"from a probability of {threshold:{digits}} on"
     lines = [
         f"{results['watched']}, the class to watch, is an alarm {least}{wanted_words(facts)}: {measured_words(facts)}"
     ]

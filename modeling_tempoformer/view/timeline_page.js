@@ -44,9 +44,13 @@ function thresholdRows() {
 
 function alarmRule() {
   const [name, used] = [names[state.watched], usedThreshold()];
-  const rule = `An alarm is a post where the probability of ${name} is at least ${used / UNIT}`;
-  if (state.threshold !== null) return `${rule}.`;
-  if (page.data.alarm?.label === state.watched) return `${rule}, the model's own threshold, until you move it.`;
+  const rule = `An alarm is a post where the probability of ${name} is at least`;
+  if (state.threshold !== null) return `${rule} ${used / UNIT}.`;
+  if (page.data.alarm?.label === state.watched) {
+    // The slider has fewer digits.
+    const own = Number((page.data.alarm.threshold / UNIT).toFixed(7));
+    return `${rule} ${own}, the model's own threshold, until you move it.`;
+  }
   const least = used === undefined ? "" : ` (from ${used / UNIT} on)`;
   return `An alarm is a post that the model predicts as ${name}${least}, as in its tables, until you move the threshold.`;
 }

@@ -169,6 +169,16 @@ def test_the_alarm_of_a_model_is_barely_one_near_its_threshold(open_page, watche
     assert opened.find("#threshold-number").get_property("value") == ("0.3" if watched == 1 else "")
 
 
+def test_the_rule_has_all_digits_of_the_threshold_of_a_model(open_page):
+    """With two classes the slider has fewer."""
+    alarm = {"label": 1, "threshold": 0.77776}
+    opened = open_page(explained_timelines(2, 10, names=NAMES), NAMES, calibration={"alarm": alarm}, watched=1)
+    assert opened.find("#threshold-number").get_property("value") == "0.778"
+    assert "at least 0.77776, the model's own threshold" in opened.text("#rule")
+    opened.set_value("#threshold", 0.5)
+    assert "at least 0.5." in opened.text("#rule")
+
+
 def test_the_page_has_the_command_that_keeps_a_threshold(open_page):
     """It is shown while the slider is moved, and its words survive a shell."""
     names = ["calm", 'it\'s "bad" $now']
