@@ -63,7 +63,6 @@ with TemporaryDirectory() as folder:
 inside = {
     "modeling_tempoformer": "py.typed",
     "modeling_tempoformer.hub_cards": "space/app.py",
-    "modeling_tempoformer.serving": "space_app.css",
     "modeling_tempoformer.view": "page.html.jinja",
     "semantic_change": "py.typed",
     "semantic_change.view": "words_page.html.jinja",

@@ -392,8 +392,7 @@ def described(thing) -> set[str]:
 
 @pytest.mark.parametrize(
     ("name", "members"),
-    # The app takes the extra `slow`.
-    [pytest.param(*entry, marks=[pytest.mark.slow] if ".space_app." in entry[0] else []) for entry in API],
+    API,
 )
 def test_docstrings_describe_every_parameter(name, members):
     thing = pkgutil.resolve_name(name)
