@@ -41,7 +41,7 @@ PAGES = [
     "CHANGELOG.md",
     "CONTRIBUTING.md",
     "README.md",
-    *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md")),
+    *sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").rglob("*.md")),
 ]
 # Pages, cards, diaries and modules contain commands.
 FILES = [path for folder in FOLDERS for path in (ROOT / folder).rglob("*") if path.suffix in (".md", ".py")]
