@@ -63,7 +63,11 @@ PROGRAMS += (
     "tempoformer drift",
 )
 # Arguments after `--` are for another script.
-PASSED_ON = {"run_cross_validation": "run_glue_style.py", "word_tables": "run_temporal_mlm.py"}
+PASSED_ON = {
+    "run_cross_validation": "run_glue_style.py",
+    "compare": "run_glue_style.py",
+    "word_tables": "run_temporal_mlm.py",
+}
 # These need the extra `slow`: torchao, ONNX, Ray or a browser.
 SLOW = {"docs/pictures/make.py", "docs/production.md", "docs/speed.md", "docs/scoring.md", "run_scoring.py"}
 SLOW |= {"modeling_tempoformer/commands/score.py", "docs/update_a_model.md", "docs/watch.md"}
