@@ -21,6 +21,7 @@ COMMANDS = {
     "threshold": "set the probability from which on a post is an alarm",
     "score": "predict a corpus that does not fit in memory",
     "forget": "delete what a live service remembers for a model that is not in service any more",
+    "compare": "cross-validate methods on the same folds, and compare them",
     "drift": "compare the predictions of two weeks, or of two models",
     "words": "rank words by how much their meaning changed",
     "temporal_mlm": "train a BERT that knows when a text was written",

@@ -42,7 +42,7 @@ def command(*arguments: str):
         sys.exit(f"tempoformer {' '.join(arguments)} failed:\n{done.stdout}{done.stderr}")
 
 
-for name in ("view", "words", "temporal_mlm"):
+for name in ("view", "words", "temporal_mlm", "compare"):
     command(name, "--help")
 with TemporaryDirectory() as folder:
     tokenizer = BertTokenizer(vocab={word: number for number, word in enumerate(["[PAD]", "[UNK]", "[CLS]", "[SEP]"])})
@@ -60,10 +60,16 @@ with TemporaryDirectory() as folder:
     command("predict", *trained, "--output_dir", f"{folder}/new")
     if len(pd.read_csv(f"{folder}/new/_predictions.csv")) != len(posts):
         sys.exit("tempoformer predict has not predicted each post.")
+    command(
+        *("compare", "--output_dir", f"{folder}/compare", "--num_folds", "2", "--seeds", "0"),
+        *("--methods", "trees", "position_and_time", "--"),
+        *("--model_name_or_path", f"{folder}/encoder", "--train_file", f"{folder}/posts.csv"),
+    )
+    if list(pd.read_csv(f"{folder}/compare/comparison.csv")["method"]) != ["trees", "position_and_time"]:
+        sys.exit("tempoformer compare has not compared the methods.")
 inside = {
     "modeling_tempoformer": "py.typed",
     "modeling_tempoformer.hub_cards": "space/app.py",
-    "modeling_tempoformer.serving": "space_app.css",
     "modeling_tempoformer.view": "page.html.jinja",
     "semantic_change": "py.typed",
     "semantic_change.view": "words_page.html.jinja",

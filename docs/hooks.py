@@ -13,7 +13,7 @@ def on_page_content(html: str, page, **kwargs) -> str:
     if page.file.src_uri != "api.md":
         return html
     places = {}
-    for identifier in re.findall(r'id="((?:modeling_tempoformer|semantic_change)\.[\w.]+)"', html):
+    for identifier in re.findall(r'id="((?:modeling_tempoformer|research|semantic_change)\.[\w.]+)"', html):
         parts = identifier.split(".")
         places |= {".".join(parts[start:]): identifier for start in range(1, len(parts))}
 

@@ -21,9 +21,9 @@ from typing import Any
 
 import yaml
 
+from modeling_tempoformer.commands.compare import write_comparison
+from modeling_tempoformer.evaluation.cross_validation import RESULTS
 from modeling_tempoformer.evaluation.method_names import checkpoint_name
-
-from .cross_validation import RESULTS, compare_methods
 
 
 ROOT = Path(__file__).parents[1]
@@ -157,7 +157,7 @@ def main():
         folder = Path(words[words.index("--output_dir") + 1])
         titles[folder.name] = row if window is None else f"{row}, window {window}"
     labels = json.loads((args.output_dir / next(iter(titles)) / RESULTS).read_text(encoding="utf-8"))["labels"]
-    print(compare_methods(args.output_dir, list(titles), labels, checkpoint_name(args.model_name_or_path), titles))
+    print(write_comparison(args.output_dir, list(titles), labels, checkpoint_name(args.model_name_or_path), titles))
 
 
 if __name__ == "__main__":

@@ -15,54 +15,22 @@ Without a recipe, research/baselines/METHOD.yaml is read.
 """
 
 from collections.abc import Collection
-from pathlib import Path
 
 from transformers import AutoConfig, set_seed
 
-from modeling_tempoformer.data.arguments import DataTrainingArguments, check_read
-from modeling_tempoformer.data.files import lock_folder, write_json
-from modeling_tempoformer.data.post_splits import choose_change_step, choose_label_names, load_splits, split_posts
-from modeling_tempoformer.evaluation.figures import print_figures, write_test_figures
-from modeling_tempoformer.evaluation.latex import write_test_table
-from modeling_tempoformer.evaluation.method_names import checkpoint_name
-from modeling_tempoformer.evaluation.predictions import prediction_rows, write_mistakes, write_predictions
-from modeling_tempoformer.evaluation.report import RESULTS, group_by_class, results_table, score_part
-from modeling_tempoformer.timeline_tempoformer import Timeline
-from modeling_tempoformer.training.arguments import check_asked, read_of_posts, wanted_splits
-from modeling_tempoformer.training.recipes import options_given, parse, run_script
+from modeling_tempoformer.commands.rival import predict, read_splits, start
+from modeling_tempoformer.data.arguments import DataTrainingArguments
+from modeling_tempoformer.training.recipes import run_script
 from modeling_tempoformer.training.reporting import report_results
-from modeling_tempoformer.training.resuming import clear_results, train_or_resume
+from modeling_tempoformer.training.resuming import train_or_resume
 from modeling_tempoformer.training.stream_trainer import StreamTrainer, StreamTrainingArguments
 
-from .baselines.base import Baseline, TrainedBaseline, UntrainedBaseline, with_own_recipe
-
-
-def check_arguments(baseline: Baseline, data: DataTrainingArguments, training: StreamTrainingArguments):
-    """Raises a `ValueError` for arguments that a baseline does not support."""
-    method, is_trained = f"--method {baseline.method}", isinstance(baseline, TrainedBaseline)
-    if training.freeze_encoder:
-        raise ValueError(f"{method} does not support --freeze_encoder: leave it out.")
-    if data.streaming:
-        raise ValueError(f"{method} does not support --streaming: leave it out.")
-    if is_trained and not training.do_train:
-        raise ValueError(f"{method} needs --do_train.")
-    if not is_trained and not training.do_predict:
-        raise ValueError(f"{method} needs --do_predict.")
-    if training.push_to_hub and not baseline.is_stock:
-        raise ValueError(f"--push_to_hub: a model of {method} cannot be loaded without this package.")
+from .baselines.base import BASELINES, Baseline, UntrainedBaseline
 
 
 def main(arguments: list[str]):
-    kind, arguments = with_own_recipe(arguments)
-    baseline, data, training = parse([kind, DataTrainingArguments, StreamTrainingArguments], arguments)
-    check_arguments(baseline, data, training)
-    check_asked(training, baseline.calibrate)
-    given = options_given(arguments)
-    # Untrained methods divide the posts of a training, too.
-    reads = read_of_posts(data, training, baseline.calibrate) if isinstance(baseline, TrainedBaseline) else {}
-    check_read(given, {**reads, "no_change_label": (False, f"by --method {baseline.method}")})
-    with lock_folder(training.output_dir, training.process_index == 0):
-        run(given, baseline, data, training)
+    kind, arguments = BASELINES.read(arguments)
+    start(kind, arguments, run)
 
 
 def run(given: Collection[str], baseline: Baseline, data: DataTrainingArguments, training: StreamTrainingArguments):
@@ -79,23 +47,7 @@ def run(given: Collection[str], baseline: Baseline, data: DataTrainingArguments,
             raise ValueError(
                 f"--method {baseline.method} cannot read an encoder with temporal attention; use a plain one."
             )
-    posts = load_splits(data, baseline.cache_dir, baseline.token)
-    names = choose_label_names(posts, data)
-
-    # Split
-    # Untrained methods also need training posts, for class shares or prompt examples.
-    wanted = list(dict.fromkeys(["train", *wanted_splits(training, baseline.calibrate)]))
-    splits = split_posts(
-        posts,
-        data,
-        names,
-        wanted,
-        training.seed,
-        model=baseline.model_name_or_path,
-        calibrates=baseline.calibrate,
-        change_step=choose_change_step(posts, data),
-        given=given,
-    )
+    splits, names = read_splits(given, baseline, data, training)
 
     if isinstance(baseline, UntrainedBaseline):
         predict(baseline, splits.timelines, names, data, training)
@@ -122,29 +74,6 @@ def run(given: Collection[str], baseline: Baseline, data: DataTrainingArguments,
 
     # Report
     report_results(trainer, prepared.items, splits.timelines, baseline, data)
-
-
-def predict(
-    baseline: UntrainedBaseline,
-    timelines: dict[str, list[Timeline]],
-    names: list[str],
-    data: DataTrainingArguments,
-    training: StreamTrainingArguments,
-):
-    """Predicts the test part without training, and writes the files that a training writes."""
-    predictions, probabilities = baseline.predict(timelines, names, data, training.seed)
-    test = timelines["test"]
-    scores = score_part(test, predictions, probabilities, names, timelines["train"])
-    results = group_by_class(scores, "predict", names)
-    print(results_table("test", results))
-    clear_results(training)
-    write_json(Path(training.output_dir) / RESULTS, {"test": results})
-    table = prediction_rows(test, predictions, probabilities, names, with_texts=not data.no_text)
-    write_predictions(training.output_dir, table)
-    write_mistakes(training.output_dir, table, test)
-    write_test_figures(training.output_dir, test, predictions, probabilities, names)
-    write_test_table(training.output_dir, results, baseline.method, checkpoint_name(baseline.source))
-    print_figures(training.output_dir)
 
 
 if __name__ == "__main__":

@@ -41,7 +41,7 @@ PAGES = [
     "CHANGELOG.md",
     "CONTRIBUTING.md",
     "README.md",
-    *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md")),
+    *sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").rglob("*.md")),
 ]
 # Pages, cards, diaries and modules contain commands.
 FILES = [path for folder in FOLDERS for path in (ROOT / folder).rglob("*") if path.suffix in (".md", ".py")]
@@ -63,7 +63,11 @@ PROGRAMS += (
     "tempoformer drift",
 )
 # Arguments after `--` are for another script.
-PASSED_ON = {"run_cross_validation": "run_glue_style.py", "word_tables": "run_temporal_mlm.py"}
+PASSED_ON = {
+    "run_cross_validation": "run_glue_style.py",
+    "compare": "run_glue_style.py",
+    "word_tables": "run_temporal_mlm.py",
+}
 # These need the extra `slow`: torchao, ONNX, Ray or a browser.
 SLOW = {"docs/pictures/make.py", "docs/production.md", "docs/speed.md", "docs/scoring.md", "run_scoring.py"}
 SLOW |= {"modeling_tempoformer/commands/score.py", "docs/update_a_model.md", "docs/watch.md"}
@@ -392,8 +396,7 @@ def described(thing) -> set[str]:
 
 @pytest.mark.parametrize(
     ("name", "members"),
-    # The app takes the extra `slow`.
-    [pytest.param(*entry, marks=[pytest.mark.slow] if ".space_app." in entry[0] else []) for entry in API],
+    API,
 )
 def test_docstrings_describe_every_parameter(name, members):
     thing = pkgutil.resolve_name(name)

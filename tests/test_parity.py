@@ -7,7 +7,7 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoModelForSequenceClassification, AutoTokenizer, BertConfig
 
-from modeling_tempoformer.conversion import convert_state_dict, main
+from research.conversion import convert_state_dict, main
 
 
 FIXTURES = Path(__file__).parent / "fixtures"

@@ -90,8 +90,7 @@ def photograph_app(model: Path, picture: str):
     """Saves a picture of the app with a timeline of its example."""
     command = [
         sys.executable,
-        "-m",
-        "modeling_tempoformer.serving.space",
+        "examples/space/run.py",
         "--model_name_or_path",
         model.relative_to(ROOT).as_posix(),
     ]

@@ -1,6 +1,6 @@
-"""Shows timelines of posts with the predictions of a model. The app is in `modeling_tempoformer/serving/`."""
+"""Shows timelines of posts with the predictions of a model. The app is in `space_app.py`."""
 
-from modeling_tempoformer.serving.space_app import run_app
+from space_app import run_app
 
 
 run_app("{{ model }}", public=True)

@@ -1,6 +1,5 @@
-"""Reads corpora in their original form. Each reader yields posts or dated texts."""
+"""Reads corpora in their original form. Each reader yields posts."""
 
-import csv
 import re
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -253,12 +252,6 @@ def decode_windows_1252(found: re.Match) -> str:
     return bytes([ord(found[0]) & 0xFF]).decode("cp1252", "replace")
 
 
-def read_speeches(path: str | Path) -> Rows:
-    """Reads sentences of US presidents: `year` and `text` of a `.tsv` in which quotes have no meaning."""
-    table = pd.read_csv(path, sep="\t", quoting=csv.QUOTE_NONE, dtype=str, keep_default_na=False)
-    yield from table[["year", "text"]].rename(columns={"year": "time"}).to_dict("records")
-
-
 TASKS = {
     "lrs": read_rumoureval,
     "moc": read_talklife,
@@ -269,7 +262,6 @@ TASKS = {
     "mood_diaries": read_mood_diaries,
     "ubuntu_irc": read_ubuntu_irc,
     "meld": read_meld,
-    "speeches": read_speeches,
 }
 # Corpora of posts without a column of times
 WITHOUT_TIMES = ("topic_shift", "tiage")

@@ -2,7 +2,7 @@
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from datasets import Dataset, IterableDataset, load_dataset
@@ -63,10 +63,16 @@ class Splits(NamedTuple):
         return self.timelines[split], self.surveys[split]
 
 
-def load_file(path: str, task_name: str | None, streaming: bool = False, **form: Any) -> Dataset | IterableDataset:
+def load_file(
+    path: str,
+    task_name: str | None,
+    streaming: bool = False,
+    readers: Mapping[str, Callable[[str], Iterable[dict[str, Any]]]] = TASKS,
+    **form: Any,
+) -> Dataset | IterableDataset:
     """
-    Posts or dated texts from a file: a corpus in its original form, or a table, which may be streamed. `form` has
-    arguments of [`load_table`].
+    The rows of a file: a corpus in its original form, which one of the `readers` reads, or a table, which may be
+    streamed. `form` has arguments of [`load_table`].
     """
     for option in OF_FILES if task_name is not None else ():
         if form.get(option):
@@ -78,7 +84,7 @@ def load_file(path: str, task_name: str | None, streaming: bool = False, **form:
     if task_name is None:
         return stream_table(find_files(path), **form) if streaming else load_table(path, **form)
     try:
-        return Dataset.from_list(list(TASKS[task_name](path)))
+        return Dataset.from_list(list(readers[task_name](path)))
     except (KeyError, ValueError) as problem:
         # An error about a line of the file names it already.
         if str(problem).startswith(f"{path}, "):

@@ -9,7 +9,7 @@ import torch
 from huggingface_hub.dataclasses import strict
 from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence
-from transformers import AutoTokenizer, PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import PreTrainedConfig, PreTrainedModel
 from transformers.modeling_outputs import SequenceClassifierOutput
 
 from modeling_tempoformer.checks_tempoformer import CheckedFields, at_least_1, dropout, not_negative
@@ -19,17 +19,14 @@ from modeling_tempoformer.data.model_fields import choose_class_weights
 from modeling_tempoformer.data.rows import to_rows
 from modeling_tempoformer.data.surveys import survey
 from modeling_tempoformer.data_collator_tempoformer import StreamCollator
-from modeling_tempoformer.modeling_post_tempoformer import PostTempoFormerForStreamClassification
 from modeling_tempoformer.modeling_streams_tempoformer import focal_loss
 from modeling_tempoformer.timeline_tempoformer import Timeline
 from modeling_tempoformer.training.fine_tuning import DEFAULT_WINDOW
 from modeling_tempoformer.training.frozen_encoder import embed_rows
 from modeling_tempoformer.training.recipes import check_overrides
+from modeling_tempoformer.training.rivals import DEFAULT_LENGTH, load_embedder
 
 from .base import Prepared, TrainedBaseline, class_fields
-
-
-DEFAULT_LENGTH = 128  # tokens
 
 
 @strict
@@ -102,22 +99,6 @@ def bilstm_final_state(lstm: nn.LSTM, states: torch.Tensor, mask: torch.BoolTens
     packed = pack_padded_sequence(states.flip(1), mask.sum(-1).cpu(), batch_first=True, enforce_sorted=False)
     _, (final, _) = lstm(packed)
     return final.sum(0)
-
-
-def load_embedder(
-    model_name_or_path: str, download_settings: dict[str, Any]
-) -> tuple[PostTempoFormerForStreamClassification, PreTrainedTokenizerBase]:
-    """Returns a model that embeds posts as the mean over their tokens, [CLS] and [SEP] included, and its tokenizer."""
-    tokenizer = AutoTokenizer.from_pretrained(model_name_or_path, **download_settings)
-    # Weights that the checkpoint lacks, such as an unused pooler, are drawn at random. A fixed seed makes the cached
-    # vectors match, and the fork leaves the caller's random state unchanged.
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        model = PostTempoFormerForStreamClassification.from_encoder_pretrained(
-            model_name_or_path, post_pooling="mean", **download_settings
-        )
-    tokenizer.model_max_length = min(tokenizer.model_max_length, model.max_tokens)
-    return model.to("cuda" if torch.cuda.is_available() else "cpu"), tokenizer
 
 
 def collate_streams(collator: StreamCollator, rows: list[dict[str, Any]]) -> dict[str, torch.Tensor]:

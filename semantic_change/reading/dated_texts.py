@@ -1,5 +1,6 @@
 """Reads dated texts from files or tables, splits them, and makes rows for masked language modelling of them."""
 
+import csv
 import logging
 import random
 import re
@@ -8,9 +9,11 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import chain
+from pathlib import Path
 from textwrap import shorten
 from typing import Any
 
+import pandas as pd
 from datasets import Dataset, IterableDataset
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
@@ -46,7 +49,17 @@ def load_texts(paths: list[str], task_name: str | None, streaming: bool = False)
         return read_text_files(paths, streaming)
     if len(paths) > 1:
         raise ValueError(f"Give text files named by time point (TIME.txt), or one table; got {', '.join(paths)}.")
-    return load_file(paths[0], task_name, streaming)
+    return load_file(paths[0], task_name, streaming, CORPORA)
+
+
+def read_speeches(path: str | Path) -> Iterator[dict[str, str]]:
+    """Reads sentences of US presidents: `year` and `text` of a `.tsv` in which quotes have no meaning."""
+    table = pd.read_csv(path, sep="\t", quoting=csv.QUOTE_NONE, dtype=str, keep_default_na=False)
+    yield from table[["year", "text"]].rename(columns={"year": "time"}).to_dict("records")
+
+
+# Readers of corpora in their original form, by `--task_name`
+CORPORA = {"speeches": read_speeches}
 
 
 def read_text_files(paths: list[str], streaming: bool = False) -> Dataset | IterableDataset:

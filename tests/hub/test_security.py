@@ -17,10 +17,10 @@ from modeling_tempoformer import (
     TempoFormerForStreamClassification,
     TempoFormerModel,
 )
-from modeling_tempoformer.conversion import main as convert
 from modeling_tempoformer.evaluation.figures import confusion_figure
 from modeling_tempoformer.training.stream_trainer import StreamTrainer, StreamTrainingArguments
 from research.baselines.history import load_embedder
+from research.conversion import main as convert
 from semantic_change.report import plot_scores, ranked_table
 
 

@@ -20,7 +20,7 @@ from transformers import AutoModel, AutoModelForMaskedLM, AutoTokenizer, BertCon
 import run_glue_style
 import run_semantic_change
 import run_temporal_mlm
-from modeling_tempoformer.data.corpora import read_speeches
+from semantic_change.reading.dated_texts import read_speeches
 
 
 SIZES = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 24}

@@ -20,7 +20,7 @@ from modeling_tempoformer.view.timelines import load_pipeline
 
 
 pytestmark = pytest.mark.slow
-app = pytest.importorskip("modeling_tempoformer.serving.space_app")
+app = pytest.importorskip("space_app")
 
 
 SECRET = "</script><script>alert('so sad')</script>${alert(1)} {{value}}"

@@ -14,8 +14,7 @@ import pytest
 from helpers import ROOT
 from hub_server import HubServer
 from saved import push_folder, save_model
-
-from modeling_tempoformer.serving.space_pushing import push_space
+from space_pushing import push_space
 
 
 pytestmark = pytest.mark.slow
@@ -92,7 +91,7 @@ def holding(folder: Path, word: str) -> list[Path]:
 
 
 def test_on_this_machine(browser, model, tmp_path):
-    command = ("-m", "modeling_tempoformer.serving.space", "--model_name_or_path", model)
+    command = (str(ROOT / "examples" / "space" / "run.py"), "--model_name_or_path", model)
     open_to_all = {**os.environ, "GRADIO_SERVER_NAME": "0.0.0.0", "GRADIO_SHARE": "True"}
     with served(tmp_path / "run", open_to_all, *command) as (url, process, log):
         heard = [each.laddr.ip for each in psutil.Process(process.pid).net_connections() if each.status == "LISTEN"]

@@ -4,9 +4,9 @@ import csv
 import io
 
 import pytest
+from space_posts import MOST_POSTS, parse_posts
 
 from modeling_tempoformer import to_timelines
-from modeling_tempoformer.serving.space_posts import MOST_POSTS, parse_posts
 
 
 @pytest.mark.parametrize(("mark", "end"), [(",", "\n"), (";", "\r\n"), ("\t", "\n")])

@@ -11,28 +11,23 @@ import pytest
 from helpers import NAMES, ROOT, read_json, read_table, save_encoder, write_posts
 from sklearn.metrics import f1_score
 
-from modeling_tempoformer.data.arguments import DataTrainingArguments
+from modeling_tempoformer.commands import compare
 from modeling_tempoformer.data.synthetic import synthetic_posts
-from modeling_tempoformer.evaluation.report import NO_DIFFERENCE
-from modeling_tempoformer.training.recipes import parse
-from modeling_tempoformer.training.stream_trainer import StreamTrainingArguments
-from research import run_cross_validation
-from research.baselines import find_baseline
-from research.cross_validation import (
+from modeling_tempoformer.evaluation import cross_validation
+from modeling_tempoformer.evaluation.cross_validation import (
     PREDICTIONS,
     Run,
     collect,
-    compare,
-    compare_methods,
     cross_validate,
     printed,
     to_predictions,
 )
+from modeling_tempoformer.evaluation.report import NO_DIFFERENCE
 
 
 pytestmark = pytest.mark.slow
 
-# Stands in for run_glue_style.py. It predicts rightly with a seed below 5, and otherwise always "Switch". On
+# Stands in for `tempoformer train`. It predicts rightly with a seed below 5, and otherwise always "Switch". On
 # validation 2e-3 is best in the first fold, 1e-3 in the others. It stops with a checkpoint if its folder has a file
 # "stop".
 SCRIPT = """
@@ -200,7 +195,7 @@ def test_other_posts_are_not_compared(tmp_path, labels, seed, problem):
     collect(tmp_path / "ours", write_runs(tmp_path / "ours", ours, ours), NAMES)
     collect(tmp_path / "theirs", write_runs(tmp_path / "theirs", labels, labels, seed), NAMES)
     with pytest.raises(ValueError, match=problem):
-        compare(tmp_path / "ours", tmp_path / "theirs", NAMES)
+        cross_validation.compare(tmp_path / "ours", tmp_path / "theirs", NAMES)
 
 
 # Two timelines of four posts.
@@ -226,7 +221,7 @@ def test_the_table_has_what_the_predictions_say(tmp_path):
             for run in write_runs(tmp_path / method, named(ACTUAL), named(classes), seed, 4, seconds)
         ]
         collect(tmp_path / method, runs, NAMES)
-    header, *lines = compare_methods(tmp_path, list(methods), NAMES, "my_encoder").splitlines()
+    header, *lines = compare.write_comparison(tmp_path, list(methods), NAMES, "my_encoder").splitlines()
     rows = pd.read_csv(tmp_path / "comparison.csv", index_col="method")
     assert list(rows.index) == list(methods)
     bilstm = rows.loc["bilstm"]
@@ -270,21 +265,7 @@ def test_the_interval_of_a_difference_decides_about_the_words(low, high, can_tel
     assert ("+0.123" in cell) == can_tell == (NO_DIFFERENCE not in cell) and f"{low:+.3f} to {high:+.3f}" in cell
 
 
-def test_a_method_has_the_settings_of_its_recipe(tmp_path):
-    (tmp_path / "mine.yaml").write_text(
-        "window: 7\nlearning_rate: 0.5\nper_device_train_batch_size: 3\nconfig_overrides: {focal_gamma: 1.0}\n"
-    )
-    passed_on = [str(tmp_path / "mine.yaml"), "--model_name_or_path", "M", "--train_file", "posts.csv"]
-    assert run_cross_validation.arguments_of("tempoformer", passed_on) == passed_on
-    given = [*run_cross_validation.arguments_of("bilstm", passed_on), "--output_dir", str(tmp_path)]
-    baseline, data, training = parse([find_baseline("bilstm"), DataTrainingArguments, StreamTrainingArguments], given)
-    assert (baseline.method, baseline.model_name_or_path, baseline.config_overrides) == ("bilstm", "M", None)
-    # All methods have the same window.
-    assert data.window == 7 and training.learning_rate == 1e-3 and training.per_device_train_batch_size == 64
-    assert training.load_best_model_at_end and training.metric_for_best_model == "macro_f1"
-
-
-def test_methods_are_compared_with_the_real_scripts(tmp_path, monkeypatch, capsys):
+def test_methods_are_compared_with_the_real_commands(tmp_path, monkeypatch, capsys):
     """The folds are given."""
     monkeypatch.chdir(ROOT)
     made = list(synthetic_posts(12, seed=0, posts_per_timeline=5))
@@ -292,13 +273,13 @@ def test_methods_are_compared_with_the_real_scripts(tmp_path, monkeypatch, capsy
     people = list(dict.fromkeys(post["timeline_id"] for post in made))
     halves = ((people[:6], people[6:]), (people[6:], people[:6]))
     folds.write_text(json.dumps([{"test": test, "validation": rest[:2], "train": rest[2:]} for test, rest in halves]))
-    methods = ["tempoformer", "class_prior"]
+    methods = ["tempoformer", "class_prior", "trees"]
     command = ["--output_dir", str(output), "--folds_file", str(folds), "--seeds", "0", "--methods", *methods, "--"]
     command += ["--model_name_or_path", save_encoder(tmp_path / "encoder"), "--train_file", posts, "--max_steps", "2"]
-    run_cross_validation.main(command)
+    compare.main(command)
     shown = capsys.readouterr().out
     files = {path: path.stat().st_mtime_ns for path in output.glob("*/fold_*/**/*")}
-    run_cross_validation.main(command)
+    compare.main(command)
     assert {path: path.stat().st_mtime_ns for path in output.glob("*/fold_*/**/*")} == files
     assert [path.parent for path in output.rglob("folds.json")] == [output]
     rows = pd.read_csv(output / "comparison.csv", index_col="method").to_dict("index")
@@ -309,7 +290,8 @@ def test_methods_are_compared_with_the_real_scripts(tmp_path, monkeypatch, capsy
         expected = f1_score(predictions["label"], predictions["prediction"], average="macro")
         assert rows[method]["macro_f1"] == pytest.approx(expected)
         assert f"{expected:.3f}" in shown
-    assert tested["tempoformer"] == tested["class_prior"] and len(tested["tempoformer"]) == 60
+    assert all(posts_of_method == tested["tempoformer"] for posts_of_method in tested.values())
+    assert len(tested["tempoformer"]) == 60
     assert rows["tempoformer"]["train_seconds"] > 0
 
 

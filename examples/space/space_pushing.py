@@ -3,16 +3,19 @@
 import logging
 import sys
 from importlib.metadata import version
+from pathlib import Path
 
 from huggingface_hub import CommitOperationAdd, HfApi
 from jinja2 import Template
 
-from ..cards.markdown import markdown
-from ..data.files import PACKAGE, data_folder
-from ..view.timelines import load_pipeline
+from modeling_tempoformer.cards.markdown import markdown
+from modeling_tempoformer.data.files import PACKAGE, data_folder
+from modeling_tempoformer.view.timelines import load_pipeline
 
 
-# The files that the app needs. The folder of a checkout may hold others.
+# The app, which lies beside the package in a Space.
+APP = ("space_app.py", "space_app.css", "space_posts.py")
+# The files of the package that the app needs. The folder of a checkout may hold others.
 SOURCES = (".py", ".typed", ".css", ".js", ".jinja")
 
 logger = logging.getLogger(__name__)
@@ -49,6 +52,7 @@ def space_files(model: str) -> dict[str, bytes]:
         path.name: Template(path.read_text(encoding="utf-8"), keep_trailing_newline=True).render(values).encode()
         for path in data_folder("hub_cards").glob("space/*.*")
     }
+    files |= {name: Path(__file__).with_name(name).read_bytes() for name in APP}
     for path in PACKAGE.rglob("*"):
         name = path.relative_to(PACKAGE.parent)
         if path.suffix in SOURCES and not any(part.startswith(".") for part in name.parts):

@@ -6,8 +6,8 @@ import re
 import torch
 from transformers import AutoConfig, AutoTokenizer, PreTrainedConfig
 
-from .configuration_tempoformer import TempoFormerConfig
-from .modeling_tempoformer import TempoFormerForStreamClassification
+from modeling_tempoformer.configuration_tempoformer import TempoFormerConfig
+from modeling_tempoformer.modeling_tempoformer import TempoFormerForStreamClassification
 
 
 # Tensors of the published checkpoint that its forward pass never reads.

@@ -9,27 +9,25 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from modeling_tempoformer.cards.markdown import table as markdown_table
-from modeling_tempoformer.data.files import write_json
-from modeling_tempoformer.evaluation.latex import write_latex
-from modeling_tempoformer.evaluation.method_names import method_name
-from modeling_tempoformer.evaluation.metrics import compute_scores
-from modeling_tempoformer.evaluation.predictions import PREDICTIONS as RUN_PREDICTIONS
-from modeling_tempoformer.evaluation.predictions import Predictions
-from modeling_tempoformer.evaluation.report import NO_DIFFERENCE
-from modeling_tempoformer.evaluation.report import RESULTS as RUN_RESULTS
-from modeling_tempoformer.evaluation.significance import paired_bootstrap
-from modeling_tempoformer.times_tempoformer import to_seconds
+from ..data.files import write_json
+from ..times_tempoformer import to_seconds
+from .method_names import method_name
+from .metrics import compute_scores
+from .predictions import PREDICTIONS as RUN_PREDICTIONS
+from .predictions import Predictions
+from .report import NO_DIFFERENCE
+from .report import RESULTS as RUN_RESULTS
+from .significance import paired_bootstrap
 
 
 logger = logging.getLogger(__name__)
 
-FOLDS, RESULTS, PREDICTIONS, COMPARISON = "folds.json", "results.json", "predictions.csv", "comparison"
+FOLDS, RESULTS, PREDICTIONS = "folds.json", "results.json", "predictions.csv"
 # Seconds after which the progress bar of a run can estimate the remaining time.
 FIRST_LOOK = 60
 
@@ -215,17 +213,31 @@ def label_ids(labels: pd.Series, names: list[str]) -> list[int]:
     return pd.Index(names).get_indexer(labels).tolist()
 
 
-def compare_methods(
+class Comparison(NamedTuple):
+    """
+    Several cross-validations of the same posts.
+
+    Attributes:
+        rows (`pandas.DataFrame`): The scores of each method, and the difference of the first one from it.
+        table (`pandas.DataFrame`): The same for people.
+        caption (`str`): What the table shows, in a sentence.
+    """
+
+    rows: pd.DataFrame
+    table: pd.DataFrame
+    caption: str
+
+
+def compare_all(
     output_dir: Path,
     methods: Sequence[str],
     names: list[str],
     encoder: str | None = None,
     titles: Mapping[str, str] | None = None,
-) -> str:
+) -> Comparison:
     """
-    Compares the first cross-validation with the others: a difference is its macro F1 less theirs. Writes
-    `comparison.csv`, and for people `.tex` and `.md`, in which methods have their `titles`, by default those of
-    [`method_name`]. The `encoder` is named in the caption.
+    Compares the first cross-validation with the others: a difference is its macro F1 less theirs. In the table for
+    people methods have their `titles`, by default those of [`method_name`]. The `encoder` is named in the caption.
     """
     titles = {method: method_name(method) for method in methods} | dict(titles or {})
     first = output_dir / methods[0]
@@ -243,8 +255,6 @@ def compare_methods(
             test = compare(first, output_dir / method, names)
             low, high = test["interval"]
             rows[method] |= {"difference": test["difference"], "low": low, "high": high, "p": test["p"]}
-    path = output_dir / COMPARISON
-    pd.DataFrame.from_dict(rows, orient="index").to_csv(path.with_suffix(".csv"), index_label="method")
     table = pd.DataFrame({titles[name]: printed(row, titles[methods[0]], names) for name, row in rows.items()}).T
     tested = read_predictions(first / PREDICTIONS).query("label != ''")
     posts, seeds = tested.drop_duplicates(["timeline_id", "post_id"]), tested["seed"].nunique()
@@ -254,10 +264,7 @@ def compare_methods(
         f"labelled posts of {posts['timeline_id'].nunique():,} timelines. In brackets: 95 % intervals by a bootstrap "
         "over timelines."
     )
-    write_latex(path.with_suffix(".tex"), {COMPARISON: (caption, table)})
-    rows_of_text = ([method, *cells] for method, cells in zip(table.index, table.to_numpy(), strict=True))
-    path.with_suffix(".md").write_text(f"{markdown_table(['', *table.columns], rows_of_text)}\n", encoding="utf-8")
-    return table.to_string()
+    return Comparison(pd.DataFrame.from_dict(rows, orient="index"), table, caption)
 
 
 def printed(row: dict[str, Any], first: str, names: list[str]) -> dict[str, str]:

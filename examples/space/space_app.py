@@ -8,17 +8,17 @@ from pathlib import Path
 
 import gradio as gr
 from markupsafe import Markup
+from space_posts import MOST_POSTS, parse_posts
 from starlette.middleware import Middleware
 from starlette.middleware.body_limit import RequestBodyLimitMiddleware
 
-from ..data.splits import hold_back, read_split
-from ..data.timelines import to_timelines
-from ..evaluation.predictions import PREDICTIONS, decide_posts, prediction_rows, to_csv
-from ..evaluation.report import read_test, test_summary
-from ..pipeline_tempoformer import StreamClassificationPipeline
-from ..view.timeline_page import timeline_page
-from ..view.timelines import classes_of, explain_timelines, load_pipeline
-from .space_posts import MOST_POSTS, parse_posts
+from modeling_tempoformer.data.splits import hold_back, read_split
+from modeling_tempoformer.data.timelines import to_timelines
+from modeling_tempoformer.evaluation.predictions import PREDICTIONS, decide_posts, prediction_rows, to_csv
+from modeling_tempoformer.evaluation.report import read_test, test_summary
+from modeling_tempoformer.pipeline_tempoformer import StreamClassificationPipeline
+from modeling_tempoformer.view.timeline_page import timeline_page
+from modeling_tempoformer.view.timelines import classes_of, explain_timelines, load_pipeline
 
 
 INTRO = """

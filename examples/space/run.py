@@ -1,20 +1,18 @@
 """
 Runs the app for the browser on this machine, or makes a Space of it on the Hub.
 
-    python -m modeling_tempoformer.serving.space --model_name_or_path outputs/mine
-    python -m modeling_tempoformer.serving.space --model_name_or_path me/my-model --push_space me/my-space
+    python examples/space/run.py --model_name_or_path outputs/mine
+    python examples/space/run.py --model_name_or_path me/my-model --push_space me/my-space
 """
 
 import argparse
 from importlib.util import find_spec
 
-from ..training.recipes import run_script
+from modeling_tempoformer.training.recipes import run_script
 
 
 def main(arguments: list[str]):
-    parser = argparse.ArgumentParser(
-        prog="python -m modeling_tempoformer.serving.space", description=__doc__.splitlines()[1]
-    )
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[1])
     parser.add_argument("--model_name_or_path", required=True, help="A TempoFormer: a folder, or an id on the Hub.")
     parser.add_argument(
         "--push_space", metavar="ID", help="Create or update this Space instead, for a model on the Hub."
@@ -22,8 +20,8 @@ def main(arguments: list[str]):
     args = parser.parse_args(arguments)
     if find_spec("gradio") is None:
         raise ValueError('The app needs Gradio: pip install "modeling-tempoformer[space]".')
-    from .space_app import run_app
-    from .space_pushing import push_space
+    from space_app import run_app
+    from space_pushing import push_space
 
     if args.push_space is None:
         run_app(args.model_name_or_path)
@@ -32,4 +30,4 @@ def main(arguments: list[str]):
 
 
 if __name__ == "__main__":
-    run_script(main)
+    run_script(main, "space_app", "space_pushing")

@@ -1,0 +1,190 @@
+r"""Compares methods on the same folds: cross-validates each by timeline, and makes a table.
+
+    tempoformer compare --output_dir outputs/compare --methods tempoformer trees position_and_time -- \
+        --model_name_or_path sentence-transformers/all-MiniLM-L6-v2 --train_file posts.csv
+    tempoformer compare --output_dir outputs/lrs --learning_rates 1e-5 5e-6 -- \
+        lrs_paper.yaml --model_name_or_path google-bert/bert-base-uncased --train_file threads.jsonl.gz
+
+The arguments after `--` go to `tempoformer train`, once for each fold, learning rate and seed (paper, section 5.2).
+With `--methods` they go to every method, each in a folder of its own, and a table compares all methods with the first
+one. Each run has a folder with its results and a `run.log`. Give the same command again to continue after an
+interruption: finished runs are skipped. With several GPUs, set CUDA_VISIBLE_DEVICES to one of them; other seeds can
+run on another GPU at the same time, in another --output_dir.
+"""
+
+import hashlib
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ..cards.markdown import table as markdown_table
+from ..data.arguments import DataTrainingArguments
+from ..data.files import lock_folder, write_json
+from ..data.model_fields import class_weights
+from ..data.post_splits import (
+    check_calibration,
+    choose_change_step,
+    choose_label_names,
+    load_splits,
+    make_timelines,
+)
+from ..data.splits import check_apart, check_tested_once, make_folds, read_folds, select_fold
+from ..data.surveys import survey
+from ..evaluation.cross_validation import FOLDS, collect, compare_all, cross_validate
+from ..evaluation.latex import write_latex
+from ..evaluation.method_names import checkpoint_name
+from ..evaluation.predictions import all_labels
+from ..timeline_tempoformer import Timeline
+from ..training.arguments import ModelArguments
+from ..training.fine_tuning import with_default_settings
+from ..training.recipes import options_given, parse, split_recipes
+from ..training.rivals import RIVALS, Baseline, Methods
+
+
+COMPARISON = "comparison"
+FOLD_SEED = 0
+TEMPOFORMER = "tempoformer"
+TRAIN = ("-m", "tempoformer", "train")
+# Arguments that must not come after `--`. A run's folder names timelines, so it is never pushed.
+NOT_PASSED_ON = ("output_dir", "seed", "seeds", "fold", "folds_file", "token", "hub_token", "push_to_hub")
+
+
+@dataclass
+class CompareArguments:
+    """The runs of a cross-validation."""
+
+    output_dir: str = field(metadata={"help": "Folder of all runs, results.json and predictions.csv."})
+    methods: list[str] = field(
+        default_factory=list,
+        metadata={
+            "help": "Methods to compare on the same folds. The others are compared with the first.",
+            "choices": (TEMPOFORMER, *RIVALS.names),
+        },
+    )
+    num_folds: int = field(default=5, metadata={"help": "Number of folds, without --folds_file."})
+    folds_file: str | None = field(
+        default=None, metadata={"help": "The folds.json of another cross-validation. Default: new folds."}
+    )
+    seeds: list[int] = field(
+        default_factory=lambda: [0, 1, 12, 123], metadata={"help": "Seeds. Each fold is trained once with each."}
+    )
+    learning_rates: list[str] = field(
+        default_factory=list, metadata={"help": "Candidates. The best validation macro F1 with the first seed wins."}
+    )
+    tune_on_first_fold: bool = field(
+        default=False, metadata={"help": "Use the best learning rate of the first fold for all folds."}
+    )
+
+
+def arguments_of(method: str, passed_on: list[str], methods: Methods) -> list[str]:
+    """Returns the arguments of each run of one of several methods."""
+    if method == TEMPOFORMER:
+        return passed_on
+    # A method's own settings override those for TempoFormer, and it has no fields of TempoFormer's configuration.
+    return [*methods.add(method, passed_on), "--config_overrides", "null"]
+
+
+def read_run(arguments: list[str], methods: Methods) -> tuple[ModelArguments, DataTrainingArguments, list[str]]:
+    """Parses the model and data arguments of a run. Returns them, and all arguments after the method's recipe."""
+    kind, arguments = methods.read(arguments)
+    if kind is Baseline:
+        kind, arguments = ModelArguments, with_default_settings(arguments)
+    # Parsing training arguments would set up a device.
+    return *parse([kind, DataTrainingArguments], arguments, only_these=False), arguments
+
+
+def prepare_folds(
+    args: CompareArguments, model_args: ModelArguments, data: DataTrainingArguments
+) -> tuple[list[dict[str, list[str]]], list[str], list[Timeline]]:
+    """Returns the folds, the label names and the timelines. Checks every fold before the first run."""
+    if data.streaming:
+        raise ValueError("Cross-validation splits all posts: leave out --streaming.")
+    splits = load_splits(data, model_args.cache_dir)
+    if set(splits) != {"train"}:
+        raise ValueError("Cross-validation splits --train_file: give no other file.")
+    names = choose_label_names(splits, data)
+    timelines = make_timelines(splits, data, names, choose_change_step(splits, data))["train"]
+    if args.folds_file is None:
+        folds = make_folds(timelines, args.num_folds, data.validation_fraction, FOLD_SEED)
+    else:
+        folds = read_folds(args.folds_file, timelines)
+        check_tested_once(args.folds_file, folds)
+    for number, fold in enumerate(folds):
+        parts = select_fold(timelines, fold)
+        try:
+            check_apart(parts)
+            class_weights(survey(parts["train"]).labels, len(names))
+            if model_args.calibrate:
+                check_calibration(survey(parts["validation"]).labels, names)
+            if all_labels(parts["validation"]).max() < 0:
+                raise ValueError("the validation split has no labelled post.")
+        except ValueError as problem:
+            raise ValueError(f"Fold {number}: {problem}") from None
+    return folds, names, timelines
+
+
+def write_comparison(
+    output_dir: Path,
+    methods: Sequence[str],
+    names: list[str],
+    encoder: str | None = None,
+    titles: Mapping[str, str] | None = None,
+) -> str:
+    """
+    Compares cross-validations, see [`compare_all`]. Writes `comparison.csv`, and for people `.tex` and `.md`. Returns
+    the table for people as text.
+    """
+    rows, table, caption = compare_all(output_dir, methods, names, encoder, titles)
+    path = output_dir / COMPARISON
+    rows.to_csv(path.with_suffix(".csv"), index_label="method")
+    write_latex(path.with_suffix(".tex"), {COMPARISON: (caption, table)})
+    rows_of_text = ([method, *cells] for method, cells in zip(table.index, table.to_numpy(), strict=True))
+    path.with_suffix(".md").write_text(f"{markdown_table(['', *table.columns], rows_of_text)}\n", encoding="utf-8")
+    return table.to_string()
+
+
+def main(arguments: list[str], methods: Methods = RIVALS, kind: type = CompareArguments):
+    """`kind` is the class of arguments whose `--methods` are among `methods`, and its module describes the command."""
+    end = arguments.index("--") if "--" in arguments else len(arguments)
+    own, passed_on = arguments[:end], arguments[end + 1 :]
+    if {"-h", "--help"} & set(own):
+        print(sys.modules[kind.__module__].__doc__)
+    (args,) = parse([kind], own)
+    if not passed_on:
+        raise ValueError("Give the arguments of the runs after `--`.")
+    given = options_given(passed_on)
+    if refused := [name for name in NOT_PASSED_ON if name in given]:
+        raise ValueError(
+            f"--{refused[0]} cannot come after `--`: it differs between runs, or must not be in their files. A token "
+            "can be given in HF_TOKEN, and a model of your choice can be pushed afterwards."
+        )
+    if args.methods and methods.read(passed_on)[0] is not Baseline:
+        raise ValueError("A --method cannot come after `--` with --methods: name it there.")
+    output_dir = Path(args.output_dir)
+    commands = {output_dir / name: arguments_of(name, passed_on, methods) for name in args.methods}
+    commands = commands or {output_dir: passed_on}
+    # All arguments are checked before the first run.
+    parsed = {folder: read_run(run_arguments, methods) for folder, run_arguments in commands.items()}
+    model_args, data, _ = next(iter(parsed.values()))
+    encoder = checkpoint_name(model_args.model_name_or_path)
+    with lock_folder(output_dir):
+        folds, names, timelines = prepare_folds(args, model_args, data)
+        posts = survey(timelines).fingerprint
+        write_json(output_dir / FOLDS, folds)
+        for folder, (model_args, _, run_arguments) in parsed.items():
+            program = methods.program if isinstance(model_args, Baseline) else TRAIN
+            recipes, _ = split_recipes(run_arguments)
+            hashes = {path: hashlib.sha256(Path(path).read_bytes()).hexdigest() for path in recipes}
+            runs = cross_validate(
+                folder,
+                program,
+                run_arguments,
+                {"posts": posts, "recipes": hashes},
+                output_dir / FOLDS,
+                args.seeds,
+                args.learning_rates,
+                args.tune_on_first_fold,
+            )
+            table = collect(folder, runs, names)
+        print(write_comparison(output_dir, args.methods, names, encoder) if args.methods else table)

@@ -1,0 +1,119 @@
+r"""
+Predicts posts by a method that the Trainer does not train. `tempoformer compare` runs it for each fold.
+
+    python -m modeling_tempoformer.commands.rival --method trees --do_predict --train_file posts.csv \
+        --model_name_or_path sentence-transformers/all-MiniLM-L6-v2 --output_dir outputs/trees
+
+`--method` is one of class_prior, position_and_time, trees; only trees need an encoder.
+"""
+
+from collections.abc import Callable, Collection
+from pathlib import Path
+
+from transformers import set_seed
+
+from ..data.arguments import DataTrainingArguments, check_read
+from ..data.files import lock_folder, write_json
+from ..data.post_splits import Splits, choose_change_step, choose_label_names, load_splits, split_posts
+from ..evaluation.figures import print_figures, write_test_figures
+from ..evaluation.latex import write_test_table
+from ..evaluation.method_names import checkpoint_name
+from ..evaluation.predictions import prediction_rows, write_mistakes, write_predictions
+from ..evaluation.report import RESULTS, group_by_class, results_table, score_part
+from ..timeline_tempoformer import Timeline
+from ..training.arguments import check_asked, read_of_posts, wanted_splits
+from ..training.recipes import options_given, parse, run_script
+from ..training.resuming import clear_results
+from ..training.rivals import RIVALS, Baseline, UntrainedBaseline
+from ..training.stream_trainer import StreamTrainingArguments
+
+
+def check_arguments(baseline: Baseline, data: DataTrainingArguments, training: StreamTrainingArguments):
+    """Raises a `ValueError` for arguments that a method does not support."""
+    method = f"--method {baseline.method}"
+    if training.freeze_encoder:
+        raise ValueError(f"{method} does not support --freeze_encoder: leave it out.")
+    if data.streaming:
+        raise ValueError(f"{method} does not support --streaming: leave it out.")
+    if not getattr(training, baseline.needs):
+        raise ValueError(f"{method} needs --{baseline.needs}.")
+    if training.push_to_hub and not baseline.is_stock:
+        raise ValueError(f"--push_to_hub: a model of {method} cannot be loaded without this package.")
+
+
+def start(kind: type[Baseline], arguments: list[str], run: Callable):
+    """
+    Parses and checks the arguments of a method, and runs it in its output folder. `run` takes what [`run`] takes.
+    """
+    baseline, data, training = parse([kind, DataTrainingArguments, StreamTrainingArguments], arguments)
+    check_arguments(baseline, data, training)
+    check_asked(training, baseline.calibrate)
+    given = options_given(arguments)
+    # Untrained methods divide the posts of a training, too.
+    reads = read_of_posts(data, training, baseline.calibrate) if baseline.needs == "do_train" else {}
+    check_read(given, {**reads, "no_change_label": (False, f"by --method {baseline.method}")})
+    with lock_folder(training.output_dir, training.process_index == 0):
+        run(given, baseline, data, training)
+
+
+def main(arguments: list[str]):
+    kind, arguments = RIVALS.read(arguments)
+    start(kind, arguments, run)
+
+
+def run(
+    given: Collection[str], baseline: UntrainedBaseline, data: DataTrainingArguments, training: StreamTrainingArguments
+):
+    """Predicts the test part. `given` is the argument of [`check_read`]."""
+    set_seed(training.seed)
+    splits, names = read_splits(given, baseline, data, training)
+    predict(baseline, splits.timelines, names, data, training)
+
+
+def read_splits(
+    given: Collection[str], baseline: Baseline, data: DataTrainingArguments, training: StreamTrainingArguments
+) -> tuple[Splits, list[str]]:
+    """Reads and divides the posts. Returns the splits and the names of the classes."""
+    posts = load_splits(data, baseline.cache_dir, baseline.token)
+    names = choose_label_names(posts, data)
+    # Untrained methods also need training posts, for class shares or prompt examples.
+    wanted = list(dict.fromkeys(["train", *wanted_splits(training, baseline.calibrate)]))
+    splits = split_posts(
+        posts,
+        data,
+        names,
+        wanted,
+        training.seed,
+        model=baseline.model_name_or_path,
+        calibrates=baseline.calibrate,
+        change_step=choose_change_step(posts, data),
+        given=given,
+    )
+    return splits, names
+
+
+def predict(
+    baseline: UntrainedBaseline,
+    timelines: dict[str, list[Timeline]],
+    names: list[str],
+    data: DataTrainingArguments,
+    training: StreamTrainingArguments,
+):
+    """Predicts the test part without training, and writes the files that a training writes."""
+    predictions, probabilities = baseline.predict(timelines, names, data, training.seed)
+    test = timelines["test"]
+    scores = score_part(test, predictions, probabilities, names, timelines["train"])
+    results = group_by_class(scores, "predict", names)
+    print(results_table("test", results))
+    clear_results(training)
+    write_json(Path(training.output_dir) / RESULTS, {"test": results})
+    table = prediction_rows(test, predictions, probabilities, names, with_texts=not data.no_text)
+    write_predictions(training.output_dir, table)
+    write_mistakes(training.output_dir, table, test)
+    write_test_figures(training.output_dir, test, predictions, probabilities, names)
+    write_test_table(training.output_dir, results, baseline.method, checkpoint_name(baseline.source))
+    print_figures(training.output_dir)
+
+
+if __name__ == "__main__":
+    run_script(main)

@@ -1,0 +1,191 @@
+"""
+The methods that a comparison needs first, because they cost nothing: a draw by the class prior, position and time
+alone, and boosted trees on vectors of posts. Other methods derive from the same classes.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import Any, ClassVar, Literal, NamedTuple
+
+import numpy as np
+import torch
+from transformers import AutoTokenizer, PreTrainedTokenizerBase
+from transformers.utils import logging
+
+from ..data.arguments import DataTrainingArguments
+from ..evaluation.predictions import all_labels
+from ..evaluation.rivals import boosted_trees, position_and_time
+from ..modeling_post_tempoformer import PostTempoFormerForStreamClassification
+from ..timeline_tempoformer import Timeline, tokenize_posts
+from .arguments import ModelArguments
+from .frozen_encoder import embed
+from .recipes import parse, split_recipes
+
+
+logger = logging.get_logger(__name__)
+
+DEFAULT_LENGTH = 128  # tokens
+
+
+@dataclass(kw_only=True)
+class Baseline(ModelArguments):
+    """A method that TempoFormer is compared with, and its encoder or language model."""
+
+    # The kind of model that `--model_name_or_path` must name.
+    reads: ClassVar[Literal["encoder", "language model"] | None] = "encoder"
+    # Options that the method does not support.
+    refused: ClassVar[tuple[str, ...]] = ("config_name", "tokenizer_name", "view", "seeds", "precision", "recall")
+    # True if the model is a class of Transformers, which loads without this package.
+    is_stock: ClassVar[bool] = False
+    # The step without which the method does nothing.
+    needs: ClassVar[Literal["do_train", "do_predict"]] = "do_train"
+
+    method: str = field(metadata={"help": "The baseline."})
+
+    def check_source(self):
+        for name in self.refused:
+            if getattr(self, name) not in (None, False):
+                raise ValueError(f"--{name} cannot be given with --method {self.method}.")
+        if self.reads is not None and self.model_name_or_path is None:
+            raise ValueError(f"--method {self.method} needs --model_name_or_path, the {self.reads}.")
+
+
+@dataclass(kw_only=True)
+class UntrainedBaseline(Baseline, ABC):
+    """A method that the Trainer does not train."""
+
+    needs: ClassVar[Literal["do_train", "do_predict"]] = "do_predict"
+    refused: ClassVar[tuple[str, ...]] = (*Baseline.refused, "config_overrides", "calibrate")
+
+    @abstractmethod
+    def predict(
+        self, timelines: dict[str, list[Timeline]], names: list[str], data: DataTrainingArguments, seed: int
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """
+        Predicts the posts of `timelines["test"]`, given those of the other parts. `names` are the classes in the order
+        of their ids. Returns class ids (posts,) in the order of the timelines, and probabilities (posts, classes).
+        """
+
+
+class Methods(NamedTuple):
+    """
+    Methods that TempoFormer is compared with.
+
+    Attributes:
+        names (`tuple[str, ...]`): Their names.
+        program (`tuple[str, ...]`): The arguments of Python that run one of them.
+        find (`Callable[[str], type[Baseline]]`): Returns the class of a method. Raises a `ValueError` for no method.
+        recipe_of (`Callable[[str], str]`, *optional*): Returns the path of a method's recipe, which names it.
+    """
+
+    names: tuple[str, ...]
+    program: tuple[str, ...]
+    find: Callable[[str], type[Baseline]]
+    recipe_of: Callable[[str], str] | None = None
+
+    def add(self, method: str, arguments: list[str]) -> list[str]:
+        """Adds a method, after the recipes of a command line and with its own recipe."""
+        recipes, options = split_recipes(arguments)
+        named = ["--method", method] if self.recipe_of is None else [self.recipe_of(method)]
+        return [*recipes, *named, *options]
+
+    def read(self, arguments: list[str]) -> tuple[type[Baseline], list[str]]:
+        """Returns the class of the `--method`, or [`Baseline`], and the arguments, by default with its recipe."""
+        asked = [word for word in arguments if word not in ("-h", "--help")]
+        (choice,) = parse([MethodArgument], asked, only_these=False)
+        if choice.method is None:
+            return Baseline, arguments
+        if self.recipe_of is not None and not split_recipes(arguments)[0]:
+            arguments = [self.recipe_of(choice.method), *arguments]
+        return self.find(choice.method), arguments
+
+
+@dataclass
+class MethodArgument:
+    """The option that decides which class holds the other options."""
+
+    method: str | None = None
+
+
+def learned_posts(timelines: dict[str, list[Timeline]]) -> list[Timeline]:
+    """Returns the training and validation timelines. Methods that tune nothing learn from both."""
+    return [timeline for name in ("train", "validation") for timeline in timelines.get(name, ())]
+
+
+def load_embedder(
+    model_name_or_path: str, download_settings: dict[str, Any]
+) -> tuple[PostTempoFormerForStreamClassification, PreTrainedTokenizerBase]:
+    """Returns a model that embeds posts as the mean over their tokens, [CLS] and [SEP] included, and its tokenizer."""
+    tokenizer = AutoTokenizer.from_pretrained(model_name_or_path, **download_settings)
+    # Weights that the checkpoint lacks, such as an unused pooler, are drawn at random. A fixed seed makes the cached
+    # vectors match, and the fork leaves the caller's random state unchanged.
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        model = PostTempoFormerForStreamClassification.from_encoder_pretrained(
+            model_name_or_path, post_pooling="mean", **download_settings
+        )
+    tokenizer.model_max_length = min(tokenizer.model_max_length, model.max_tokens)
+    return model.to("cuda" if torch.cuda.is_available() else "cpu"), tokenizer
+
+
+class ClassPrior(UntrainedBaseline):
+    """Draws a class for each post by the shares of the classes among the labelled training posts."""
+
+    reads = None
+
+    def predict(
+        self, timelines: dict[str, list[Timeline]], names: list[str], data: DataTrainingArguments, seed: int
+    ) -> tuple[np.ndarray, np.ndarray]:
+        labels = all_labels(timelines["train"])
+        labels = labels[labels >= 0]
+        shares = np.bincount(labels, minlength=len(names)) / len(labels)
+        count = len(all_labels(timelines["test"]))
+        drawn = np.random.default_rng(seed).choice(len(names), size=count, p=shares)
+        return drawn, np.tile(shares, (count, 1))
+
+
+class PositionAndTime(UntrainedBaseline):
+    """Predicts by [`position_and_time`], which the results of every run report."""
+
+    reads = None
+
+    def predict(
+        self, timelines: dict[str, list[Timeline]], names: list[str], data: DataTrainingArguments, seed: int
+    ) -> tuple[np.ndarray, np.ndarray]:
+        probabilities, _ = position_and_time(learned_posts(timelines), timelines["test"], len(names))
+        return probabilities.argmax(-1), probabilities
+
+
+class Trees(UntrainedBaseline):
+    """Predicts by [`boosted_trees`], which the results of every training over a frozen encoder report."""
+
+    def predict(
+        self, timelines: dict[str, list[Timeline]], names: list[str], data: DataTrainingArguments, seed: int
+    ) -> tuple[np.ndarray, np.ndarray]:
+        learned, test = learned_posts(timelines), timelines["test"]
+        model, tokenizer = load_embedder(self.model_name_or_path, self.download_settings)
+        length = min(data.max_seq_length or DEFAULT_LENGTH, tokenizer.model_max_length)
+        # Embedded together, so that every split of the same posts uses the same entry of the cache of vectors.
+        texts = list(chain.from_iterable(timeline.texts for timeline in (*learned, *test)))
+        columns, cut = tokenize_posts(tokenizer, texts, length)
+        if cut:
+            logger.warning(f"Truncated {cut} posts to {length} tokens.")
+        posts = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
+        train_vectors, test_vectors = np.split(embed(posts, model, tokenizer), [len(all_labels(learned))])
+        probabilities = boosted_trees(learned, test, train_vectors, test_vectors, len(names), seed)
+        return probabilities.argmax(-1), probabilities
+
+
+OF_PACKAGE = {"class_prior": ClassPrior, "position_and_time": PositionAndTime, "trees": Trees}
+
+
+def find_rival(name: str) -> type[Baseline]:
+    """Returns the class of a rival. Raises a `ValueError` for an unknown name."""
+    if name not in OF_PACKAGE:
+        raise ValueError(f"--method {name} is none of the rivals: {', '.join(OF_PACKAGE)}.")
+    return OF_PACKAGE[name]
+
+
+RIVALS = Methods(tuple(OF_PACKAGE), ("-m", "modeling_tempoformer.commands.rival"), find_rival)
