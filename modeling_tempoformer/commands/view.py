@@ -10,9 +10,8 @@ from dataclasses import dataclass, field
 from ..data.arguments import PostArguments, check_positive, check_read
 from ..data.columns import NO_COLUMN
 from ..data.model_fields import class_named
-from ..data.post_splits import load_file, table_form, timeline_columns
+from ..data.post_splits import evenly_spaced, load_file, make_timelines, table_form
 from ..data.splits import hold_back, read_split
-from ..data.timelines import to_timelines
 from ..evaluation.report import read_test, test_summary
 from ..names_tempoformer import read_name
 from ..timeline_tempoformer import Timeline
@@ -43,7 +42,7 @@ class ViewArguments(PostArguments, DownloadArguments):
         default=None, metadata={"help": "Speakers whose posts raise alarms on the page. Default: all speakers."}
     )
     max_predict_samples: int | None = field(
-        default=None, metadata={"help": "Show at most this many timelines, the first ones."}
+        default=None, metadata={"help": "Show at most this many timelines, evenly spaced."}
     )
 
     def __post_init__(self):
@@ -54,26 +53,27 @@ def main(arguments: list[str]):
     (args,) = parse([ViewArguments], arguments)
     check_view()
     pipe = load_pipeline(args.model_name_or_path, **args.downloads)
-    names = classes_of(pipe.model.config)
-    reads_states = pipe.model.config.states or args.state_column == NO_COLUMN
+    config = pipe.model.config
+    names = classes_of(config)
+    reads_states = config.states or config.change_step is not None or args.state_column == NO_COLUMN
     check_read(
         options_given(arguments), {"state_column": (reads_states, "by this model, which has learned no states")}
     )
     if args.watch is not None:
-        pipe.model.config.watched = class_named(args.watch, names, "watch")
+        config.watched = class_named(args.watch, names, "watch")
     try:
         posts = load_file(args.test_file, args.task_name, **table_form(args))
-        timelines = to_timelines(posts, names, **timeline_columns(args), drop_incomplete=args.drop_incomplete)
     except ValueError as problem:
         raise ValueError(f"{args.test_file}: {problem}") from None
+    timelines = make_timelines({"test": posts}, args, names, config.change_step)["test"]
     # The page shows scores of labelled posts, which must not be posts that the model has learned from.
     model_folder = args.model_name_or_path
     timelines = hold_back("test", timelines, read_split(model_folder), model_folder)
-    timelines = timelines[: args.max_predict_samples]
+    timelines = evenly_spaced(timelines, args.max_predict_samples)
     if args.watched_speakers is not None:
         args.watched_speakers = list(map(read_name, args.watched_speakers))
         check_speakers(args.watched_speakers, timelines)
-    verdict = test_summary(read_test(model_folder, **args.downloads), pipe.model.config)
+    verdict = test_summary(read_test(model_folder, **args.downloads), config)
     shown = (timelines, args.title, verdict, args.watched_speakers, model_folder)
     write_view(args.output, pipe.model, pipe.tokenizer, *shown)
 

@@ -311,11 +311,14 @@ def refuse_training_posts(arguments: DataTrainingArguments):
 
 def make_timelines(
     posts: Mapping[str, Dataset | IterableDataset],
-    arguments: DataTrainingArguments,
+    arguments: PostArguments,
     names: list[str],
     change_step: float | None = None,
 ) -> dict[str, list[Timeline] | TimelineStream]:
-    """The timelines of each split, with labels that are given or derived. Errors name the file, or the dataset."""
+    """
+    Returns the timelines of each split, with labels that are given, or derived by `change_step`. All that read posts
+    to train, to predict or to show call this. Errors name the file, or the dataset.
+    """
     timelines = {}
     for name, posts_of_split in posts.items():
         try:
@@ -423,11 +426,17 @@ def check_given(
     """
     if missing := [name for name in wanted if name not in splits]:
         raise ValueError(f"There is no {missing[0]} split: give --{missing[0]}_{option}.")
-    number, test = arguments.max_predict_samples, splits.get("test")
-    if number is None or test is None or number >= len(test):
+    if (test := splits.get("test")) is None:
         return splits
-    chosen = [index * len(test) // number for index in range(number)]
-    return splits | {"test": test.select(chosen) if isinstance(test, Dataset) else [test[index] for index in chosen]}
+    return splits | {"test": evenly_spaced(test, arguments.max_predict_samples)}
+
+
+def evenly_spaced(items: list[Timeline] | Dataset, number: int | None) -> list[Timeline] | Dataset:
+    """Returns so many of the timelines or texts, evenly spaced; all of them without a number."""
+    if number is None or number >= len(items):
+        return items
+    chosen = [index * len(items) // number for index in range(number)]
+    return items.select(chosen) if isinstance(items, Dataset) else [items[index] for index in chosen]
 
 
 def survey_timelines(
@@ -453,7 +462,7 @@ def check_surveys(surveys: Mapping[str, Survey]):
         raise ValueError(f"Some splits have timestamps and others not: {timed}.")
 
 
-def with_source(problem: ValueError, split: str, arguments: DataTrainingArguments) -> ValueError:
+def with_source(problem: ValueError, split: str, arguments: PostArguments) -> ValueError:
     """The error, with the file or the dataset that it is about."""
     path, message = getattr(arguments, f"{split}_file"), str(problem)
     source = path or f"{arguments.dataset_name}, split {split}"

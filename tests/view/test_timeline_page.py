@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers import data_of, read_json, save_encoder, tiny_reader, write_posts
+from helpers import MODELS, data_of, read_json, save_encoder, tiny_reader, write_posts
 from stand_ins import NAMES, explained_timelines, page_of, with_states
 from transformers import AutoConfig, pipeline
 
@@ -249,6 +249,23 @@ def test_the_script_writes_every_post(saved, tmp_path):
     in_order = sorted(posts, key=lambda post: (post["timeline_id"], post["timestamp"]))
     labels = {"": -1, **{name: label for label, name in enumerate(NAMES)}}
     assert shown == [(post["text"], labels[post["label"]]) for post in in_order]
+
+
+@pytest.mark.parametrize("kind", MODELS, ids=str)
+def test_labels_that_a_model_derives_are_on_the_page(tmp_path, kind):
+    """They are those of a plain loop. With fewer timelines than the file has, they are from the whole of it."""
+    model, tokenizer = tiny_reader(tmp_path / "model", **kind, num_labels=2, change_step=2.0)
+    moods = [[1, 2, -1], [0, 0, 2], [2, 1, 0], [0, 1, 2]]
+    posts = [
+        {"timeline_id": f"{number}", "timestamp": 60 * line, "text": "the plane", "state": mood}
+        for number, own in enumerate(moods)
+        for line, mood in enumerate(own)
+    ]
+    timelines = data_of(write_view(str(tmp_path / "model"), tmp_path, posts))["timelines"]
+    derived = [[-1, *(int(abs(a - b) >= 2) for a, b in zip(own, own[1:], strict=False))] for own in moods]
+    assert [timeline["actual"] for timeline in timelines] == derived
+    some = data_of(write_view(str(tmp_path / "model"), tmp_path, posts, "--max_predict_samples", "2"))["timelines"]
+    assert [timeline["id"] for timeline in some] == ["0", "2"]
 
 
 def test_alarms_of_some_speakers_only(saved, tmp_path):
