@@ -463,9 +463,8 @@ class PostTempoFormerForStreamClassification(StreamClassificationMixin, PostTemp
     ) -> StreamClassifierOutput:
         r"""
         Args:
-            input_ids, attention_mask, token_type_ids, inputs_embeds, post_embeds (`torch.Tensor`, *optional*),
-            stream_index, elapsed, speaker_posts (`torch.Tensor`, *optional*):
-                Inputs of [`PostTempoFormerModel`].
+            input_ids, attention_mask, token_type_ids, inputs_embeds, post_embeds: As in [`PostTempoFormerModel`].
+            stream_index, elapsed, speaker_posts: As there.
             timeline_position (`torch.FloatTensor` of shape `(batch_size, num_streams, 2)`, *optional*):
                 Posts of the timeline before the newest one, and seconds since the first. In evaluation a model with
                 trees needs it, and one whose `first_posts` cannot be a change.

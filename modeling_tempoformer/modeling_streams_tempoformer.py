@@ -12,6 +12,7 @@ from torch import nn
 from transformers import AutoConfig, PreTrainedModel
 from transformers import initialization as init
 from transformers.integrations import is_deepspeed_zero3_enabled
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from transformers.utils import ModelOutput, logging
 
 from .checks_tempoformer import check_indices, check_shape, check_whole, longest_input
@@ -139,6 +140,21 @@ def class_layers(config: StreamFields, width: int, linear: Callable[[int, int], 
     return nn.Sequential(*layers, starting("narrow", linear(width, config.num_labels)))
 
 
+def eager_attention(
+    module: nn.Module,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attention_mask: torch.BoolTensor,
+    scaling: float,
+    **kwargs,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Computes attention step by step. Returns the context, with posts before heads, and the attention."""
+    scores = (query @ key.mT * scaling).masked_fill(~attention_mask, MASKED)
+    weights = scores.softmax(-1, dtype=torch.float32).to(query.dtype)
+    return (weights @ value).transpose(1, 2), weights
+
+
 class StreamAttention(nn.Module):
     """
     Multi-head attention across the vectors of a stream's posts (paper, section 4.2). Queries and keys are rotated by
@@ -149,7 +165,7 @@ class StreamAttention(nn.Module):
         self, config: StreamFields, dropout: float, linear: Callable[..., nn.Module], last: Callable[..., nn.Module]
     ):
         super().__init__()
-        self.rope_theta, width = config.rope_theta, config.stream_width
+        self.config, width = config, config.stream_width
         self.num_heads = config.encoder_config.num_attention_heads
         self.head_dim = width // self.num_heads
         bias = config.stream_attention == "full"
@@ -171,18 +187,16 @@ class StreamAttention(nn.Module):
         )
         if streams.tau is not None:
             exponents = torch.arange(0, self.head_dim, 2, device=posts.device, dtype=torch.float32) / self.head_dim
-            frequencies = (self.rope_theta**-exponents).repeat_interleave(2)
+            frequencies = (self.config.rope_theta**-exponents).repeat_interleave(2)
             angles = streams.tau.to(posts.device)[:, None, :, None] * frequencies
             cos, sin = angles.cos().to(query.dtype), angles.sin().to(query.dtype)
             query, key = rotate_pairs(query, cos[:, :, asking], sin[:, :, asking]), rotate_pairs(key, cos, sin)
-        visible, weights = streams.visible.to(posts.device)[:, None, None], None
-        if output_attentions:
-            scores = (query @ key.mT * self.head_dim**-0.5).masked_fill(~visible, MASKED)
-            weights = scores.softmax(-1, dtype=torch.float32).to(query.dtype)
-            context = weights @ value
-        else:
-            context = nn.functional.scaled_dot_product_attention(query, key, value, visible)
-        context = context.unflatten(1, (-1, self.num_heads)).permute(1, 0, 3, 2, 4).flatten(-2)
+        visible = streams.visible.to(posts.device)[:, None, None]
+        is_eager = output_attentions or self.config._attn_implementation == "eager"
+        # Of the library's functions only this one takes any mask, and so it stands for the others, too.
+        attend = eager_attention if is_eager else ALL_ATTENTION_FUNCTIONS["sdpa"]
+        context, weights = attend(self, query, key, value, visible, scaling=self.head_dim**-0.5, is_causal=False)
+        context = context.unflatten(2, (-1, self.num_heads)).permute(2, 0, 1, 3, 4).flatten(-2)
         return self.dropout(self.o_proj(context)), weights
 
 

@@ -33,7 +33,7 @@ def stream_attention(
     attention, cls: list[torch.Tensor], taus: list[float] | None, of: Callable = lambda layer: layer
 ) -> list[torch.Tensor]:
     """Returns each post's attention to all posts of its stream. `of` chooses a member of a layer."""
-    size, theta = attention.head_dim, attention.rope_theta
+    size, theta = attention.head_dim, attention.config.rope_theta
     heads = []
     for head in range(attention.num_heads):
         part = slice(head * size, (head + 1) * size)

@@ -297,6 +297,22 @@ def test_attention_is_set_and_an_unknown_one_is_refused(model, before, after, ca
     assert "does not support" not in caplog.text
 
 
+@pytest.mark.parametrize("model", MODELS)
+def test_eager_attention_calls_no_other(model, monkeypatch):
+    reader, calls = Reader(model, attn_implementation="sdpa"), []
+    expected = forward(reader)
+    reader.model.set_attn_implementation("eager")
+    usual = torch.nn.functional.scaled_dot_product_attention
+    monkeypatch.setattr(
+        torch.nn.functional, "scaled_dot_product_attention", lambda *args, **kw: calls.append(1) or usual(*args, **kw)
+    )
+    forward(reader)
+    assert not calls
+    reader.model.set_attn_implementation("sdpa")
+    assert_close(forward(reader), expected, 1e-5)
+    assert calls
+
+
 @pytest.fixture
 def process_group():
     """Starts a process group of one process."""
