@@ -5,7 +5,7 @@ BIN := .venv/bin
 PIP := $(BIN)/pip install --quiet --no-compile
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: bench bench-gpu demo docs install lint pictures style test test-lowest test-plain-kernels test-slow wheel
+.PHONY: bench bench-gpu demo docs install lint pictures style test test-lowest test-newest test-plain-kernels test-slow wheel
 
 install: .venv/installed
 
@@ -124,4 +124,15 @@ test-lowest: .venv-lowest/installed
 	grep -Ev '^(transformers|tokenizers|huggingface_hub)==' constraints.txt > .venv-lowest/constraints.txt
 	echo '$(LOWEST)' >> .venv-lowest/constraints.txt
 	.venv-lowest/bin/pip install --quiet -c .venv-lowest/constraints.txt -e ".[test,ray,space]" selenium
+	touch $@
+
+# The newest Transformers and PEFT, with what they take beside them. PyTorch stays at its pin, whose build for processors
+# installs without gigabytes for GPUs.
+test-newest: .venv-newest/installed
+	OMP_NUM_THREADS=1 .venv-newest/bin/python -m pytest --numprocesses $(JOBS)
+
+.venv-newest/installed: setup.cfg pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv-newest
+	grep -Ev '^(transformers|tokenizers|huggingface_hub|peft)==' constraints.txt > .venv-newest/constraints.txt
+	.venv-newest/bin/pip install --quiet -c .venv-newest/constraints.txt -e ".[test,ray,space]" selenium
 	touch $@

@@ -111,7 +111,9 @@ class TemporalSelfAttention(BertSelfAttention):
         Attends over `hidden_states` (batch, sequence, hidden), with time in the queries; without `text_times` and
         `query_scale` this is BERT's self-attention.
         """
-        kwargs.pop("past_key_values", None)
+        # The name of the cache until Transformers 5.23, and from 5.24 on
+        for name in ("past_key_values", "cache"):
+            kwargs.pop(name, None)
         shape = (*hidden_states.shape[:-1], -1, self.attention_head_size)
         query, key, value = (
             projection(hidden_states).view(shape).transpose(1, 2) for projection in (self.query, self.key, self.value)
