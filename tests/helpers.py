@@ -56,6 +56,7 @@ STREAM_MODULES = {
     "names_tempoformer",
     "online_tempoformer",
     "pipeline_tempoformer",
+    "streams_tempoformer",
     "timeline_tempoformer",
     "times_tempoformer",
 }

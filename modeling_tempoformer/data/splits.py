@@ -91,6 +91,14 @@ def hold_out(timelines: Sequence[Timeline], members: int, seed: int) -> list[Tim
     """
     Adds `held_out`, the member that does not learn from a timeline. With fewer timelines, or units of them
     ([`unit_of`]), than members, some members learn from all.
+
+    Args:
+        timelines (`Sequence[Timeline]`): The training timelines.
+        members (`int`): Number of members of the model.
+        seed (`int`): Seed of the shuffle.
+
+    Returns:
+        The timelines in their order, each with the member that holds it out.
     """
     held_out = np.empty(len(timelines), dtype=np.int64)
     folds = max(2, min(members, len(set(map(unit_of, timelines)))))
