@@ -75,12 +75,13 @@ class CommonTests(common.ModelTesterMixin):
 
 
 class StreamTests(CommonTests):
-    additional_model_inputs = ["stream_index"]
+    additional_model_inputs = ["stream_index", "timeline_position"]
 
     def setUp(self):
         encoder, (model_class,) = {"model_type": "bert", **ENCODER}, self.all_model_classes
         config = model_class.config_class(encoder_config=encoder, window=6, num_stream_layers=1, num_labels=3)
         batch = {name: tensor for name, tensor in tiny_batch().items() if name != "labels"}
+        batch["timeline_position"] = batch["elapsed"][..., :2]
         # One layer reads posts alone in the paper's model, and is over their vectors in the post model.
         self.use(config, batch, 1)
 
