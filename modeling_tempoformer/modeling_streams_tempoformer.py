@@ -41,20 +41,20 @@ class StreamClassifierOutput(ModelOutput):
         loss (`torch.FloatTensor`, *optional*, with `labels`): Focal loss, a scalar in float32.
         logits (`torch.FloatTensor` of shape `(batch_size, num_streams, num_labels)`): Scores before softmax for the
             newest post of each stream; 0 for a stream without posts.
-        expert_logits (`torch.FloatTensor` of shape `(batch_size, num_streams, num_experts, num_labels)`, *optional*):
-            The scores of each expert alone, in evaluation, if the model has several.
         state_logits (`torch.FloatTensor` of shape `(batch_size, num_streams, num_states)`, *optional*):
             The log-probability of each state of the newest post of each stream, if the model has learned states.
         stream_attentions, hidden_states, attentions: The outputs of the model without the head.
+        expert_logits (`torch.FloatTensor` of shape `(batch_size, num_streams, num_experts, num_labels)`, *optional*):
+            The scores of each expert alone, in evaluation, if the model has several.
     """
 
     loss: torch.FloatTensor | None = None
     logits: torch.FloatTensor | None = None
-    expert_logits: torch.FloatTensor | None = None
     state_logits: torch.FloatTensor | None = None
     stream_attentions: tuple[torch.FloatTensor, ...] | None = None
     hidden_states: tuple[torch.FloatTensor, ...] | None = None
     attentions: tuple[torch.FloatTensor, ...] | None = None
+    expert_logits: torch.FloatTensor | None = None
 
 
 @dataclass

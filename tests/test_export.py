@@ -83,7 +83,8 @@ def check_exported(model: torch.nn.Module, seen: Batch, others: list[Batch]):
     """Exports with one batch, and checks that the logits for other batches are the model's."""
     shapes = {name: [Dim.AUTO] * tensor.dim() for name, tensor in seen.items()}
     program = export(model, (), kwargs=seen, dynamic_shapes=shapes)
-    answers = ["logits", "state_logits"] if "speaker_posts" in seen else ["logits"]
+    experts = getattr(model, "mixture", None) is not None
+    answers = ["logits", *["state_logits"] * ("speaker_posts" in seen), *["expert_logits"] * experts]
     onnx = torch.onnx.export(program, dynamo=True, verbose=False, output_names=answers)
     onnx = onnx.model_proto.SerializeToString()
     session = onnxruntime.InferenceSession(onnx, providers=["CPUExecutionProvider"])

@@ -174,7 +174,7 @@ class StreamTrainer(HubTrainer):
         finally:
             self.args.train_sampling_strategy = strategy
         logits, *others = output.predictions if isinstance(output.predictions, tuple) else (output.predictions,)
-        experts = others.pop(0) if len(getattr(self.model.config, "experts", ())) > 1 else None
+        experts = others.pop() if len(getattr(self.model.config, "experts", ())) > 1 else None
         # An item may be one post, without a dimension for posts.
         attach_logits(timelines, items, logits if logits.ndim == 3 else logits[:, None], *(others or [None]), experts)
         return output.metrics
