@@ -252,8 +252,8 @@ def cosines_with_history(
 
 def of_members(logits: torch.Tensor, held_out: torch.LongTensor | None) -> torch.Tensor:
     """
-    Returns the mean of the members' logits (members, batch_size, ...), or those of the member that has not learned
-    from a row (`held_out`).
+    Returns the mean of the members' logits (members, batch_size, ...), or for each row those of the member that has
+    not learned from it (`held_out`).
     """
     if held_out is None:
         return logits.mean(0)

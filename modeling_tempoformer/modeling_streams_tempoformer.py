@@ -193,7 +193,7 @@ class StreamAttention(nn.Module):
             query, key = rotate_pairs(query, cos[:, :, asking], sin[:, :, asking]), rotate_pairs(key, cos, sin)
         visible = streams.visible.to(posts.device)[:, None, None]
         is_eager = output_attentions or self.config._attn_implementation == "eager"
-        # Of the library's functions only this one takes any mask, and so it stands for the others, too.
+        # Flash and flex attention do not take this mask, so that SDPA is used where they are chosen.
         attend = eager_attention if is_eager else ALL_ATTENTION_FUNCTIONS["sdpa"]
         context, weights = attend(self, query, key, value, visible, scaling=self.head_dim**-0.5, is_causal=False)
         context = context.unflatten(2, (-1, self.num_heads)).permute(2, 0, 1, 3, 4).flatten(-2)
@@ -244,15 +244,20 @@ class StreamPreTrainedModel(PreTrainedModel):
         kwargs |= {"output_loading_info": True, "use_safetensors": True}
         model, info = super().from_pretrained(pretrained_model_name_or_path, *model_args, **kwargs)
         missing, unexpected = info["missing_keys"], info["unexpected_keys"]
+        has_new_head = bool(info["mismatched_keys"])
         if model.base_model is not model and type(model.base_model).__name__ in (model.config.architectures or ()):
             missing = {name for name in missing if name.startswith(f"{cls.base_model_prefix}.")}
             # That of a head that the weights may once have had.
-            model.config.calibration = None
+            model.config.calibration, has_new_head = None, True
         # The configuration of a model of 0.2.0 weighs its experts.
         weights = vars(model.config).pop("expert_weights", None)
-        if weights and (mixture := getattr(model, "mixture", None)) is not None:
-            for values in (mixture.weights, mixture.held_out):
-                values.copy_(torch.tensor(weights))
+        if (mixture := getattr(model, "mixture", None)) is not None:
+            if has_new_head:
+                # The weights are those of experts that are gone.
+                mixture.reset()
+            elif weights:
+                mixture.weights.copy_(torch.tensor(weights))
+                mixture.held_out.copy_(torch.tensor(weights))
         if (trees := getattr(model, "trees", None)) is not None:
             check_indices(pretrained_model_name_or_path, "trees.feature", trees.feature, len(trees.center))
         if output_loading_info:

@@ -9,6 +9,7 @@ from datasets import Dataset
 from helpers import (
     inputs_only,
     make_timeline,
+    read_json,
     rows_of_vectors,
     tiny_batch,
     tiny_encoder,
@@ -19,6 +20,7 @@ from scipy.special import log_softmax
 from sklearn.ensemble import ExtraTreesClassifier
 
 from modeling_tempoformer import StreamCollator
+from modeling_tempoformer.data.files import write_json
 from modeling_tempoformer.training.experts import grow_experts, weigh
 from modeling_tempoformer.training.tree_growing import copy_tree
 from modeling_tempoformer.trees_tempoformer import DEPTH
@@ -74,6 +76,24 @@ def grow(rule):
     rows = rows_of_vectors(timelines, vectors, 5)
     grow_experts(model, rows, seed=0)
     return model, StreamCollator(None, 4)(list(rows))
+
+
+def test_weights_of_experts_are_kept_with_their_experts_alone(tmp_path):
+    """With other classes, or without a head, the experts begin anew, and the network decides alone."""
+    model = tiny_model(**GROWN)
+    model.save_pretrained(tmp_path / "whole")
+    model.tempoformer.save_pretrained(tmp_path / "base")
+    # A model of 0.2.0 has the weights in its configuration.
+    for name in ("whole", "base"):
+        config = read_json(tmp_path / name / "config.json")
+        write_json(tmp_path / name / "config.json", {**config, "expert_weights": [0.5, 0.8]})
+    load = type(model).from_pretrained
+    more_classes = load(tmp_path / "whole", num_labels=5, ignore_mismatched_sizes=True)
+    others = more_classes, load(tmp_path / "base", num_labels=3)
+    for loaded, weights in ((load(tmp_path / "whole"), [0.5, 0.8]), *((other, [1.0, 0.0]) for other in others)):
+        assert loaded.mixture.weights.tolist() == pytest.approx(weights)
+        assert loaded.mixture.held_out.tolist() == [pytest.approx(weights)] * 2
+        assert not hasattr(loaded.config, "expert_weights")
 
 
 def test_what_follows_from_the_place_is_learned():

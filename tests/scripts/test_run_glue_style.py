@@ -362,6 +362,20 @@ def test_over_a_frozen_encoder_all_else_learns_and_the_saved_model_reads_tokens(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("evaluates", [True, False])
+def test_a_model_of_one_class_is_called_so_at_the_end(tmp_path, encoder, caplog, evaluates):
+    """In a window of one, posts of one text are the same. Without --do_eval an evaluation of the training counts."""
+    posts = [{**post, "text": "the plane"} for post in POSTS]
+    asked = ["--do_train", *["--do_eval"] * evaluates]
+    settings = ["--max_steps", "2", "--window", "1", "--config_overrides", '{"num_members": 1, "num_trees": 0}']
+    file = write_posts(tmp_path / "posts.csv", posts)
+    run(tmp_path / "out", "--model_name_or_path", encoder, "--train_file", file, *asked, *settings)
+    warnings = [entry.getMessage() for entry in caplog.records if entry.levelname == "WARNING"]
+    (warning,) = (text for text in warnings if "learned nothing" in text)
+    assert any(name in warning for name in NAMES)
+
+
+@pytest.mark.slow
 def test_the_same_command_again_loads_the_model_and_another_is_refused(tmp_path, encoder):
     first = fine_tune(tmp_path / "out", encoder, "--calibrate")
     results = read_json(tmp_path / "out" / "all_results.json")
