@@ -114,6 +114,34 @@ def test_the_stock_trainer_makes_the_model_of_the_command(tmp_path, encoder, fil
     assert model.config.calibration["temperature"] == pytest.approx(ours.config.calibration["temperature"], rel=1e-3)
 
 
+@pytest.mark.parametrize("kind", CLASSES)
+def test_evaluations_of_the_library_agree(tmp_path, encoder, files, kind):
+    """Batch by batch and at once, with the inputs for the metric, and for the loss alone."""
+    posts = load_table(files["train"])
+    names = label_names(posts)
+    timelines = to_timelines(posts, names)
+    fields = fields_of_posts(timelines, names, CLASSES[kind], freezes_encoder=False)
+    model = CLASSES[kind].from_encoder_pretrained(encoder, window=3, **fields)
+    tokenizer = AutoTokenizer.from_pretrained(encoder)
+    reads_speakers = model.config.reads_speakers
+    rows = to_rows(timelines, tokenizer, 3, targets_per_row=2, only_labelled=True, reads_speakers=reads_speakers)
+
+    def evaluate(**settings) -> dict[str, float]:
+        arguments = TrainingArguments(
+            str(tmp_path), remove_unused_columns=False, report_to="none", use_cpu=True, disable_tqdm=True, **settings
+        )
+        collator, score = StreamCollator(tokenizer, 3), compute_metrics(names)
+        metrics = Trainer(model, arguments, collator, eval_dataset=rows, compute_metrics=score).evaluate()
+        return {name: value for name, value in metrics.items() if "f1" in name or "loss" in name}
+
+    usual = evaluate()
+    assert "eval_macro_f1" in usual
+    assert evaluate(batch_eval_metrics=True) == pytest.approx(usual, abs=1e-6)
+    assert evaluate(include_for_metrics=["inputs", "loss"]) == pytest.approx(usual, abs=1e-6)
+    alone = evaluate(prediction_loss_only=True)
+    assert alone == pytest.approx({"eval_loss": usual["eval_loss"]}, abs=1e-6)
+
+
 def test_experts_do_not_grow_on_rows_that_no_member_holds_out(tmp_path, encoder, files):
     posts = load_table(files["train"])
     timelines = to_timelines(posts, label_names(posts))
