@@ -444,7 +444,7 @@ class StreamClassificationMixin(StreamStepMixin):
             )
 
     def without_first_posts(self, logits: torch.Tensor, is_first: torch.BoolTensor | None) -> torch.Tensor:
-        """Returns logits (..., classes), sure of no change where a post (...) is the first, if such cannot be one."""
+        """Returns logits (..., classes) in which the posts that are first (...) surely have the class of no change."""
         if is_first is None:
             return logits
         certain = logits.new_full((self.num_labels,), -CERTAIN)

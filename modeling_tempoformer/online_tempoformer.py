@@ -231,9 +231,11 @@ class NewPosts:
 @dataclass
 class StepRow:
     """
-    The row of a step: the posts `remembered` of its `timelines`, which the new ones have been added to, then the `new`
-    ones, filled in when they have been read. `streams` (targets, ...) are those of the new posts `targets`, and
-    `lengths` (new posts,) the posts that each is read with.
+    The row that a step reads.
+
+    Attributes: `remembered`, the posts of its timelines that came before; `new`, the new posts, which follow them and
+    are filled in when they have been read; `timelines`, with the new posts; `targets`, the numbers of the new posts to
+    classify; their `streams` (targets, ...); and `lengths` (new posts,), the number of posts in each stream.
     """
 
     new: list[dict[str, torch.Tensor]]
