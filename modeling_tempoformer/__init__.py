@@ -45,7 +45,7 @@ from .tokenization_temporal_bert import TemporalBertTokenizer, TemporalRobertaTo
 
 
 if TYPE_CHECKING:
-    from .cards.model_cards import write_card
+    from .cards.model_cards import CardFacts, write_card
     from .data.model_fields import fields_of_posts
     from .data.rows import to_rows
     from .data.splits import hold_out, split_timelines
@@ -62,6 +62,7 @@ __version__ = "0.2.0"
 
 # These need Datasets, scikit-learn or matplotlib, which take seconds to import: they are imported at their first use.
 LAZY = {
+    "CardFacts": ".cards.model_cards",
     "GrowExperts": ".training.experts",
     "attach_logits": ".evaluation.predictions",
     "compute_metrics": ".evaluation.metrics",
@@ -144,6 +145,7 @@ __all__ = [
     "BertWithTemporalAttentionForMaskedLM",
     "BertWithTemporalAttentionForSequenceClassification",
     "BertWithTemporalAttentionForTokenClassification",
+    "CardFacts",
     "GrowExperts",
     "LatePostError",
     "PostTempoFormerConfig",

@@ -3,6 +3,7 @@
 import math
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -39,58 +40,67 @@ SCORES = {"accuracy": "Accuracy", "loss": "Loss", "perplexity": "Perplexity"}
 PACKAGES = ("transformers", "torch", "datasets", "tokenizers", "huggingface_hub")
 
 
-def write_card(
-    model: PreTrainedModel,
-    folder: str | Path,
-    *,
-    repo_id: str | None = None,
-    model_name: str | None = None,
-    base_model: str | None = None,
-    language: str | Sequence[str] | None = None,
-    license: str | None = None,
-    tags: str | Sequence[str] = (),
-    dataset: str | Sequence[str] = (),
-    dataset_tags: str | Sequence[str] = (),
-    dataset_args: str | Sequence[str] = (),
-    max_tokens: int | None = None,
-    scores: Mapping[str, Mapping[str, float]] | None = None,
-    titles: Mapping[str, str] | None = None,
-    verdict: Sequence[str] = (),
-    alarm: str | None = None,
-    groups: Sequence[Sequence[str]] = (),
-    figures: Mapping[str, str] | None = None,
-    training: Mapping[str, Any] | None = None,
-    trained_on: Mapping[str, Any] | None = None,
-    evaluations: Sequence[Mapping[str, Any]] = (),
-):
+@dataclass(kw_only=True)
+class CardFacts:
     """
-    Writes the model card `README.md` into the folder of a saved model, in the place of an older one. Facts that are
-    not given are left out or called "not stated". Names are escaped.
+    What a model card says besides the model's configuration. Facts that are not given are left out or called "not
+    stated".
 
-    Args:
-        model (`PreTrainedModel`): The saved model, a TempoFormer or one with temporal attention.
-        folder (`str` or `Path`): The folder of the saved model.
+    Attributes:
         repo_id (`str`, *optional*): Hub id that the code example loads. If omitted, it loads the folder as it is
             given, or by its name if the path is absolute.
         model_name (`str`, *optional*): Title; the last part of `repo_id` if omitted.
         base_model (`str`, *optional*): Hub id of the model that training started from. A local folder is left out.
         language, license, tags, dataset, dataset_tags, dataset_args: Arguments of [`Trainer.create_model_card`].
         max_tokens (`int`, *optional*): Number of tokens that longer texts are cut to.
-        scores (`dict[str, dict[str, float]]`, *optional*): Scores by split (`"validation"`, `"test"`) and by name, as
+        scores (`dict[str, dict[str, float]]`): Scores by split (`"validation"`, `"test"`) and by name, as
             [`compute_scores`] and the Trainer name them, measured with the calibration that the configuration holds.
-        titles (`dict[str, str]`, *optional*): The titles of the scores that the card shows, besides accuracy, loss and
-            perplexity, by the names of the scores without their classes.
-        verdict (`list[str]`, *optional*): A summary of the model's test, in sentences.
+        titles (`dict[str, str]`): The titles of the scores that the card shows, besides accuracy, loss and perplexity,
+            by the names of the scores without their classes.
+        verdict (`list[str]`): A summary of the model's test, in sentences.
         alarm (`str`, *optional*): A sentence on the alarm of the model's calibration ([`alarm_sentence`]).
-        groups (`list[list[str]]`, *optional*): A table of the scores of groups of test posts, its header first.
-        figures (`dict[str, str]`, *optional*): Descriptions of the figures in the folder, by the name of the file.
+        groups (`list[list[str]]`): A table of the scores of groups of test posts, its header first.
+        figures (`dict[str, str]`): Descriptions of the figures in the folder, by the name of the file.
         training (`dict[str, Any]`, *optional*): Facts about the training, for example arguments by name.
         trained_on (`dict[str, Any]`, *optional*): The numbers of `"timelines"` and of `"posts"` of the training, and
             `"labels"`, the number of posts with each label by its name.
-        evaluations (`list[dict[str, Any]]`, *optional*): A table row for each evaluation, with the same keys in all.
+        evaluations (`list[dict[str, Any]]`): A table row for each evaluation, with the same keys in all.
+    """
+
+    repo_id: str | None = None
+    model_name: str | None = None
+    base_model: str | None = None
+    language: str | Sequence[str] | None = None
+    license: str | None = None
+    tags: str | Sequence[str] = ()
+    dataset: str | Sequence[str] = ()
+    dataset_tags: str | Sequence[str] = ()
+    dataset_args: str | Sequence[str] = ()
+    max_tokens: int | None = None
+    scores: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    titles: Mapping[str, str] = field(default_factory=dict)
+    verdict: Sequence[str] = ()
+    alarm: str | None = None
+    groups: Sequence[Sequence[str]] = ()
+    figures: Mapping[str, str] = field(default_factory=dict)
+    training: Mapping[str, Any] | None = None
+    trained_on: Mapping[str, Any] | None = None
+    evaluations: Sequence[Mapping[str, Any]] = ()
+
+
+def write_card(model: PreTrainedModel, folder: str | Path, facts: CardFacts | None = None):
+    """
+    Writes the model card `README.md` into the folder of a saved model, in the place of an older one. Names are
+    escaped.
+
+    Args:
+        model (`PreTrainedModel`): The saved model, a TempoFormer or one with temporal attention.
+        folder (`str` or `Path`): The folder of the saved model.
+        facts ([`CardFacts`], *optional*): What the card says besides the model's configuration.
 
     Raises a `ValueError` for a model without a template.
     """
+    facts = facts or CardFacts()
     if not has_card(model):
         raise ValueError(
             f"There is no card for a '{model.config.model_type}' model; only for: {', '.join(TEMPLATES)}."
@@ -101,25 +111,27 @@ def write_card(
     task, auto_class = heads[0] if heads else ("feature-extraction", "AutoModel")
     folder, watched = Path(folder), getattr(config, "watched", None)
     # An absolute path would tell of this machine, and mean nothing on another one.
-    repo_id = repo_id or (folder.as_posix() if folder.name and not folder.is_absolute() else folder.resolve().name)
-    name = escape_control_characters(model_name or repo_id.split("/")[-1])
-    base_model = public_id(base_model)
-    languages, datasets = as_list(language), as_list(dataset_tags)
+    repo_id = facts.repo_id or (
+        folder.as_posix() if folder.name and not folder.is_absolute() else folder.resolve().name
+    )
+    name = escape_control_characters(facts.model_name or repo_id.split("/")[-1])
+    base_model = public_id(facts.base_model)
+    languages, datasets = as_list(facts.language), as_list(facts.dataset_tags)
     labels = [config.id2label[index] for index in range(config.num_labels)]
-    kinds = SCORES | dict(titles or {})
+    kinds = SCORES | dict(facts.titles)
     shown = score_titles(kinds, labels)
-    in_turn = [split for split, values in (scores or {}).items() if values.get("held_out_in_turn")]
+    in_turn = [split for split, values in facts.scores.items() if values.get("held_out_in_turn")]
     # The Hub rejects NaN and infinity.
     scores = {
         split: {score: values[score] for score in shown if math.isfinite(values.get(score, math.nan))}
-        for split, values in (scores or {}).items()
+        for split, values in facts.scores.items()
     }
     results = [
         EvalResult(
             task_type=task,
             dataset_type=(datasets or ["unknown"])[0],
-            dataset_name=(as_list(dataset) or datasets or ["unknown"])[0],
-            dataset_config=(as_list(dataset_args) or [None])[0],
+            dataset_name=(as_list(facts.dataset) or datasets or ["unknown"])[0],
+            dataset_config=(as_list(facts.dataset_args) or [None])[0],
             dataset_split=split,
             metric_type=shown[score][0],
             metric_name=shown[score][1],
@@ -131,10 +143,10 @@ def write_card(
     data = ModelCardData(
         library_name="transformers",
         pipeline_tag=task,
-        tags=[*model_tags, *as_list(tags)],
+        tags=[*model_tags, *as_list(facts.tags)],
         base_model=base_model,
         language=languages or None,
-        license=license and escape_control_characters(license),
+        license=facts.license and escape_control_characters(facts.license),
         datasets=datasets or None,
         metrics=list(dict.fromkeys(result.metric_type for result in results)) or None,
         model_name=name if results else None,
@@ -154,19 +166,19 @@ def write_card(
         base_model=base_model,
         labels=labels,
         example_day=example_day(getattr(getattr(config, "encoder_config", config), "times", ())),
-        max_tokens=max_tokens,
+        max_tokens=facts.max_tokens,
         languages=languages,
-        datasets=as_list(dataset) or datasets,
-        license=license,
+        datasets=as_list(facts.dataset) or datasets,
+        license=facts.license,
         in_turn=in_turn,
         results={split: score_tables(values, kinds, labels) for split, values in scores.items() if values},
-        verdict=verdict,
-        watch_lines="" if watched is None else watch_lines(config.id2label[watched], alarm),
-        groups=groups and table(groups[0], groups[1:]),
-        figures=figures,
-        training=training,
-        trained_on=trained_on,
-        evaluations=evaluations and table(evaluations[0], [row.values() for row in evaluations]),
+        verdict=facts.verdict,
+        watch_lines="" if watched is None else watch_lines(config.id2label[watched], facts.alarm),
+        groups=facts.groups and table(facts.groups[0], facts.groups[1:]),
+        figures=facts.figures,
+        training=facts.training,
+        trained_on=facts.trained_on,
+        evaluations=facts.evaluations and table(facts.evaluations[0], [row.values() for row in facts.evaluations]),
         versions=[f"modeling-tempoformer {__version__}", *(f"{package} {version(package)}" for package in PACKAGES)],
     )
     card.save(folder / "README.md")

@@ -27,7 +27,7 @@ from transformers.trainer import TRAINING_ARGS_NAME
 from transformers.trainer_callback import TrainerState
 from transformers.trainer_utils import HubStrategy
 
-from ..cards.model_cards import drop_private_base, has_card, public_id, write_card
+from ..cards.model_cards import CardFacts, drop_private_base, has_card, public_id, write_card
 from ..cards.pushing import PUSHED, drop_local_base, upload
 from ..data.arguments import check_positive
 from ..data.files import write_json
@@ -238,9 +238,7 @@ class HubTrainer(Trainer):
             self, finetuned_from=base_model or "", license=facts.pop("license", None), tags=facts.pop("tags", None)
         )
         limit = getattr(self.processing_class, "model_max_length", None)
-        write_card(
-            model,
-            folder,
+        card = CardFacts(
             repo_id=self.hub_model_id,
             base_model=base_model,
             license=summary.license,
@@ -257,6 +255,7 @@ class HubTrainer(Trainer):
             evaluations=[{name: row[name] for name in COLUMNS if name in row} for row in summary.eval_lines or ()],
             **facts,
         )
+        write_card(model, folder, card)
 
     def whole_model(self) -> PreTrainedModel:
         """
@@ -367,7 +366,7 @@ class HubTrainer(Trainer):
         return None
 
     def training_posts(self) -> dict[str, Any] | None:
-        """The facts of the training posts, for [`write_card`]; None if they are not known."""
+        """The facts of the training posts, for [`CardFacts`]; None if they are not known."""
         return None
 
     def card_groups(self) -> list[list[str]]:

@@ -15,6 +15,7 @@ import modeling_tempoformer
 from modeling_tempoformer import (
     BertWithTemporalAttentionForMaskedLM,
     BertWithTemporalAttentionForTokenClassification,
+    CardFacts,
     RobertaWithTemporalAttentionForMaskedLM,
     TemporalRobertaConfig,
     write_card,
@@ -27,7 +28,7 @@ SCORES = {"macro_f1": 0.51239, "macro_recall": 0.5, "f1_IS": 0.25, "precision_IS
 
 
 def card_of(model, folder, **facts) -> ModelCard:
-    write_card(model, folder, titles=card_titles(), **facts)
+    write_card(model, folder, CardFacts(titles=card_titles(), **facts))
     return ModelCard.load(folder / "README.md")
 
 

@@ -28,6 +28,7 @@ from transformers import BertConfig, BertForMaskedLM, BertTokenizer
 
 from modeling_tempoformer import (
     BertWithTemporalAttentionForMaskedLM,
+    CardFacts,
     StreamClassificationPipeline,
     StreamCollator,
     write_card,
@@ -98,7 +99,7 @@ def test_a_model_pushed_by_hand_with_its_card(hub, tmp_path):
     model, tokenizer = make("stream")
     for part in (model, tokenizer):
         part.save_pretrained(tmp_path / "mine")
-    write_card(model, tmp_path / "mine", repo_id="me/mine", tags="own-tag")
+    write_card(model, tmp_path / "mine", CardFacts(repo_id="me/mine", tags="own-tag"))
     HfApi().create_repo("me/mine")
     HfApi().upload_folder(folder_path=tmp_path / "mine", repo_id="me/mine")
     assert set(hub.files("me/mine")) >= whole("stream")
