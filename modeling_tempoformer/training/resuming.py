@@ -4,7 +4,6 @@ import json
 import logging
 import shutil
 from collections.abc import Mapping, Sequence
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -33,20 +32,28 @@ TRAINER_STATE = "trainer_state.json"
 TRAINED_ON = "_trained_on.json"
 # The model of an earlier training, while another one is trained in its folder
 PREVIOUS = "_previous"
-# Settings that may change when a training resumes, as patterns of their names. All others must be the same.
-MAY_CHANGE = (
-    # Places. The training posts are compared by their fingerprint.
-    *("*_file", "*_files", "*_dir", "resume_from_checkpoint", "token", "trust_remote_code"),
-    # Actions of a run besides its training, and its output
-    *("do_*", "max_predict_samples", "calibrate", "precision", "recall", "view", "watch", "no_text"),
-    *("group_column", "push_to_hub*", "hub_*", "model_card", "seeds"),
-    *("log*", "disable_tqdm", "report_to", "run_name", "project", "trackio_*", "debug", "skip_memory_metrics"),
-    # Devices, workers and memory. The number of processes, `world_size`, is compared.
-    *("use_cpu", "local_rank", "ddp_*", "fsdp*", "deepspeed", "accelerator_config", "dataloader_*"),
-    *("torch_*", "tf32", "*_checkpointing*", "save_total_limit", "save_only_model", "save_on_each_node"),
-    *("per_device_eval_batch_size", "eval_accumulation_steps", "*_full_eval"),
-    # `num_train_epochs` is compared, which follows from them.
-    *("min_epochs", "min_steps"),
+# What defines a training, besides the fingerprint of its posts. All else may change when it resumes.
+DEFINING = (
+    # The model that it starts from
+    *("model_name_or_path", "model_revision", "model_type", "config_name", "config_overrides", "tokenizer_name"),
+    # Streams and labels
+    *("window", "targets_per_row", "max_seq_length", "labels", "no_change_label", "change_step", "streaming"),
+    # Which posts are held out
+    *("validation_fraction", "test_fraction", "split_seed", "split_column", "fold"),
+    # Texts with dates and their masks
+    *("times", "time_granularity", "line_by_line", "mlm_probability", "time_mlm_probability"),
+    *("temporal_attention", "temporal_residual", "time_scaling", "prepend_time", "mask_token_time"),
+    # Optimisation
+    *("learning_rate", "new_parameters_learning_rate", "time_learning_rate", "freeze_encoder", "weight_decay"),
+    *("lr_scheduler_type", "lr_scheduler_kwargs", "warmup_steps", "max_grad_norm", "label_smoothing_factor"),
+    *("optim", "optim_args", "optim_target_modules", "adam_beta1", "adam_beta2", "adam_epsilon"),
+    *("neftune_noise_alpha", "bf16", "fp16", "seed", "data_seed", "train_sampling_strategy"),
+    # Batches and length
+    *("per_device_train_batch_size", "auto_find_batch_size", "gradient_accumulation_steps", "world_size"),
+    *("dataloader_drop_last", "average_tokens_across_devices", "num_train_epochs", "max_steps"),
+    # Which weights are kept
+    *("eval_strategy", "eval_steps", "eval_delay", "save_strategy", "save_steps", "load_best_model_at_end"),
+    *("metric_for_best_model", "greater_is_better", "early_stopping_patience"),
 )
 
 
@@ -65,7 +72,7 @@ def train_or_resume(
         trainer ([`HubTrainer`]): The Trainer with its model and its data. It has the `split` of a training that starts
             anew, and gets the one that a resumed training began with.
         posts (`str`): Fingerprint of the training posts.
-        arguments: The script's arguments besides the Trainer's. All are compared, except those of [`MAY_CHANGE`].
+        arguments: The script's arguments besides the Trainer's. Those of [`DEFINING`] are compared.
         others (`Mapping[Path, Mapping[str, Any]]`, *optional*): The folders of trainings of the same posts that the
             same command asks for, and the settings in which each differs. All are checked before this one begins.
     """
@@ -135,16 +142,12 @@ def read_json(path: Path) -> Any:
 
 
 def compared_settings(trainer: Trainer, posts: str, arguments: Sequence[Any]) -> dict[str, Any]:
-    """The fingerprint of the posts and all settings of a training, except those of [`MAY_CHANGE`]."""
+    """The fingerprint of the posts and the settings that define a training ([`DEFINING`])."""
     settings = {**trainer.args.to_dict(), "world_size": trainer.args.world_size}
     for script_arguments in arguments:
         settings |= vars(script_arguments)
     settings["labels"] = getattr(trainer.model.config, "id2label", None)
-    compared = {
-        name: value
-        for name, value in settings.items()
-        if not any(fnmatchcase(name, pattern) for pattern in MAY_CHANGE)
-    }
+    compared = {name: settings[name] for name in DEFINING if name in settings}
     # Through JSON, because the record is read from JSON
     return json.loads(json.dumps({"posts": posts, **compared}, sort_keys=True, default=str))
 

@@ -171,7 +171,7 @@ def test_the_proxy_does_not_send_a_post_that_takes_too_long_to_the_other_worker(
             return sum((tmp_path / worker).read_text().count(path) for worker in WORKERS)
 
         def both_are_asked() -> bool:
-            """Says whether one more post without room reached both workers: a worker that failed is left out for a while."""
+            """Says whether one more post without room reached both: a worker that failed is left out for a while."""
             before = posts("/full")
             client.post("/full/503", content=b"{}")
             return posts("/full") == before + 2

@@ -2,7 +2,7 @@
 
 import json
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path
 
@@ -14,10 +14,15 @@ from safetensors.torch import load_file, save_file
 from transformers import EarlyStoppingCallback, TrainerCallback, set_seed
 
 from modeling_tempoformer import TempoFormerForStreamClassification
+from modeling_tempoformer.data.arguments import DataTrainingArguments as StreamData
 from modeling_tempoformer.data.splits import hash_id, make_split, read_split
 from modeling_tempoformer.data.surveys import fingerprint
-from modeling_tempoformer.training.resuming import train_or_resume
+from modeling_tempoformer.training.arguments import ModelArguments as StreamArguments
+from modeling_tempoformer.training.resuming import DEFINING, train_or_resume
 from modeling_tempoformer.training.stream_trainer import StreamTrainer, StreamTrainingArguments
+from semantic_change.arguments import TextDataTrainingArguments as TextData
+from semantic_change.commands.temporal_mlm import ModelArguments as TextArguments
+from semantic_change.temporal_trainer import TemporalTrainingArguments
 
 
 POSTS = Dataset.from_list([{"timeline_id": "ann", "texts": ["so sad", "so glad"], "labels": [0, 1]}])
@@ -133,6 +138,14 @@ def test_a_checkpoint_of_another_training_is_refused(tmp_path, tokenization):
     record.unlink()
     with pytest.raises(ValueError, match="checkpoint-2"):
         begin(tmp_path, tokenization, max_steps=2)
+
+
+def test_what_defines_a_training_is_read_from_the_arguments_of_the_scripts():
+    """A renamed argument would no longer be compared."""
+    streams, texts = (StreamArguments, StreamData, StreamTrainingArguments), (TextArguments, TextData)
+    classes = (*streams, *texts, TemporalTrainingArguments)
+    names = {field.name for arguments in classes for field in fields(arguments)} | {"world_size"}
+    assert set(DEFINING) <= names and len(set(DEFINING)) == len(DEFINING)
 
 
 def test_a_training_that_lacks_weights_or_has_nothing_else_is_refused(tmp_path, tokenization):
