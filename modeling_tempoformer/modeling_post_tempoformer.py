@@ -18,6 +18,7 @@ from transformers import (
     PreTrainedModel,
 )
 from transformers import initialization as init
+from transformers.modeling_layers import GradientCheckpointingLayer
 from transformers.utils import ModelOutput, TransformersKwargs, can_return_tuple
 
 from .checks_tempoformer import check_shape
@@ -169,7 +170,7 @@ class PostTempoFormerPreTrainedModel(StreamPreTrainedModel):
         return encoder, info
 
 
-class PostTempoFormerStreamLayer(nn.Module):
+class PostTempoFormerStreamLayer(GradientCheckpointingLayer):
     """A pre-norm layer: stream positions, attention across the posts of a stream, and a feed-forward step."""
 
     def __init__(self, config: PostTempoFormerConfig):
