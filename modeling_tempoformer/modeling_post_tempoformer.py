@@ -329,12 +329,13 @@ class PostTempoFormerModel(StreamReaderMixin, PostTempoFormerPreTrainedModel):
             speaker_posts (`torch.LongTensor` of shape `(batch_size, num_streams, count)`, *optional*):
                 The newest post's speaker's posts before it, oldest first, -1 where there is none, for a model that
                 `reads_speakers`.
-            kwargs: `output_hidden_states`, `output_attentions`, `output_stream_attentions`, `return_dict`.
+            kwargs: `output_hidden_states`, `output_attentions`, `output_stream_attentions`, `return_dict`; and those
+                that change nothing here, such as `num_items_in_batch`.
 
         Returns:
             [`PostTempoFormerModelOutput`]. Raises a `ValueError` for tensors of other shapes, and for `elapsed` that
-            is missing or given unlike in training; a `TypeError` for an unknown argument. Values are not checked, as
-            [`StreamCollator`] checks them.
+            is missing or given unlike in training; a `TypeError` for any other argument, so that no misspelled input
+            is lost. Values are not checked, as [`StreamCollator`] checks them.
         """
         output_hidden_states, _, output_attentions = self.output_settings(kwargs)
         given = {"input_ids": input_ids, "token_type_ids": token_type_ids, "inputs_embeds": inputs_embeds}

@@ -26,8 +26,8 @@ from .streams_tempoformer import stream_windows
 
 logger = logging.get_logger(__name__)
 
-# Arguments that the library passes to every model.
-IGNORED_KWARGS = {"return_dict", "use_cache"}
+# Arguments that the library may pass to every model, and that change no output of ours.
+IGNORED_KWARGS = {"num_items_in_batch", "output_router_logits", "return_dict", "use_cache"}
 # The number that a mask adds to scores: its softmax is 0 in every dtype, and twice the number is finite in float16.
 MASKED = -3e4
 # The logit of the one class that a post can have. The others have less by twice as much.
