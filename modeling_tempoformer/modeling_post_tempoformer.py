@@ -18,11 +18,13 @@ from transformers import (
     PreTrainedModel,
 )
 from transformers import initialization as init
+from transformers.modeling_layers import GradientCheckpointingLayer
 from transformers.utils import ModelOutput, TransformersKwargs, can_return_tuple
 
 from .checks_tempoformer import check_shape
 from .configuration_post_tempoformer import PostTempoFormerConfig
 from .modeling_streams_tempoformer import (
+    HeadStart,
     StreamAttention,
     StreamClassificationMixin,
     StreamClassifierOutput,
@@ -30,10 +32,10 @@ from .modeling_streams_tempoformer import (
     StreamPreTrainedModel,
     StreamReaderMixin,
     Streams,
+    ZeroStart,
     class_layers,
     focal_loss,
     has_equal_calls,
-    starting,
 )
 from .online_tempoformer import StreamMemory
 from .states_tempoformer import States
@@ -97,6 +99,14 @@ class MemberLinear(nn.Module):
         return outputs.unflatten(1, states.shape[1:-1])
 
 
+class MemberHeadLinear(HeadStart, MemberLinear):
+    """A linear layer of each member's head."""
+
+
+class MemberResidualLinear(ZeroStart, MemberLinear):
+    """The last projection of each member's attention, which a residual goes round."""
+
+
 class MemberLayerNorm(nn.Module):
     """A layer norm of each member, of (members, ..., width). The library chooses its initial values by its name."""
 
@@ -128,7 +138,7 @@ class PostTempoFormerPreTrainedModel(StreamPreTrainedModel):
     @torch.no_grad()
     def _init_weights(self, module: nn.Module):
         super()._init_weights(module)
-        if isinstance(module, MemberLinear) and not hasattr(module, "start"):
+        if isinstance(module, MemberLinear) and not isinstance(module, (HeadStart, ZeroStart)):
             init.normal_(module.weight, std=getattr(self.config.encoder_config, "initializer_range", 0.02))
             if module.bias is not None:
                 init.zeros_(module.bias)
@@ -160,17 +170,13 @@ class PostTempoFormerPreTrainedModel(StreamPreTrainedModel):
         return encoder, info
 
 
-class PostTempoFormerStreamLayer(nn.Module):
+class PostTempoFormerStreamLayer(GradientCheckpointingLayer):
     """A pre-norm layer: stream positions, attention across the posts of a stream, and a feed-forward step."""
 
     def __init__(self, config: PostTempoFormerConfig):
         super().__init__()
         members, width = config.num_members, config.stream_hidden_size
-        linear = partial(MemberLinear, members)
-
-        def last(*sizes: int) -> nn.Module:
-            return starting("zero", linear(*sizes))
-
+        linear, last = (partial(kind, members) for kind in (MemberLinear, MemberResidualLinear))
         self.position = StreamPositionEmbedding(config.window, members * width)
         self.dropout = nn.Dropout(config.stream_dropout)
         self.attention_norm = MemberLayerNorm(members, width)
@@ -323,12 +329,13 @@ class PostTempoFormerModel(StreamReaderMixin, PostTempoFormerPreTrainedModel):
             speaker_posts (`torch.LongTensor` of shape `(batch_size, num_streams, count)`, *optional*):
                 The newest post's speaker's posts before it, oldest first, -1 where there is none, for a model that
                 `reads_speakers`.
-            kwargs: `output_hidden_states`, `output_attentions`, `output_stream_attentions`, `return_dict`.
+            kwargs: `output_hidden_states`, `output_attentions`, `output_stream_attentions`, `return_dict`; and those
+                that change nothing here, such as `num_items_in_batch`.
 
         Returns:
             [`PostTempoFormerModelOutput`]. Raises a `ValueError` for tensors of other shapes, and for `elapsed` that
-            is missing or given unlike in training; a `TypeError` for an unknown argument. Values are not checked, as
-            [`StreamCollator`] checks them.
+            is missing or given unlike in training; a `TypeError` for any other argument, so that no misspelled input
+            is lost. Values are not checked, as [`StreamCollator`] checks them.
         """
         output_hidden_states, _, output_attentions = self.output_settings(kwargs)
         given = {"input_ids": input_ids, "token_type_ids": token_type_ids, "inputs_embeds": inputs_embeds}
@@ -438,7 +445,7 @@ class PostTempoFormerForStreamClassification(StreamClassificationMixin, PostTemp
         super().__init__(config)
         self.num_labels = config.num_labels
         self.tempoformer = PostTempoFormerModel(config, encoder)
-        self.classifier = class_layers(config, config.head_width, partial(MemberLinear, config.num_members))
+        self.classifier = class_layers(config, config.head_width, partial(MemberHeadLinear, config.num_members))
         self.trees = Trees(config) if config.num_trees else None
         self.states = States(config) if config.states else None
         self.mixture = Mixture(config) if len(config.experts) > 1 else None

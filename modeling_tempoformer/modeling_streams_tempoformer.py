@@ -26,8 +26,8 @@ from .streams_tempoformer import stream_windows
 
 logger = logging.get_logger(__name__)
 
-# Arguments that the library passes to every model.
-IGNORED_KWARGS = {"return_dict", "use_cache"}
+# Arguments that the library may pass to every model, and that change no output of ours.
+IGNORED_KWARGS = {"num_items_in_batch", "output_router_logits", "return_dict", "use_cache"}
 # The number that a mask adds to scores: its softmax is 0 in every dtype, and twice the number is finite in float16.
 MASKED = -3e4
 # The logit of the one class that a post can have. The others have less by twice as much.
@@ -121,23 +121,27 @@ class StreamPositionEmbedding(nn.Embedding):
     """Embeddings of stream positions; a class of its own for its initial scale."""
 
 
-def starting(start: str, module: nn.Module) -> nn.Module:
-    """
-    Marks a module for [`StreamPreTrainedModel`], which initialises it, and returns it. A module starts at "zero", so
-    that adding its output changes nothing at first; or at PyTorch's own scale for a "narrow" head, for which the
-    encoder's scale is too small. Unmarked modules start at the encoder's scale.
-    """
-    module.start = start
-    return module
+# Initial weights go by the class of a layer itself, and not by that of what contains it: of models outside of itself
+# the library initialises only modules that have parameters of their own.
+class ZeroStart:
+    """A layer whose weights start at 0, so that adding its output changes nothing at first."""
 
 
-def class_layers(config: StreamFields, width: int, linear: Callable[[int, int], nn.Module]) -> nn.Sequential:
+class HeadStart:
+    """A layer of a head, which starts at PyTorch's own scale, since the encoder's is too small for it."""
+
+
+class HeadLinear(HeadStart, nn.Linear):
+    """A linear layer of a head."""
+
+
+def class_layers(config: StreamFields, width: int, linear: Callable[[int, int], HeadStart]) -> nn.Sequential:
     """Returns the classifier of vectors of `width`: hidden layers with ReLU and dropout, and one output a class."""
     layers = []
     for hidden_width in config.head_hidden_sizes:
-        layers += [starting("narrow", linear(width, hidden_width)), nn.ReLU(), nn.Dropout(config.head_dropout)]
+        layers += [linear(width, hidden_width), nn.ReLU(), nn.Dropout(config.head_dropout)]
         width = hidden_width
-    return nn.Sequential(*layers, starting("narrow", linear(width, config.num_labels)))
+    return nn.Sequential(*layers, linear(width, config.num_labels))
 
 
 def eager_attention(
@@ -214,11 +218,10 @@ class StreamPreTrainedModel(PreTrainedModel):
         super()._init_weights(module)
         if isinstance(module, StreamPositionEmbedding):
             init.normal_(module.weight, std=self.config.stream_position_initializer_range)
-        start = getattr(module, "start", None)
-        if start == "zero":
+        elif isinstance(module, ZeroStart):
             for values in module.parameters():
                 init.zeros_(values)
-        elif start == "narrow":
+        elif isinstance(module, (HeadStart, nn.LSTM)):
             bound = (module.hidden_size if isinstance(module, nn.LSTM) else module.in_features) ** -0.5
             for values in module.parameters():
                 init.uniform_(values, -bound, bound)

@@ -13,6 +13,7 @@ from transformers.utils.output_capturing import capture_outputs
 from .checks_tempoformer import check_shape
 from .configuration_tempoformer import TempoFormerConfig
 from .modeling_streams_tempoformer import (
+    HeadLinear,
     StreamAttention,
     StreamClassificationMixin,
     StreamClassifierOutput,
@@ -20,10 +21,10 @@ from .modeling_streams_tempoformer import (
     StreamPreTrainedModel,
     StreamReaderMixin,
     Streams,
+    ZeroStart,
     class_layers,
     focal_loss,
     has_equal_calls,
-    starting,
 )
 from .modeling_tempoformer_encoders import Pooler, get_encoder_adapter
 from .online_tempoformer import StreamMemory
@@ -87,6 +88,10 @@ class StreamPosition(nn.Module):
         return self.dropout(self.norm(hidden_states + position))
 
 
+class ResidualLinear(ZeroStart, nn.Linear):
+    """The last projection of an attention with a residual."""
+
+
 class TempoFormerStreamLayer(nn.Module):
     """Stream positions before one of the encoder's layers, and attention across posts after it."""
 
@@ -94,9 +99,8 @@ class TempoFormerStreamLayer(nn.Module):
         super().__init__()
         dropout = get_encoder_adapter(config.encoder_config).dropout(config.encoder_config)
         self.position = StreamPosition(config) if config.position_embeddings_per_layer[index] else None
-        self.attention = StreamAttention(config, dropout, nn.Linear, nn.Linear)
-        if config.stream_residual:
-            starting("zero", self.attention.o_proj)
+        last = ResidualLinear if config.stream_residual else nn.Linear
+        self.attention = StreamAttention(config, dropout, nn.Linear, last)
 
 
 class GateAndNorm(nn.Module):
@@ -124,11 +128,11 @@ class StreamClassificationHead(nn.Module):
         if config.head == "lstm":
             # Without stream layers the posts come from the encoder's own pooler, which has a dense layer.
             self.dense = nn.Linear(hidden_size, hidden_size) if config.num_stream_layers else None
-            self.lstm = starting("narrow", nn.LSTM(hidden_size, config.lstm_hidden_size, batch_first=True))
+            self.lstm = nn.LSTM(hidden_size, config.lstm_hidden_size, batch_first=True)
             width = config.lstm_hidden_size
         else:
             width = 2 * hidden_size if config.num_stream_layers and has_pooler(config) else hidden_size
-        self.mlp = class_layers(config, width, nn.Linear)
+        self.mlp = class_layers(config, width, HeadLinear)
 
     def forward(self, posts: torch.Tensor, pooled: torch.Tensor | None, stream_mask: torch.BoolTensor) -> torch.Tensor:
         if self.lstm is not None:

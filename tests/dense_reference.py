@@ -14,6 +14,8 @@ from torch import nn
 from torch.nn.utils.rnn import pad_sequence
 from transformers import AutoModel, PreTrainedModel
 
+from modeling_tempoformer.modeling_post_tempoformer import MemberLinear
+
 
 # The attributes of a family's layers, and of the norm after the last layer.
 FAMILY_PARTS = {"distilbert": ("transformer.layer", None), "modernbert": ("layers", "final_norm")}
@@ -85,7 +87,7 @@ def member_logits(
         if type(layer).__name__ == "MemberLayerNorm":
             weight, bias = layer.weight[member], layer.bias[member]
             return lambda vector: nn.functional.layer_norm(vector, vector.shape, weight, bias)
-        if type(layer).__name__ == "MemberLinear":
+        if isinstance(layer, MemberLinear):
             weight, bias = layer.weight[member].T, None if layer.bias is None else layer.bias[member, 0]
             return lambda vector: nn.functional.linear(vector, weight, bias)
         return layer

@@ -36,6 +36,7 @@ from modeling_tempoformer.data.rows import to_rows
 from modeling_tempoformer.data.synthetic import synthetic_posts
 from modeling_tempoformer.data.timelines import to_timelines
 from modeling_tempoformer.evaluation.metrics import compute_metrics
+from modeling_tempoformer.modeling_streams_tempoformer import ZeroStart
 from modeling_tempoformer.states_tempoformer import States
 from modeling_tempoformer.streams_tempoformer import elapsed_seconds, stream_windows
 from modeling_tempoformer.timeline_tempoformer import Timeline, cut_rows
@@ -166,7 +167,7 @@ def tiny_model(
     model = CLASSES[model_type]._from_config(config, attn_implementation=attention).eval()
     # Layers that start at 0 must change the logits, too.
     for module in model.modules():
-        if getattr(module, "start", None) == "zero":
+        if isinstance(module, ZeroStart):
             torch.nn.init.normal_(module.weight, std=0.3)
     if weights:
         for values in (model.mixture.weights, model.mixture.held_out):

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from helpers import CHANGES, MODELS, dated_config, make_trainer, tiny_model, tiny_reader
+from helpers import CHANGES, MODELS, dated_config, inputs_only, make_trainer, tiny_model, tiny_reader
 from transformers import AutoModelForSequenceClassification, Trainer, pipeline
 
 from modeling_tempoformer import TempoFormerConfig, TempoFormerForStreamClassification, modeling_temporal_bert
@@ -100,6 +100,34 @@ def test_vectors_of_posts_are_read_in_16_bits(tmp_path, tokenization, precision)
         return torch.from_numpy(trainer.predict(rows).predictions).float().softmax(-1)
 
     torch.testing.assert_close(predict(**{precision: True}), predict(), atol=2e-2, rtol=0)
+
+
+@WITH_BOTH_MODELS
+@pytest.mark.parametrize("with_head", [True, False])
+def test_what_the_library_passes_to_any_model_changes_nothing(batch, kind, with_head):
+    model, batch = tiny_model(**kind), inputs_only(batch)
+    model = model if with_head else model.tempoformer
+    with torch.no_grad():
+        expected = model(**batch)
+        # The head refuses the number of labels without labels: so a Trainer with another loss calls it.
+        passed = {"use_cache": False, "output_router_logits": False, "output_attentions": None}
+        passed |= {} if with_head else {"num_items_in_batch": torch.tensor(7)}
+        found = model(**batch, **passed)
+        as_tuple = model(**batch, **passed, return_dict=False)
+    assert list(found) == list(expected) and isinstance(as_tuple, tuple)
+    for name, other in zip(expected, as_tuple, strict=True):
+        torch.testing.assert_close(found[name], expected[name])
+        torch.testing.assert_close(other, expected[name])
+
+
+@WITH_BOTH_MODELS
+@pytest.mark.parametrize("name", ["elapsd", "position_ids"])
+def test_an_input_that_the_model_does_not_read_is_refused(batch, kind, name):
+    """A misspelled column would be lost, and so would an input of other models."""
+    model = tiny_model(**kind)
+    for one in (model, model.tempoformer):
+        with pytest.raises(TypeError, match=name):
+            one(**inputs_only(batch), **{name: batch["elapsed"]})
 
 
 @pytest.mark.parametrize("kind", [*MODELS, {"model_type": "temporal_bert"}], ids=str)

@@ -54,6 +54,19 @@ def test_its_streams_have_the_documented_shapes():
     torch.testing.assert_close(plain, output.last_hidden_state, atol=1e-5, rtol=0)
 
 
+@pytest.mark.parametrize(("reentrant", "times"), [(None, 1), (True, 2), (False, 2)])
+def test_checkpointed_stream_layers_are_computed_again_for_their_gradients(reentrant, times):
+    """That the gradients are the same is in `tests/test_encode_once.py`."""
+    model, calls = tiny_model(model_type="post_tempoformer", num_stream_layers=2).train(), []
+    if reentrant is not None:
+        model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": reentrant})
+        model.enable_input_require_grads()
+    for layer in model.tempoformer.stream_layers.layers:
+        layer.mlp_norm.register_forward_hook(lambda module, args, states: calls.append(module))
+    model(**tiny_batch()).loss.backward()
+    assert [calls.count(layer.mlp_norm) for layer in model.tempoformer.stream_layers.layers] == [times] * 2
+
+
 def test_a_member_does_not_learn_from_what_it_holds_out_and_predicts_it_alone():
     model, batch = tiny_model(model_type="post_tempoformer", num_members=3), tiny_batch()
     labels = batch.pop("labels")

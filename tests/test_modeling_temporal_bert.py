@@ -171,6 +171,15 @@ def test_every_parameter_gets_its_gradient(settings, reentrant):
     assert used.tolist() == [False, True, False, True, True, True]
 
 
+@pytest.mark.parametrize("attention", ["eager", "sdpa"])
+@pytest.mark.parametrize("model_class", [BertWithTemporalAttention, BertWithTemporalAttentionForMaskedLM])
+def test_what_the_library_passes_to_any_model_changes_nothing(model_class, attention):
+    model, batch = make_model(model_class, attn_implementation=attention), make_batch()
+    passed = {"num_items_in_batch": torch.tensor(7), "use_cache": False, "output_attentions": None}
+    with torch.no_grad():
+        torch.testing.assert_close(model(**batch, **passed)[0], model(**batch)[0])
+
+
 def test_compiled_is_the_same():
     model, batch = make_model(), make_batch()
     compiled = torch.compile(model, fullgraph=True, backend="aot_eager")

@@ -68,3 +68,27 @@ def test_stream_positions_start_at_a_scale_of_their_own(settings):
     for name, small in scales[0].items():
         expected = (0.02, 0.5) if ".position." in name else (small, small)
         assert (small, scales[1][name]) == pytest.approx(expected, rel=0.1), name
+
+
+@pytest.mark.parametrize(
+    "settings", [{"stream_residual": True}, {"head": "lstm"}, {"model_type": "post_tempoformer"}], ids=str
+)
+def test_new_weights_start_at_the_scale_of_their_part(settings):
+    """What is added starts at 0, heads as PyTorch's own layers do, and all else at the encoder's scale."""
+    kind = {"model_type": "tempoformer", **settings}
+    model_class = CLASSES[kind.pop("model_type")]
+    encoder = {**tiny_encoder(), "initializer_range": 0.3}
+    torch.manual_seed(0)
+    model = model_class(model_class.config_class(encoder_config=encoder, window=4, num_labels=3, **kind))
+    weights = {name: values.detach() for name, values in model.named_parameters()}
+    for name, values in weights.items():
+        if name.startswith("classifier.") and ".dense." not in name:
+            is_linear = "lstm" not in name
+            inputs = weights[name.replace("bias", "weight")].shape[1] if is_linear else model.config.lstm_hidden_size
+            assert 0 < values.abs().max() <= inputs**-0.5, name
+            if values.numel() > 500:
+                assert values.std() == pytest.approx((3 * inputs) ** -0.5, rel=0.1), name
+        elif "o_proj" in name and "head" not in settings:
+            assert not values.any(), name
+        elif name.endswith("_proj.weight") or (".mlp." in name and "weight" in name):
+            assert values.std() == pytest.approx(0.3, rel=0.2), name
