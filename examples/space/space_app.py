@@ -14,7 +14,8 @@ from starlette.middleware.body_limit import RequestBodyLimitMiddleware
 
 from modeling_tempoformer.data.splits import hold_back, read_split
 from modeling_tempoformer.data.timelines import to_timelines
-from modeling_tempoformer.evaluation.predictions import PREDICTIONS, decide_posts, prediction_rows, to_csv
+from modeling_tempoformer.evaluation.prediction_table import PREDICTIONS, prediction_rows, to_csv
+from modeling_tempoformer.evaluation.predictions import decide_posts
 from modeling_tempoformer.evaluation.report import read_test, test_summary
 from modeling_tempoformer.pipeline_tempoformer import StreamClassificationPipeline
 from modeling_tempoformer.view.timeline_page import timeline_page

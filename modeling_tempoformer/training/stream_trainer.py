@@ -21,14 +21,14 @@ from ..evaluation.alarms import alarm_sentence
 from ..evaluation.calibration import fit_calibration
 from ..evaluation.figures import write_test_figures
 from ..evaluation.metrics import compute_metrics, score_names
-from ..evaluation.predictions import (
-    attach_logits,
-    decide_experts,
-    decide_posts,
+from ..evaluation.prediction_table import (
+    GIVEN,
+    GIVEN_BUT_TEXTS,
     prediction_rows,
     write_mistakes,
     write_predictions,
 )
+from ..evaluation.predictions import attach_logits, decide_experts, decide_posts
 from ..evaluation.report import (
     RESULTS,
     group_by_class,
@@ -207,7 +207,8 @@ class StreamTrainer(HubTrainer):
         predictions, probabilities = decide_posts(asked, calibration)
         if split == "test" and self.is_world_process_zero():
             uncalibrated = None if calibration is None else decide_posts(asked, None)[1]
-            table = prediction_rows(asked, predictions, probabilities, names, with_texts, self.model.config)
+            given = GIVEN if with_texts else GIVEN_BUT_TEXTS
+            table = prediction_rows(asked, predictions, probabilities, names, given, self.model.config)
             write_predictions(self.args.output_dir, table)
             write_mistakes(self.args.output_dir, table, asked)
             write_test_figures(self.args.output_dir, asked, predictions, probabilities, names, uncalibrated)

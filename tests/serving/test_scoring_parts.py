@@ -16,7 +16,7 @@ from transformers import AutoTokenizer
 
 from modeling_tempoformer.data.files import write_json
 from modeling_tempoformer.data.timelines import to_timelines
-from modeling_tempoformer.evaluation.predictions import prediction_rows
+from modeling_tempoformer.evaluation.prediction_table import prediction_rows
 from modeling_tempoformer.serving import corpus as corpus_module
 from modeling_tempoformer.serving.corpus import Corpus, check_times, find_tables
 from modeling_tempoformer.serving.scorer import (
