@@ -28,7 +28,7 @@ import pandas as pd
 from datasets import concatenate_datasets
 from sklearn.metrics import f1_score
 
-from modeling_tempoformer.data.post_splits import load_file
+from modeling_tempoformer.data.reading import read_file
 from modeling_tempoformer.data.splits import cut
 from modeling_tempoformer.data.timelines import label_names, to_timelines
 from modeling_tempoformer.evaluation.prediction_table import read_predictions
@@ -86,7 +86,7 @@ def read_corpora(args: argparse.Namespace) -> Iterator[tuple[str, list[str], lis
     """Yields name, classes, labelled timelines and posts of each given corpus."""
     for corpus in SIZES:
         if (path := getattr(args, corpus)) is not None:
-            posts = concatenate_datasets([load_file(part, corpus) for part in path])
+            posts = concatenate_datasets([read_file(part, corpus) for part in path])
             names = label_names(posts)
             # Most timelines of IRC have no label.
             timelines = [timeline for timeline in to_timelines(posts, names) if max(timeline.labels) >= 0]
