@@ -28,9 +28,10 @@ import pandas as pd
 from datasets import concatenate_datasets
 from sklearn.metrics import f1_score
 
-from modeling_tempoformer.data.post_splits import load_file
+from modeling_tempoformer.data.reading import read_file
 from modeling_tempoformer.data.splits import cut
 from modeling_tempoformer.data.timelines import label_names, to_timelines
+from modeling_tempoformer.evaluation.prediction_table import read_predictions
 from modeling_tempoformer.evaluation.significance import paired_bootstrap
 from modeling_tempoformer.timeline_tempoformer import Timeline
 
@@ -85,7 +86,7 @@ def read_corpora(args: argparse.Namespace) -> Iterator[tuple[str, list[str], lis
     """Yields name, classes, labelled timelines and posts of each given corpus."""
     for corpus in SIZES:
         if (path := getattr(args, corpus)) is not None:
-            posts = concatenate_datasets([load_file(part, corpus) for part in path])
+            posts = concatenate_datasets([read_file(part, corpus) for part in path])
             names = label_names(posts)
             # Most timelines of IRC have no label.
             timelines = [timeline for timeline in to_timelines(posts, names) if max(timeline.labels) >= 0]
@@ -120,8 +121,8 @@ def run(method: str, output: Path, parts: dict[str, pd.DataFrame], options: list
         with output.with_suffix(".log").open("w", encoding="utf-8") as log:
             subprocess.run(command, check=True, stdout=log, stderr=log)
         done.write_text(json.dumps({"seconds": time.perf_counter() - start}) + "\n", encoding="utf-8")
-    predicted = pd.read_csv(output / "_predictions.csv", dtype=str, keep_default_na=False)
-    return predicted[predicted["label"] != ""], json.loads(done.read_text(encoding="utf-8"))["seconds"]
+    predicted = read_predictions(output / "_predictions.csv")
+    return predicted[predicted["label"].notna()], json.loads(done.read_text(encoding="utf-8"))["seconds"]
 
 
 def run_all(

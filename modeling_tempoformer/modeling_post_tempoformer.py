@@ -403,8 +403,13 @@ class PostTempoFormerModel(StreamReaderMixin, PostTempoFormerPreTrainedModel):
         vectors = empty.index_copy(0, order.to(vectors.device), vectors)
         return vectors.masked_fill(is_absent.to(vectors.device), 0.0)
 
-    def post_inputs(self, attention_mask: torch.LongTensor, **tokens: torch.LongTensor) -> dict[str, torch.Tensor]:
-        """Returns inputs of `forward` for posts (batch_size, num_posts, num_tokens), which are encoded here."""
+    def post_inputs(self, attention_mask: torch.LongTensor, **tokens: torch.Tensor) -> dict[str, torch.Tensor]:
+        """
+        Returns inputs of `forward` for posts (batch_size, num_posts, num_tokens), which are encoded here unless they
+        are `post_embeds` (batch_size, num_posts, hidden_size).
+        """
+        if "post_embeds" in tokens:
+            return {"attention_mask": attention_mask, **tokens}
         flat = {name: values.flatten(0, 1) for name, values in tokens.items()}
         vectors = self.embed_posts(attention_mask=attention_mask.flatten(0, 1), **flat)
         is_post = attention_mask.amax(-1, keepdim=True)

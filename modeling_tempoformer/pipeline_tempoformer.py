@@ -10,7 +10,7 @@ from transformers import AutoModelForSequenceClassification, Pipeline, PreTraine
 from transformers.pipelines import PIPELINE_REGISTRY
 from transformers.utils import logging
 
-from .data_collator_tempoformer import StreamCollator
+from .data_collator_tempoformer import StreamCollator, posts_of
 from .decisions_tempoformer import check_finite, decide, log_odds, read_answers
 from .streams_tempoformer import INDICES, change_streams
 from .timeline_tempoformer import Timeline, cut_rows
@@ -134,7 +134,8 @@ class StreamClassificationPipeline(Pipeline):
     read, such as an id, labels and states; one that is nearly `timestamp` or `speaker`, where that is missing, is
     refused.
     Posts that are out of order are sorted by time, with one warning; results come in the order of the input. A
-    timeline may also be a [`~timeline_tempoformer.Timeline`], to which its logits and explanations are then attached.
+    timeline may also be a [`~timeline_tempoformer.Timeline`], to which its logits and explanations are then attached,
+    and whose `vectors`, if there are any, are read instead of its texts.
 
     The label is the most probable class, and its probability is the score; with decision thresholds another class can
     be more probable, and `reason` then says why. The answers of a model that watches a class begin with
@@ -282,7 +283,7 @@ class StreamClassificationPipeline(Pipeline):
             while batch := list(islice(neighbours, batch_size)):
                 outputs = self.forward(dict(collator(batch)), explains=explains)
                 for number, row in enumerate(batch):
-                    num_targets = len(row["input_ids"]) - row["num_context"]
+                    num_targets = len(posts_of(row)) - row["num_context"]
                     row["outputs"] = {name: tensor[number, :num_targets] for name, tensor in outputs.items()}
         for entry in entries:
             yield self.postprocess(entry, **postprocess)
@@ -292,8 +293,12 @@ class StreamClassificationPipeline(Pipeline):
     ) -> dict[str, Any]:
         """Returns the timeline, its rows, and how many posts were cut."""
         timeline = timeline if isinstance(timeline, Timeline) else read_timeline(timeline, number)
-        limit = min(self.tokenizer.model_max_length, self.model.max_tokens)
-        columns, num_cut = timeline.tokenize(self.tokenizer, limit)
+        limit, num_cut = min(self.tokenizer.model_max_length, self.model.max_tokens), 0
+        if timeline.vectors is None:
+            columns, num_cut = timeline.tokenize(self.tokenizer, limit)
+        else:
+            columns = {"post_embeds": timeline.vectors}
+            columns |= {} if timeline.timestamps is None else {"timestamps": timeline.timestamps}
         if num_cut:
             logger.warning(f"Timeline {timeline.timeline_id!r}: truncated {num_cut} posts to {limit} tokens.")
         config = self.model.config

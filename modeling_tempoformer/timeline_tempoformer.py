@@ -106,6 +106,8 @@ class Timeline:
         expert_logits (`torch.Tensor` of shape `(posts, experts, classes)`, *optional*):
             The answer of each of a model's experts, likewise.
         explanations (`list[dict]`, *optional*): The result of the pipeline's `explain` for each post.
+        vectors (`torch.Tensor` of shape `(posts, hidden_size)`, *optional*):
+            The posts as the encoder of a post model has them (`embed_posts`); its pipeline reads these and no texts.
     """
 
     timeline_id: str | int
@@ -122,6 +124,7 @@ class Timeline:
     state_logits: torch.Tensor | None = field(default=None, repr=False, compare=False)
     expert_logits: torch.Tensor | None = field(default=None, repr=False, compare=False)
     explanations: list[dict[str, Any]] | None = field(default=None, repr=False, compare=False)
+    vectors: torch.Tensor | None = field(default=None, repr=False, compare=False)
 
     @classmethod
     def from_posts(cls, timeline_id: str | int, posts: Sequence[Post]) -> "Timeline":
@@ -268,18 +271,23 @@ def row_bounds(num_posts: int, window: int, targets_per_row: int) -> Iterator[tu
 
 
 def cut_rows(
-    columns: dict[str, list], window: int, targets_per_row: int, speaker_posts: list[list[int]] | None = None
-) -> Iterator[dict[str, list | int]]:
+    columns: dict[str, Any], window: int, targets_per_row: int, speaker_posts: list[list[int]] | None = None
+) -> Iterator[dict[str, Any]]:
     """
-    Yields the rows of a timeline for [`StreamCollator`], from the columns of its posts, by [`row_bounds`]. With
-    `speaker_posts` ([`Timeline.speaker_posts`]) those that are older than the row stand before it.
+    Yields the rows of a timeline for [`StreamCollator`], by [`row_bounds`], from the columns of its posts, which are
+    lists or tensors. With `speaker_posts` ([`Timeline.speaker_posts`]) those that are older than the row stand before
+    it.
     """
     start_time = {"start_time": columns["timestamps"][0]} if columns.get("timestamps") else {}
-    for start, first, end in row_bounds(len(columns["input_ids"]), window, targets_per_row):
+    num_posts = len(next(iter(columns.values())))
+    for start, first, end in row_bounds(num_posts, window, targets_per_row):
         own = None if speaker_posts is None else speaker_posts[first:end]
         older = sorted({post for posts in own or () for post in posts if 0 <= post < start})
         posts = [*older, *range(start, end)]
-        row = {name: [values[post] for post in posts] for name, values in columns.items()}
+        row = {
+            name: values[posts] if isinstance(values, torch.Tensor) else [values[post] for post in posts]
+            for name, values in columns.items()
+        }
         row |= {"num_context": first - start + len(older), "num_before": start - len(older), **start_time}
         if own is not None:
             position = {post: number for number, post in enumerate(posts)}

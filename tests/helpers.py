@@ -428,16 +428,16 @@ def without_gradient(model: torch.nn.Module) -> list[str]:
     ]
 
 
-def assert_same(actual, expected):
+def assert_same(actual, expected, tolerance: float = 1e-5):
     """Checks that values are equal except for rounding, at any depth."""
     if isinstance(expected, dict):
         assert list(actual) == list(expected)
         actual, expected = list(actual.values()), list(expected.values())
     if isinstance(expected, list):
         for value, other in zip(actual, expected, strict=True):
-            assert_same(value, other)
+            assert_same(value, other, tolerance)
     else:
-        assert actual == (pytest.approx(expected, abs=1e-5) if isinstance(expected, float) else expected)
+        assert actual == (pytest.approx(expected, abs=tolerance) if isinstance(expected, float) else expected)
 
 
 def read_table(path: Path) -> list[dict[str, str]]:

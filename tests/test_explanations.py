@@ -7,6 +7,7 @@ import torch
 from helpers import CHANGES as LABELS
 from helpers import (
     MODELS,
+    WITH_STATES,
     assert_same,
     tiny_reader,
 )
@@ -14,6 +15,7 @@ from transformers import pipeline
 
 from modeling_tempoformer import StreamCollator
 from modeling_tempoformer.decisions_tempoformer import decide, log_odds
+from modeling_tempoformer.timeline_tempoformer import Timeline
 
 
 # A timeline longer than the window of 4, out of order, with equal times.
@@ -68,6 +70,33 @@ def changed(timeline: dict, post: int, **values) -> dict:
     for name, value in values.items():
         cut[name][-1] = value
     return cut
+
+
+@pytest.mark.parametrize("settings", [WITH_TREES, WITH_STATES, {"model_type": "post_tempoformer", "window": 20}])
+def test_a_timeline_with_vectors_is_explained_by_these(monkeypatch, settings):
+    """Vectors of posts that were encoded one by one give what texts give, and nothing is encoded again."""
+    pipe = make(**settings)
+    texts, limit = TIMED["text"] * 9, pipe.tokenizer.model_max_length
+    speakers = ["ann", "ben", ""] * 21 if "reads_speakers" in settings else None
+    given = [texts[:1], texts]
+    timelines, others = (
+        [Timeline.read(0, part, list(range(len(part))), speakers=speakers and speakers[: len(part)]) for part in given]
+        for _ in range(2)
+    )
+    expected = [*pipe.explain(timelines), *pipe(timelines)]
+    for timeline in others:
+        tokens = [
+            pipe.tokenizer(text, return_tensors="pt", truncation=True, max_length=limit) for text in timeline.texts
+        ]
+        with torch.no_grad():
+            timeline.vectors = torch.cat([pipe.model.base_model.embed_posts(**post) for post in tokens])
+    monkeypatch.setattr(type(pipe.model.base_model), "embed_posts", None)
+    actual = [*pipe.explain(others), *pipe(others)]
+    for posts in (actual, expected):
+        # Log-odds have as many digits as logits in float32.
+        posts.append([post.pop("log_odds_effects", None) for timeline in posts for post in timeline])
+    assert_same(actual.pop(), expected.pop(), 1e-5)
+    assert_same(actual, expected, 1e-6)
 
 
 def check_effects(pipe, timeline: dict) -> float:

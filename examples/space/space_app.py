@@ -12,9 +12,11 @@ from space_posts import MOST_POSTS, parse_posts
 from starlette.middleware import Middleware
 from starlette.middleware.body_limit import RequestBodyLimitMiddleware
 
+from modeling_tempoformer.data.arguments import PostArguments
+from modeling_tempoformer.data.reading import columns_of, read_timelines
 from modeling_tempoformer.data.splits import hold_back, read_split
-from modeling_tempoformer.data.timelines import to_timelines
-from modeling_tempoformer.evaluation.predictions import PREDICTIONS, decide_posts, prediction_rows, to_csv
+from modeling_tempoformer.evaluation.prediction_table import PREDICTIONS, prediction_rows, to_csv
+from modeling_tempoformer.evaluation.predictions import decide_posts
 from modeling_tempoformer.evaluation.report import read_test, test_summary
 from modeling_tempoformer.pipeline_tempoformer import StreamClassificationPipeline
 from modeling_tempoformer.view.timeline_page import timeline_page
@@ -69,11 +71,13 @@ def show_posts(text: str, pipe: StreamClassificationPipeline, model: str) -> str
 
 
 def predict_posts(text: str, pipe: StreamClassificationPipeline, model: str) -> str:
-    names = classes_of(pipe.model.config)
-    timelines = hold_back("test", to_timelines(parse_posts(text), names), read_split(model), model)
+    config = pipe.model.config
+    names = classes_of(config)
+    timelines = read_timelines(parse_posts(text), columns_of(PostArguments()), names, config.change_step)
+    timelines = hold_back("test", timelines, read_split(model), model)
     explain_timelines(pipe, timelines)
-    predictions, probabilities = decide_posts(timelines, pipe.model.config.calibration)
-    table = to_csv(prediction_rows(timelines, predictions, probabilities, names, config=pipe.model.config))
+    predictions, probabilities = decide_posts(timelines, config.calibration)
+    table = to_csv(prediction_rows(timelines, predictions, probabilities, names, config=config))
     return RESULT.format(
         posts=len(predictions),
         timelines=len(timelines),
@@ -82,10 +86,10 @@ def predict_posts(text: str, pipe: StreamClassificationPipeline, model: str) -> 
         page=timeline_page(
             timelines,
             names,
-            pipe.model.config.calibration,
-            verdict=test_summary(read_test(model), pipe.model.config),
-            no_change=pipe.model.config.no_change,
-            watched=pipe.model.config.watched,
+            config.calibration,
+            verdict=test_summary(read_test(model), config),
+            no_change=config.no_change,
+            watched=config.watched,
         ),
     )
 

@@ -18,7 +18,7 @@ TIMED_LINE = re.compile(
 
 def parse_posts(text: str) -> Dataset:
     """
-    Returns the posts in a text, as rows for [`to_timelines`].
+    Returns the posts in a text, as rows for [`read_timelines`].
 
     Args:
         text (`str`): A table, or one post on each line after its time. The first line of a table names the columns,

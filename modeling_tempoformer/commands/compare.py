@@ -22,13 +22,8 @@ from ..cards.markdown import table as markdown_table
 from ..data.arguments import DataTrainingArguments
 from ..data.files import lock_folder, write_json
 from ..data.model_fields import class_weights
-from ..data.post_splits import (
-    check_calibration,
-    choose_change_step,
-    choose_label_names,
-    load_splits,
-    make_timelines,
-)
+from ..data.post_splits import check_calibration, choose_change_step, choose_label_names, load_splits
+from ..data.reading import make_timelines
 from ..data.splits import check_apart, check_tested_once, make_folds, read_folds, select_fold
 from ..data.surveys import survey
 from ..evaluation.cross_validation import FOLDS, collect, compare_all, cross_validate

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ..data.files import write_json
-from ..evaluation.drift import drift_figure, drift_text, find_drift, read_predictions
+from ..evaluation.drift import drift_figure, drift_text, find_drift, read_asked
 from ..evaluation.figures import save_figure
 from ..training.recipes import parse
 
@@ -30,7 +30,7 @@ class DriftArguments:
 
 def main(arguments: list[str]):
     (args,) = parse([DriftArguments], arguments)
-    found = find_drift(*map(read_predictions, (args.before, args.after)), args.watch)
+    found = find_drift(*map(read_asked, (args.before, args.after)), args.watch)
     print(drift_text(found, args.watch))
     if args.output_dir is not None:
         folder = Path(args.output_dir)

@@ -18,7 +18,13 @@ from ..data.post_splits import Splits, choose_change_step, choose_label_names, l
 from ..evaluation.figures import print_figures, write_test_figures
 from ..evaluation.latex import write_test_table
 from ..evaluation.method_names import checkpoint_name
-from ..evaluation.predictions import prediction_rows, write_mistakes, write_predictions
+from ..evaluation.prediction_table import (
+    GIVEN,
+    GIVEN_BUT_TEXTS,
+    prediction_rows,
+    write_mistakes,
+    write_predictions,
+)
 from ..evaluation.report import RESULTS, group_by_class, results_table, score_part
 from ..timeline_tempoformer import Timeline
 from ..training.arguments import check_asked, read_of_posts, wanted_splits
@@ -107,7 +113,7 @@ def predict(
     print(results_table("test", results))
     clear_results(training)
     write_json(Path(training.output_dir) / RESULTS, {"test": results})
-    table = prediction_rows(test, predictions, probabilities, names, with_texts=not data.no_text)
+    table = prediction_rows(test, predictions, probabilities, names, GIVEN_BUT_TEXTS if data.no_text else GIVEN)
     write_predictions(training.output_dir, table)
     write_mistakes(training.output_dir, table, test)
     write_test_figures(training.output_dir, test, predictions, probabilities, names)

@@ -16,9 +16,9 @@ from typing import Any
 from huggingface_hub.utils import tqdm
 
 from ..data.arguments import TableArguments, check_positive, check_read
-from ..data.columns import NO_COLUMN
+from ..data.columns import NO_COLUMN, Columns
 from ..data.files import write_json
-from ..data.post_splits import table_options
+from ..data.reading import table_options
 from ..data.timelines import warn_of_nobody
 from ..serving.cluster import run_tasks, started_ray
 from ..serving.corpus import WORK, Corpus, check_names, check_times, find_tables
@@ -77,7 +77,9 @@ def main(arguments: list[str]):
     # `auto` is the precision in which the model was saved.
     loaded = load_pipeline(args.model_name_or_path, dtype="auto", **args.downloads)
     pipe = CountingPipeline(model=loaded.model, tokenizer=loaded.tokenizer, device="cpu")
-    columns = {role: getattr(args, f"{role}_column") for role in ("timeline", "timestamp", "text", "id", "speaker")}
+    # Labels and states are not read.
+    roles = ("timeline", "timestamp", "text", "id", "speaker")
+    columns = Columns({role: getattr(args, f"{role}_column") for role in roles})
     # A table without it is refused, as one without texts is.
     reads_speakers = pipe.model.config.reads_speakers
     columns["speaker"] = columns["speaker"] or ("speaker" if reads_speakers else None)

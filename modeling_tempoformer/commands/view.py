@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from ..data.arguments import PostArguments, check_positive, check_read
 from ..data.columns import NO_COLUMN
 from ..data.model_fields import class_named
-from ..data.post_splits import evenly_spaced, load_file, make_timelines, table_form
+from ..data.post_splits import evenly_spaced
+from ..data.reading import form_of, make_timelines, read_file
 from ..data.splits import hold_back, read_split
 from ..evaluation.report import read_test, test_summary
 from ..names_tempoformer import read_name
@@ -61,10 +62,7 @@ def main(arguments: list[str]):
     )
     if args.watch is not None:
         config.watched = class_named(args.watch, names, "watch")
-    try:
-        posts = load_file(args.test_file, args.task_name, **table_form(args))
-    except ValueError as problem:
-        raise ValueError(f"{args.test_file}: {problem}") from None
+    posts = read_file(args.test_file, args.task_name, **form_of(args))
     timelines = make_timelines({"test": posts}, args, names, config.change_step)["test"]
     # The page shows scores of labelled posts, which must not be posts that the model has learned from.
     model_folder = args.model_name_or_path

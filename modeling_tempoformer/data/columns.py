@@ -1,4 +1,4 @@
-"""Finds the columns of posts: those that options name, the usual ones, and those whose names are nearly the same."""
+"""Names and finds the columns of posts: those of options, the usual ones, and those of nearly the same name."""
 
 import re
 from collections.abc import Collection, Mapping
@@ -86,49 +86,77 @@ def column_of_role(present: Collection[str], role: str, name: str | None) -> str
     return None if None in found else PLUS.join(found)
 
 
-def find_columns(
-    present: Collection[str],
-    columns: Mapping[str, str | None],
-    earlier: Mapping[str, str | None] | None = None,
-    hint: str = "",
-) -> dict[str, str | None]:
+class Columns(dict[str, str | None]):
     """
-    Returns the column of each role, None if there is none.
-
-    Args:
-        present (`Collection[str]`): The columns of the table.
-        columns (`Mapping[str, str | None]`): The name of each role's column, as [`column_of_role`] takes it.
-        earlier (`Mapping[str, str | None]`, *optional*): The result for an earlier piece of the table. Pieces of JSON
-            lack columns in which none of their rows has a value.
-        hint (`str`, *optional*): Ends the error.
-
-    Raises the errors of [`column_of_role`]. Raises a `ValueError` for a column that is named and not in the first
-    piece, and for one whose name changes.
+    The names of the columns of posts by role, which are `timeline`, `timestamp`, `text`, `label`, `id`, `speaker`,
+    `state`, `annotator`, `group` and `split`. Each name is as [`column_of_role`] takes it. A role that has no entry is
+    not read.
     """
-    found = {}
-    for role, name in columns.items():
-        column = column_of_role(present, role, name)
-        before = earlier and earlier[role]
-        if column and before and column != before:
-            raise ValueError(f"The column of the {role} is named {before!r} in some rows, and {column!r} in others.")
-        is_left_out = name is None or (name == NO_COLUMN and role in USUAL)
-        if column is None and earlier is None and not is_left_out:
-            for part in parts_of(present, role, name):
-                require_column(present, part, role, (ONE_TIMELINE if role == "timeline" else "") + hint)
-        found[role] = column or before
-    return found
 
+    def of(self, role: str, present: Collection[str]) -> str | None:
+        """Returns the column of a role among those of a table, None if there is none ([`column_of_role`])."""
+        return column_of_role(present, role, self[role])
 
-def wanted_columns(columns: Mapping[str, str | None]) -> list[str]:
-    """Returns the names of columns that are read, if there are such; `columns` are those of [`find_columns`]."""
-    names = [column or USUAL[role] for role, column in columns.items() if column or role in USUAL]
-    parts = (columns.get("timestamp") or "").split(PLUS)
-    return [*(name for name in names if name != NO_COLUMN), *(parts if len(parts) == 2 else ())]
+    def find(self, present: Collection[str], earlier: "Columns | None" = None, hint: str = "") -> "Columns":
+        """
+        Returns the column of each role, None if there is none.
+
+        Args:
+            present (`Collection[str]`): The columns of the table.
+            earlier ([`Columns`], *optional*): The result for an earlier piece of the table. Pieces of JSON lack
+                columns in which none of their rows has a value.
+            hint (`str`, *optional*): Ends the error.
+
+        Raises the errors of [`column_of_role`]. Raises a `ValueError` for a column that is named and not in the first
+        piece, and for one whose name changes.
+        """
+        found = Columns()
+        for role, name in self.items():
+            column = self.of(role, present)
+            before = earlier and earlier[role]
+            if column and before and column != before:
+                raise ValueError(
+                    f"The column of the {role} is named {before!r} in some rows, and {column!r} in others."
+                )
+            is_left_out = name is None or (name == NO_COLUMN and role in USUAL)
+            if column is None and earlier is None and not is_left_out:
+                for part in parts_of(present, role, name):
+                    require_column(present, part, role, (ONE_TIMELINE if role == "timeline" else "") + hint)
+            found[role] = column or before
+        return found
+
+    def wanted(self) -> list[str]:
+        """Returns the names of the columns that are read, if there are such."""
+        names = [column or USUAL[role] for role, column in self.items() if column or role in USUAL]
+        parts = (self["timestamp"] or "").split(PLUS)
+        return [*(name for name in names if name != NO_COLUMN), *(parts if len(parts) == 2 else ())]
+
+    def warn_of_times(self, present: Collection[str], has_times: bool):
+        """
+        Says, once a run, that posts are read without times that nobody has left out, and that a column of times of day
+        beside one of dates is not read. `present` has the columns of the table.
+        """
+        column = self.of("timestamp", present)
+        if not has_times and self["timestamp"] != NO_COLUMN:
+            why = "there is no column 'timestamp'" if column is None else f"the column {column!r} is empty"
+            logger.warning_once(
+                f"The posts are read without times, in the order of the file: {why}. --timestamp_column names another "
+                f"column; --timestamp_column {NO_COLUMN} says that there is none."
+            )
+        if column is None or column not in present:
+            return
+        sibling = plain_name(column).replace("date", "time")
+        for other in present:
+            if other != column and plain_name(other) == sibling:
+                logger.warning_once(
+                    f"Times are read from the column {column!r} alone, and not from {other!r}. If that is the time of "
+                    f"day, give both: --timestamp_column '{column}{PLUS}{other}'."
+                )
 
 
 def cells_of(batch: Mapping[str, list], column: str | None, num_rows: int) -> list[Any]:
     """
-    Returns the cells of a column that [`find_columns`] has found, None for each row of a table without it. Two columns
+    Returns the cells of a column that [`Columns.find`] has found, None for each row of a table without it. Two columns
     of times are joined.
     """
     missing = [None] * num_rows
@@ -149,26 +177,3 @@ def join_time(date: Any, time: Any) -> str | None:
 def is_missing(cell: Any) -> bool:
     """Tells whether a cell has nothing: None, NaN, NaT, an empty list or a text without a visible character."""
     return cell is None or cell != cell or cell == [] or (isinstance(cell, str) and not cell.strip())
-
-
-def warn_of_times(present: Collection[str], columns: Mapping[str, str | None], has_times: bool):
-    """
-    Says, once a run, that posts are read without times that nobody has left out, and that a column of times of day
-    beside one of dates is not read. `present` has the columns of the table, and `columns` the names that are given.
-    """
-    column = column_of_role(present, "timestamp", columns.get("timestamp"))
-    if not has_times and columns.get("timestamp") != NO_COLUMN:
-        why = "there is no column 'timestamp'" if column is None else f"the column {column!r} is empty"
-        logger.warning_once(
-            f"The posts are read without times, in the order of the file: {why}. --timestamp_column names another "
-            f"column; --timestamp_column {NO_COLUMN} says that there is none."
-        )
-    if column is None or column not in present:
-        return
-    sibling = plain_name(column).replace("date", "time")
-    for other in present:
-        if other != column and plain_name(other) == sibling:
-            logger.warning_once(
-                f"Times are read from the column {column!r} alone, and not from {other!r}. If that is the time of "
-                f"day, give both: --timestamp_column '{column}{PLUS}{other}'."
-            )

@@ -8,6 +8,7 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from ..timeline_tempoformer import NO_LABEL, Post, Timeline
+from .columns import Columns
 from .post_errors import PostError
 
 
@@ -32,13 +33,13 @@ class Facts(NamedTuple):
     labels: Mapping[str, int] = {}
 
 
-def merge_annotators(posts: Sequence[Post], columns: Mapping[str, str | None]) -> list[Post]:
+def merge_annotators(posts: Sequence[Post], columns: Columns) -> list[Post]:
     """
     Merges the rows of a timeline in which annotators have labelled the same post.
 
     Args:
         posts (`Sequence[Post]`): The rows, each with the label of one annotator in its facts.
-        columns (`dict[str, str | None]`): The column of each role. Rows are of one post if they have the same id, or
+        columns ([`Columns`]): The column of each role. Rows are of one post if they have the same id, or
             without a column of ids the same time and text.
 
     Returns:
@@ -60,7 +61,7 @@ def merge_annotators(posts: Sequence[Post], columns: Mapping[str, str | None]) -
     return [post._replace(label=majority(post.facts.labels.values())) for post in merged.values()]
 
 
-def check_same_post(first: Post, post: Post, columns: Mapping[str, str | None]):
+def check_same_post(first: Post, post: Post, columns: Columns):
     """Raises a [`PostError`] unless two rows of one post differ in their annotator and label alone."""
     pairs = [(role, getattr(first, name), getattr(post, name)) for name, role in SHARED.items()]
     pairs += [(role, getattr(first.facts, name), getattr(post.facts, name)) for name, role in SHARED_FACTS.items()]
@@ -81,7 +82,7 @@ def majority(labels: Iterable[int]) -> int:
     return first[0] if first[1] > second[1] else NO_LABEL
 
 
-def check_units(timeline_id: str, posts: Sequence[Post], columns: Mapping[str, str | None]):
+def check_units(timeline_id: str, posts: Sequence[Post], columns: Columns):
     """Raises a [`PostError`] for a timeline whose posts belong to several units."""
     first = posts[0]
     for post in posts:

@@ -2,18 +2,17 @@
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import NamedTuple
 
 from datasets import Dataset, IterableDataset, load_dataset
 
 from ..names_tempoformer import read_name
-from ..timeline_tempoformer import NO_LABEL, Timeline
-from .arguments import DatasetArguments, DataTrainingArguments, PostArguments, TableArguments, check_read
-from .columns import NO_COLUMN, column_of_role, wanted_columns
-from .corpora import TASKS, WITHOUT_TIMES
-from .facts import describe_annotators, unit_of
-from .post_errors import PostError
+from ..timeline_tempoformer import Timeline
+from .arguments import DatasetArguments, DataTrainingArguments, PostArguments, check_read
+from .columns import NO_COLUMN
+from .facts import unit_of
+from .reading import OF_FILES, columns_of, form_of, has_only_states, make_timelines, read_file, with_source
 from .spellings import check_labels, compare_splits
 from .splits import (
     SPLITS,
@@ -26,16 +25,12 @@ from .splits import (
     select_fold,
     split_timelines,
 )
-from .states import DERIVED_LABELS, check_step, with_changes
+from .states import DERIVED_LABELS
 from .surveys import Survey, survey
-from .tables import find_files, load_table, stream_table
-from .timelines import TimelineStream, column_names, label_names, to_timelines
+from .timelines import TimelineStream, label_names
 
 
 logger = logging.getLogger(__name__)
-
-# Options for the files of tables
-OF_FILES = ("records", "one_timeline")
 
 
 class Splits(NamedTuple):
@@ -63,41 +58,11 @@ class Splits(NamedTuple):
         return self.timelines[split], self.surveys[split]
 
 
-def load_file(
-    path: str,
-    task_name: str | None,
-    streaming: bool = False,
-    readers: Mapping[str, Callable[[str], Iterable[dict[str, Any]]]] = TASKS,
-    **form: Any,
-) -> Dataset | IterableDataset:
-    """
-    The rows of a file: a corpus in its original form, which one of the `readers` reads, or a table, which may be
-    streamed. `form` has arguments of [`load_table`].
-    """
-    for option in OF_FILES if task_name is not None else ():
-        if form.get(option):
-            raise ValueError(f"--{option} reads tables, not the files of --task_name {task_name}.")
-    if streaming and task_name is not None:
-        raise ValueError(
-            f"--streaming reads tables and datasets of the Hub, not the files of --task_name {task_name}."
-        )
-    if task_name is None:
-        return stream_table(find_files(path), **form) if streaming else load_table(path, **form)
-    try:
-        return Dataset.from_list(list(readers[task_name](path)))
-    except (KeyError, ValueError) as problem:
-        # An error about a line of the file names it already.
-        if str(problem).startswith(f"{path}, "):
-            raise
-        reason = f"{type(problem).__name__}: {problem}"
-        raise ValueError(f"{path} is not in the original form of --task_name {task_name} ({reason}).") from None
-
-
 def load_splits(
     arguments: DatasetArguments,
     cache_dir: str | None = None,
     token: str | None = None,
-    load: Callable[..., Dataset | IterableDataset] = load_file,
+    load: Callable[..., Dataset | IterableDataset] = read_file,
     option: str = "file",
 ) -> dict[str, Dataset | IterableDataset]:
     """
@@ -112,7 +77,7 @@ def load_splits(
         raise ValueError(f"Give either --dataset_name or at least one of {options}.")
     if files:
         streamed = {split: arguments.streaming and split == "train" for split in files}
-        form = table_form(arguments) if isinstance(arguments, PostArguments) else {}
+        form = form_of(arguments) if isinstance(arguments, PostArguments) else {}
         return {split: load(path, arguments.task_name, streamed[split], **form) for split, path in files.items()}
     for option in OF_FILES:
         if getattr(arguments, option, None):
@@ -134,21 +99,13 @@ def choose_label_names(posts: Mapping[str, Dataset | IterableDataset], arguments
     first = posts.get("train", next(iter(posts.values())))
     check_labels(arguments.labels or ())
     given = list(map(read_name, arguments.labels or ()))
-    if derives_labels(first, arguments):
+    if has_only_states(first, columns_of(arguments)):
         if given and len(given) != len(DERIVED_LABELS):
             raise ValueError("Without a column of labels, --labels are two: the names of no change and of change.")
         return given or DERIVED_LABELS
     if arguments.label_column == NO_COLUMN and not given:
         raise ValueError("--label_column none leaves nothing to learn: there is no column of states, either.")
     return given or label_names(first, arguments.label_column or "label")
-
-
-def derives_labels(posts: Dataset | IterableDataset, arguments: PostArguments) -> bool:
-    """Tells whether the posts have states and no labels, which are then derived."""
-    if arguments.label_column not in (None, NO_COLUMN):
-        return False
-    columns = timeline_columns(arguments)
-    return lacks(posts, "label", columns) and not lacks(posts, "state", columns)
 
 
 def choose_change_step(
@@ -158,45 +115,13 @@ def choose_change_step(
     The step by which labels are derived from states, 0 for states that are classes; None if posts have labels. Raises
     a `ValueError` for a step that is given with labels.
     """
-    if derives_labels(posts.get("train", next(iter(posts.values()))), arguments):
+    if has_only_states(posts.get("train", next(iter(posts.values()))), columns_of(arguments)):
         return arguments.change_step or 0.0
     if arguments.change_step is not None:
         raise ValueError(
             "--change_step derives the labels of posts that have states and no labels: these have labels."
         )
     return None
-
-
-def timeline_columns(arguments: PostArguments) -> dict[str, str | None]:
-    """The column names, as arguments of [`to_timelines`]."""
-    roles = ("timeline", "timestamp", "text", "label", "speaker", "state", "annotator", "group", "split")
-    names = [f"{role}_column" for role in roles]
-    id_column = arguments.id_column or ("post_id" if arguments.task_name else None)
-    # A page has no groups and no splits.
-    columns = {name: getattr(arguments, name, None) for name in names} | {"id_column": id_column}
-    if arguments.task_name in WITHOUT_TIMES:
-        columns["timestamp_column"] = arguments.timestamp_column or NO_COLUMN
-    return columns
-
-
-def by_role(columns: Mapping[str, str | None]) -> dict[str, str | None]:
-    """The column names by role, without the ending of the arguments of [`to_timelines`]."""
-    return {name.removesuffix("_column"): column for name, column in columns.items()}
-
-
-def table_form(arguments: PostArguments) -> dict[str, Any]:
-    """The arguments of [`load_table`]."""
-    return table_options(arguments) | {"columns": wanted_columns(by_role(timeline_columns(arguments)))}
-
-
-def table_options(arguments: TableArguments) -> dict[str, Any]:
-    """The arguments of [`load_table`] but the columns. Raises a `ValueError` for options that exclude each other."""
-    if arguments.one_timeline and arguments.timeline_column != TableArguments.timeline_column:
-        raise ValueError(
-            "--one_timeline says that there is no column of timelines, but --timeline_column names one: give only one "
-            "of them."
-        )
-    return {name: getattr(arguments, name) for name in ("records", "one_timeline", "drop_incomplete")}
 
 
 def split_posts(
@@ -309,52 +234,6 @@ def refuse_training_posts(arguments: DataTrainingArguments):
             )
 
 
-def make_timelines(
-    posts: Mapping[str, Dataset | IterableDataset],
-    arguments: PostArguments,
-    names: list[str],
-    change_step: float | None = None,
-) -> dict[str, list[Timeline] | TimelineStream]:
-    """
-    Returns the timelines of each split, with labels that are given, or derived by `change_step`. All that read posts
-    to train, to predict or to show call this. Errors name the file, or the dataset.
-    """
-    timelines = {}
-    for name, posts_of_split in posts.items():
-        try:
-            columns = timeline_columns(arguments)
-            # Texts to predict need no states, whatever their column is called.
-            if name != "train" and columns["state_column"] != NO_COLUMN and lacks(posts_of_split, "state", columns):
-                columns["state_column"] = None
-            # Only some files may have several annotators, and only posts that are scored need a group.
-            others = [rows for other, rows in posts.items() if other != name]
-            if lacks(posts_of_split, "annotator", columns) and not all(
-                lacks(rows, "annotator", columns) for rows in others
-            ):
-                columns["annotator_column"] = None
-            if name == "train" and lacks(posts_of_split, "group", columns) and others:
-                columns["group_column"] = None
-            if columns["annotator_column"] is not None and derives_labels(posts_of_split, arguments):
-                raise ValueError("--annotator_column needs a column of labels: there are states alone.")
-            read = to_timelines(posts_of_split, names, **columns, drop_incomplete=arguments.drop_incomplete)
-            if isinstance(read, list):
-                if change_step is not None and derives_labels(posts_of_split, arguments):
-                    read = derive_labels(read, change_step, name)
-                if columns["annotator_column"] is not None:
-                    logger.info("%s: %s", name, describe_annotators(read))
-            elif change_step is not None:
-                raise ValueError("a stream needs a column of labels: changes are derived from states that are held.")
-            timelines[name] = read
-        except ValueError as problem:
-            raise with_source(problem, name, arguments) from None
-    return timelines
-
-
-def lacks(posts: Dataset | IterableDataset, role: str, columns: Mapping[str, str | None]) -> bool:
-    """Tells whether posts have no column of a role; `columns` are the arguments of [`to_timelines`]."""
-    return column_of_role(column_names(posts), role, columns[f"{role}_column"]) is None
-
-
 def report_units(timelines: Mapping[str, list[Timeline]], arguments: DataTrainingArguments):
     """Logs how many units of `--split_column` the timelines belong to, and how many timelines belong to none."""
     if arguments.split_column is None:
@@ -367,21 +246,6 @@ def report_units(timelines: Mapping[str, list[Timeline]], arguments: DataTrainin
             *(name, len(units), len(set(units)) - alone, arguments.split_column),
             f"; {alone} have none, and stand alone" if alone else "",
         )
-
-
-def derive_labels(timelines: list[Timeline], step: float, split: str) -> list[Timeline]:
-    """The timelines with labels derived from their states ([`with_changes`]), which is logged."""
-    check_step(timelines, step)
-    derived = [with_changes(timeline, step) for timeline in timelines]
-    counts = Counter(label for timeline in derived for label in timeline.labels)
-    rule = f"by at least {step:g}" if step else "at all"
-    whose = "the same speaker's" if timelines[0].speakers is not None else "the timeline's"
-    logger.info(
-        "%s: there is no column of labels. A post is a change if its state differs %s from that of %s previous post: "
-        "%d changes, %d not, %d without one of both states.",
-        *(split, rule, whose, counts[1], counts[0], counts[NO_LABEL]),
-    )
-    return derived
 
 
 def divide(
@@ -460,16 +324,6 @@ def check_surveys(surveys: Mapping[str, Survey]):
     timed = {name: facts.timed for name, facts in surveys.items()}
     if len(set(timed.values())) > 1:
         raise ValueError(f"Some splits have timestamps and others not: {timed}.")
-
-
-def with_source(problem: ValueError, split: str, arguments: PostArguments) -> ValueError:
-    """The error, with the file or the dataset that it is about."""
-    path, message = getattr(arguments, f"{split}_file"), str(problem)
-    source = path or f"{arguments.dataset_name}, split {split}"
-    if path is not None and isinstance(problem, PostError):
-        source = find_files(path)[problem.shard or 0]
-    # An error about a file names it already.
-    return ValueError(message if message.startswith(source) else f"{source}: {message}")
 
 
 def check_calibration(labels: Counter[int], names: list[str]):

@@ -14,16 +14,7 @@ from transformers.utils import logging
 from ..names_tempoformer import read_name
 from ..timeline_tempoformer import NO_LABEL, BadValue, Post, Timeline, read_post, read_role
 from ..times_tempoformer import TimeColumn, to_seconds
-from .columns import (
-    NO_COLUMN,
-    USUAL,
-    cells_of,
-    column_of_role,
-    find_columns,
-    is_missing,
-    require_column,
-    warn_of_times,
-)
+from .columns import NO_COLUMN, USUAL, Columns, cells_of, is_missing, require_column
 from .facts import Facts, check_units, merge_annotators
 from .files import ROWS_AT_ONCE
 from .post_errors import PostError, name_row
@@ -142,17 +133,17 @@ def each_table(posts: Dataset | IterableDataset) -> Iterator[pa.Table | Rows]:
 def read_posts(
     tables: Iterable[pa.Table | Rows],
     labels: Sequence[str] | None,
-    columns: Mapping[str, str | None],
+    columns: Columns,
     times: TimeColumn | None = None,
     names: Sequence[str] | None = None,
     spellings: Spellings | None = None,
     drop_incomplete: bool = False,
 ) -> Iterator[tuple[str, Post]]:
     """
-    Yields the timeline id of each post, and the post. Checks all but whether ids are unique. `columns` has the name of
-    each role's column, as [`find_columns`] takes it; other roles are not read. `names` are the names of a column of
-    class ids, in which ids below 0 mean no label. Posts have [`Facts`] if there is a column of them. [`Spellings`]
-    compares the names of all posts. Rows without text, time or id are left out and counted if `drop_incomplete`.
+    Yields the timeline id of each post, and the post. Checks all but whether ids are unique. `names` are the names of
+    a column of class ids, in which ids below 0 mean no label. Posts have [`Facts`] if there is a column of them.
+    [`Spellings`] compares the names of all posts. Rows without text, time or id are left out and counted if
+    `drop_incomplete`.
     """
     given, columns = columns, None
     present: dict[str, None] = {}
@@ -161,7 +152,7 @@ def read_posts(
     num_read, untimed = 0, None
     lacking: Counter[str] = Counter()
     for table in tables:
-        columns = find_columns(table.column_names, given, columns, IN_JSON)
+        columns = given.find(table.column_names, columns, IN_JSON)
         present.update(dict.fromkeys(table.column_names))
         exact = [columns.get(role) for role in ("timeline", "id", "timestamp")]
         for field in table.schema:
@@ -195,7 +186,7 @@ def read_posts(
     if lacking:
         report_dropped(lacking, row + 1, columns, num_read)
     if columns is not None:
-        warn_of_times(present, given, times.first is not None and times.first[0] != "missing")
+        given.warn_of_times(present, times.first is not None and times.first[0] != "missing")
     times.warn()
     spellings.warn()
 
@@ -211,7 +202,7 @@ def lacks(cell: Any, role: str) -> bool:
 def read_row(
     values: dict[str, Any],
     row: int,
-    columns: Mapping[str, str | None],
+    columns: Columns,
     times: TimeColumn,
     labels: Sequence[str] | None,
     class_ids: Mapping[str, int],
@@ -261,7 +252,7 @@ def is_time(value: Any) -> bool:
         return False
 
 
-def with_option(bad: PostError, given: Mapping[str, str | None], columns: Mapping[str, str | None]) -> PostError:
+def with_option(bad: PostError, given: Columns, columns: Columns) -> PostError:
     """Returns the error, with the option that leaves its column out if nobody has named the column."""
     for role, column in columns.items():
         if column == bad.column and role in USUAL and given[role] is None:
@@ -270,7 +261,7 @@ def with_option(bad: PostError, given: Mapping[str, str | None], columns: Mappin
     return bad
 
 
-def report_dropped(lacking: Mapping[str, int], num_rows: int, columns: Mapping[str, str | None], num_read: int):
+def report_dropped(lacking: Mapping[str, int], num_rows: int, columns: Columns, num_read: int):
     """Logs how many rows lack a value. Raises a `ValueError` if none is left. `lacking` counts the rows by role."""
     counts = ", ".join(f"{count} have nothing in the column {columns[role]!r}" for role, count in lacking.items())
     said = f"{sum(lacking.values())} of {num_rows} rows are no posts: {counts}."
@@ -279,9 +270,7 @@ def report_dropped(lacking: Mapping[str, int], num_rows: int, columns: Mapping[s
     logger.warning_once(f"Left out by --drop_incomplete: {said}")
 
 
-def read_facts(
-    post: Post, names: Mapping[str, str], values: Mapping[str, Any], columns: Mapping[str, str | None]
-) -> Facts:
+def read_facts(post: Post, names: Mapping[str, str], values: Mapping[str, Any], columns: Columns) -> Facts:
     """
     Returns the facts of a post, from the names that were read of its values in the roles of columns. Raises a
     [`PostError`] for a label without an annotator, if there is a column.
@@ -369,7 +358,7 @@ class TimelineStream:
         self,
         shards: list[tuple[int | None, IterableDataset]],
         labels: Sequence[str] | None,
-        columns: dict[str, str | None],
+        columns: Columns,
         names: Sequence[str] | None,
         drop_incomplete: bool = False,
     ):
@@ -463,33 +452,40 @@ def to_timelines(
         stream with annotators. A stream raises what is wrong with its posts when it is read. It notices a timeline
         that comes back only among the shards that one worker or process reads; [`survey`] reads all shards.
     """
+    columns = Columns(timeline=timeline_column, timestamp=timestamp_column, text=text_column, label=label_column)
+    columns |= {"id": id_column, "speaker": speaker_column, "state": state_column, "annotator": annotator_column}
+    columns |= {"group": group_column, "split": split_column}
+    return group_posts(posts, labels, columns, drop_incomplete)
+
+
+def group_posts(
+    posts: Dataset | IterableDataset, labels: list[str] | None, columns: Columns, drop_incomplete: bool = False
+) -> list[Timeline] | TimelineStream:
+    """Groups posts to timelines, as [`to_timelines`] does, by the names of all their columns."""
     check_labels(labels or ())
-    columns = {"timeline": timeline_column, "timestamp": timestamp_column, "text": text_column}
-    columns |= {"label": label_column, "id": id_column, "speaker": speaker_column, "state": state_column}
-    columns |= {"annotator": annotator_column, "group": group_column, "split": split_column}
     present = posts.column_names or ()
-    names = class_names(posts, column_of_role(present, "label", label_column) or "")
+    names = class_names(posts, columns.of("label", present) or "")
     if isinstance(posts, IterableDataset):
-        if annotator_column is not None:
+        if columns["annotator"] is not None:
             raise ValueError("The labels of several annotators are merged in memory: a stream cannot have them.")
         count = posts.num_shards
         shards = [(number, posts.shard(count, number)) for number in range(count)] if count > 1 else [(None, posts)]
         return TimelineStream(shards, labels, columns, names, drop_incomplete)
     groups: dict[str, list[Post]] = {}
     rows = read_posts(each_table(posts), labels, columns, names=names, drop_incomplete=drop_incomplete)
-    columns = find_columns(present, columns, hint=IN_JSON)
-    for timeline_id, post in rows if annotator_column else check_ids(rows, columns):
+    columns = columns.find(present, hint=IN_JSON)
+    for timeline_id, post in rows if columns["annotator"] else check_ids(rows, columns):
         groups.setdefault(timeline_id, []).append(post)
-    if annotator_column:
+    if columns["annotator"]:
         groups = {timeline_id: merge_annotators(group, columns) for timeline_id, group in groups.items()}
         list(check_ids(((timeline_id, post) for timeline_id, group in groups.items() for post in group), columns))
-    if split_column is not None:
+    if columns["split"] is not None:
         for timeline_id, group in groups.items():
             check_units(timeline_id, group, columns)
     return [Timeline.from_posts(*group) for group in watched(groups.items())]
 
 
-def check_ids(posts: Iterable[tuple[str, Post]], columns: dict[str, str | None]) -> Iterator[tuple[str, Post]]:
+def check_ids(posts: Iterable[tuple[str, Post]], columns: Columns) -> Iterator[tuple[str, Post]]:
     """Yields timeline ids and posts unchanged. Raises a [`PostError`] for the second post of an id in a timeline."""
     seen: set[tuple[str, str]] = set()
     for timeline_id, post in posts:

@@ -18,7 +18,8 @@ from ..data.files import write_json
 from ..times_tempoformer import to_seconds
 from .method_names import method_name
 from .metrics import compute_scores
-from .predictions import PREDICTIONS as RUN_PREDICTIONS
+from .prediction_table import PREDICTIONS as RUN_PREDICTIONS
+from .prediction_table import PROBABILITY, read_predictions, to_csv
 from .predictions import Predictions
 from .report import NO_DIFFERENCE
 from .report import RESULTS as RUN_RESULTS
@@ -135,8 +136,8 @@ def collect(output_dir: Path, runs: Sequence[Run], names: list[str]) -> str:
         {(run.seed, run.fold): read_predictions(run.folder / RUN_PREDICTIONS) for run in runs},
         names=["seed", "fold"],
     ).reset_index(["seed", "fold"])
-    predictions.to_csv(output_dir / PREDICTIONS, index=False)
-    scored = predictions[predictions["label"] != ""]
+    to_csv(predictions, output_dir / PREDICTIONS)
+    scored = labelled(predictions)
     by_seed = pd.DataFrame(
         {seed: compute_scores(to_predictions(rows, names)) for seed, rows in scored.groupby("seed", sort=False)}
     )
@@ -164,7 +165,7 @@ def collect(output_dir: Path, runs: Sequence[Run], names: list[str]) -> str:
 
 def compare(ours: Path, theirs: Path, names: list[str]) -> dict[str, float | tuple[float, float]]:
     """Returns [`paired_bootstrap`] over the common seeds. Raises a `ValueError` for none, or for different posts."""
-    first, second = (read_predictions(folder / PREDICTIONS).query("label != ''") for folder in (ours, theirs))
+    first, second = (labelled(read_predictions(folder / PREDICTIONS)) for folder in (ours, theirs))
     seeds = set(first["seed"]) & set(second["seed"])
     if not seeds:
         raise ValueError(f"{ours} and {theirs} have no seed in common.")
@@ -188,13 +189,13 @@ def compare(ours: Path, theirs: Path, names: list[str]) -> dict[str, float | tup
     )
 
 
-def read_predictions(path: Path) -> pd.DataFrame:
-    """Reads predictions without texts, which every seed would repeat. All cells stay text, such as `007` or "None"."""
-    return pd.read_csv(path, usecols=lambda column: column != "text", dtype=str, keep_default_na=False)
+def labelled(predictions: pd.DataFrame) -> pd.DataFrame:
+    """Returns the rows of posts that have a label."""
+    return predictions[predictions["label"].notna()]
 
 
 def to_predictions(rows: pd.DataFrame, names: list[str]) -> Predictions:
-    """Returns the labelled posts of a file of predictions, by timeline and in the order of time."""
+    """Returns the labelled posts of a table of predictions, by timeline and in the order of time."""
     if "time" in rows:
         rows = rows.assign(time=rows["time"].map(to_seconds))
     rows = rows.sort_values([name for name in ("timeline_id", "time") if name in rows], kind="stable")
@@ -202,7 +203,7 @@ def to_predictions(rows: pd.DataFrame, names: list[str]) -> Predictions:
         labels=np.array(label_ids(rows["label"], names)),
         predictions=np.array(label_ids(rows["prediction"], names)),
         names=names,
-        probabilities=rows[[f"probability_{name}" for name in names]].to_numpy(np.float64),
+        probabilities=rows[[PROBABILITY + name for name in names]].to_numpy(np.float64),
         timelines=pd.factorize(rows["timeline_id"])[0],
         times=rows["time"].to_numpy() if "time" in rows else None,
     )
@@ -256,7 +257,7 @@ def compare_all(
             low, high = test["interval"]
             rows[method] |= {"difference": test["difference"], "low": low, "high": high, "p": test["p"]}
     table = pd.DataFrame({titles[name]: printed(row, titles[methods[0]], names) for name, row in rows.items()}).T
-    tested = read_predictions(first / PREDICTIONS).query("label != ''")
+    tested = labelled(read_predictions(first / PREDICTIONS))
     posts, seeds = tested.drop_duplicates(["timeline_id", "post_id"]), tested["seed"].nunique()
     caption = (
         f"Macro F1 by cross-validation{f' with the encoder {encoder}' if encoder else ''}, "

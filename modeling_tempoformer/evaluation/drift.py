@@ -11,43 +11,25 @@ from matplotlib.figure import Figure
 from scipy.stats import entropy, ks_2samp, permutation_test
 
 from .figures import COLUMN, DARK, LIGHT, STYLE, new_figure
-from .predictions import PREDICTIONS_PARQUET
+from .prediction_table import KEY, PROBABILITY, read_predictions
 from .report import to_table
 
 
-PROBABILITY = "probability_"
-KEY = ["timeline_id", "post_id"]
 SIDES = ("before", "after")
 # The bins of the histogram that is shown, and those of the index: tenths of the posts of the first predictions.
 SHOWN_BINS, INDEX_BINS = 10, 10
 RESAMPLES = 999
 
 
-def read_predictions(path: str | Path) -> pd.DataFrame:
+def read_asked(path: str | Path) -> pd.DataFrame:
     """
-    Reads predictions, without the posts that the model was not asked about.
-
-    Args:
-        path (`str` or `Path`): `_predictions.parquet` or `_predictions.csv`, a folder of a run that holds the former,
-            or a folder of `run_scoring.py`.
-
-    Returns:
-        `pd.DataFrame`: A row for each post. Raises a `ValueError` for a file or a folder without predictions, and a
-        `FileNotFoundError` if there is none.
+    Reads predictions ([`read_predictions`]), without the posts that the model was not asked about. Raises a
+    `ValueError` if there is no other.
     """
-    path = Path(path)
-    source = path / PREDICTIONS_PARQUET if (path / PREDICTIONS_PARQUET).exists() else path
-    if not source.exists():
-        raise FileNotFoundError(f"There are no predictions at {path}: there is no such file or folder.")
-    if source.is_dir() and not any(source.glob("part-*.parquet")):
-        raise ValueError(f"{path} has neither {PREDICTIONS_PARQUET} nor files of `tempoformer score`.")
-    table = pd.read_csv(source, dtype=dict.fromkeys(KEY, str)) if source.suffix == ".csv" else pd.read_parquet(source)
-    if missing := [name for name in (*KEY, "prediction") if name not in table]:
-        raise ValueError(f"{path} is not a file of predictions: it has no column {missing[0]}.")
-    table = table[table["prediction"].notna()].reset_index(drop=True)
-    if table.empty:
+    table = read_predictions(path)
+    if table["prediction"].isna().all():
         raise ValueError(f"{path} has no prediction.")
-    return table
+    return table[table["prediction"].notna()].reset_index(drop=True)
 
 
 def find_drift(before: pd.DataFrame, after: pd.DataFrame, watched: str) -> dict[str, Any]:
@@ -55,7 +37,7 @@ def find_drift(before: pd.DataFrame, after: pd.DataFrame, watched: str) -> dict[
     Compares the probabilities of a class in two sets of predictions.
 
     Args:
-        before, after (`pd.DataFrame`): The results of [`read_predictions`], such as those of a test and of last week.
+        before, after (`pd.DataFrame`): The results of [`read_asked`], such as those of a test and of last week.
         watched (`str`): The class.
 
     Returns:

@@ -1,32 +1,17 @@
-"""Brings the probabilities of posts into the forms that scores and files need."""
+"""Attaches logits to timelines, and brings what they decide into the forms that scores and files need."""
 
-import csv
-import logging
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, product
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import torch
 from datasets import Dataset
-from transformers import PreTrainedConfig
 
-from ..data.files import written_whole
-from ..data.states import all_states
-from ..decisions_tempoformer import check_finite, decide, find_alarms, read_states, watched_threshold
+from ..decisions_tempoformer import check_finite, decide, find_alarms
 from ..timeline_tempoformer import Timeline
-from ..times_tempoformer import are_since_start, to_date
-
-
-# Files whose names begin with an underscore are never pushed.
-PREDICTIONS, PREDICTIONS_PARQUET, MISTAKES = "_predictions.csv", "_predictions.parquet", "_mistakes.csv"
-MOST_MISTAKES = 20
-
-logger = logging.getLogger(__name__)
 
 
 @dataclass
@@ -158,124 +143,3 @@ def alarms_of(
     """
     found = find_alarms(torch.from_numpy(probabilities), torch.from_numpy(predictions), watched, calibration)
     return found.numpy() & (predictions >= 0)
-
-
-def prediction_rows(
-    timelines: Sequence[Timeline],
-    predictions: np.ndarray,
-    probabilities: np.ndarray,
-    names: list[str],
-    with_texts: bool = True,
-    config: PreTrainedConfig | None = None,
-) -> pd.DataFrame:
-    """
-    Returns a table of the posts in the order of the input: `timeline_id`, `post_id`, `time` (UTC, in microseconds; a
-    number of seconds where all times are [`~times_tempoformer.are_since_start`]), `text` and `speaker` if the
-    timelines have them, `label`, `prediction` and the probability of each class. The arrays are those of
-    [`decide_posts`]. If the model watches a class, by its `config`, its alarms follow ([`alarm_columns`]). `state`
-    follows if the timelines have it, and what [`read_states`] makes of their `state_logits`, if they have these.
-    """
-    columns = {
-        "timeline_id": [[timeline.timeline_id] * len(timeline) for timeline in timelines],
-        "post_id": [timeline.post_ids for timeline in timelines],
-        "time": [timeline.timestamps for timeline in timelines],
-        "text": [timeline.texts if with_texts else None for timeline in timelines],
-        "speaker": [timeline.speakers for timeline in timelines],
-        "label": [timeline.labels for timeline in timelines],
-        "row": [timeline.input_rows for timeline in timelines],
-    }
-    columns = {name: list(chain(*lists)) for name, lists in columns.items() if None not in lists}
-    table = pd.DataFrame(columns)
-    if "time" in table and not are_since_start(table["time"].min(), table["time"].max()):
-        times = [to_date(seconds).replace(tzinfo=None) for seconds in table["time"]]
-        table["time"] = pd.Series(np.array(times, dtype="datetime64[us]")).dt.tz_localize("UTC")
-    class_names = dict(enumerate(names))
-    # The column is text even if no post has a label.
-    table["label"] = table["label"].map(class_names).astype("string")
-    table["prediction"] = pd.Series(predictions).map(class_names).astype("string")
-    for label, name in class_names.items():
-        table[f"probability_{name}"] = np.float64(probabilities[:, label])
-    if getattr(config, "watched", None) is not None:
-        table = table.assign(**alarm_columns(predictions, probabilities, names, config))
-    if any(timeline.states is not None for timeline in timelines):
-        given = pd.Series(all_states(timelines), dtype="string")
-        table["state"] = given.mask(given == "")
-    table = pd.concat([table, state_columns(timelines, config)], axis="columns")
-    return table.sort_values("row", ignore_index=True).drop(columns="row")
-
-
-def alarm_columns(
-    predictions: np.ndarray, probabilities: np.ndarray, names: list[str], config: PreTrainedConfig
-) -> dict[str, Any]:
-    """Returns columns of alarms (posts,), under the names of [`read_answers`]; none for a post that was not asked."""
-    asked, watched = predictions >= 0, config.watched
-    alarms = pd.Series(alarms_of(predictions, probabilities, watched, config.calibration), dtype="boolean")
-    threshold = watched_threshold(config, config.calibration)
-    return {
-        "alarm": alarms.where(asked),
-        "watched": names[watched],
-        "watched_probability": pd.Series(probabilities[:, watched]).where(asked),
-        "watched_threshold": pd.Series(threshold, index=range(len(asked)), dtype="float64"),
-    }
-
-
-def state_columns(timelines: Sequence[Timeline], config: PreTrainedConfig | None) -> pd.DataFrame:
-    """
-    Returns a table of the answers about states (posts,): `state_prediction`, the `state_mean` of numbers, and the
-    probability of each state; no columns without answers. A post that the model was not asked about has no values.
-    """
-    if any(timeline.state_logits is None for timeline in timelines):
-        return pd.DataFrame()
-    state_logits = torch.cat([timeline.state_logits for timeline in timelines])
-    asked = (~state_logits.isnan().any(-1)).nonzero().squeeze(-1)
-    answers = read_states(state_logits[asked], config)
-    columns = {"state_prediction": pd.Series([answer["label"] for answer in answers], dtype="string")}
-    if config.state_values is not None:
-        columns["state_mean"] = pd.Series([answer["mean"] for answer in answers], dtype="float64")
-    for name in config.states:
-        shares = [answer["probabilities"][name] for answer in answers]
-        columns[f"state_probability_{name}"] = pd.Series(shares, dtype="float64")
-    return pd.DataFrame(columns).set_axis(asked.tolist()).reindex(range(len(state_logits)))
-
-
-def write_predictions(output_dir: str, rows: pd.DataFrame | Iterable[dict[str, Any]]):
-    """Writes a table as `_predictions.csv` ([`to_csv`]), and with its types as `_predictions.parquet`."""
-    table, path = pd.DataFrame(rows), Path(output_dir) / PREDICTIONS
-    with written_whole(path) as partial, written_whole(path.with_name(PREDICTIONS_PARQUET)) as partial_parquet:
-        to_csv(table, partial)
-        table.to_parquet(partial_parquet, index=False)
-    logger.info("Predictions: %s", path)
-
-
-def write_mistakes(output_dir: str, table: pd.DataFrame, timelines: Sequence[Timeline]):
-    """
-    Writes the 20 surest mistakes of a table of [`prediction_rows`] as `_mistakes.csv`, the surest first: the posts
-    whose prediction is not their label, with the most probability of the prediction, and where the table has texts,
-    the text before, too. Writes nothing if there is none.
-    """
-    if "text" in table:
-        before = chain.from_iterable(["", *timeline.texts[:-1]] for timeline in timelines)
-        rows = chain.from_iterable(timeline.input_rows for timeline in timelines)
-        table = table.assign(previous_text=pd.Series(list(before), index=list(rows)).sort_index().to_numpy())
-    wrong = table[(table["label"] != table["prediction"]).fillna(False)]
-    if wrong.empty:
-        return
-    sure = [row[f"probability_{row['prediction']}"] for _, row in wrong.iterrows()]
-    wrong = wrong.assign(probability=sure).sort_values("probability", ascending=False, kind="stable")
-    columns = ["timeline_id", "post_id", "time", "speaker", "label", "prediction", "probability"]
-    columns += ["previous_text", "text"]
-    path = Path(output_dir) / MISTAKES
-    with written_whole(path) as partial:
-        to_csv(wrong.reindex(columns=[name for name in columns if name in wrong]).head(MOST_MISTAKES), partial)
-    logger.info("The surest mistakes: %s", path)
-
-
-def to_csv(table: pd.DataFrame, path: Path | None = None) -> str | None:
-    """Writes a table of predictions as CSV, with times in ISO-8601. Without a path, returns the text."""
-    as_text = table.copy(deep=False)
-    for name in table.select_dtypes("datetimetz"):
-        times = table[name].dt.tz_localize(None).to_numpy("datetime64[us]")
-        unit = "s" if (times == times.astype("datetime64[s]")).all() else "us"
-        as_text[name] = np.datetime_as_string(times, unit=unit, timezone="UTC")
-    # A text may have any kind of line break, and Python quotes only some of them by itself.
-    return as_text.to_csv(path, index=False, quoting=csv.QUOTE_NONNUMERIC)

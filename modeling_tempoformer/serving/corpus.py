@@ -13,7 +13,7 @@ from zlib import crc32
 import pyarrow as pa
 from pyarrow import parquet
 
-from ..data.columns import wanted_columns
+from ..data.columns import Columns
 from ..data.files import naming_broken_file, written_whole
 from ..data.post_errors import PostError
 from ..data.tables import TABLES, name_of_timeline, read_tables
@@ -75,14 +75,14 @@ class Corpus:
     """
     The posts of all input files, partitioned by a hash of the timeline id. The posts of each input file are in one
     Parquet file in `WORK`. With n partitions, its row groups k, n + k, 2n + k and so on belong to partition k.
-    `columns` names the columns of the timeline, the timestamp, the text, the id and the speaker; `records`,
+    `columns` are those of the timeline, the timestamp, the text, the id and the speaker; `records`,
     `one_timeline` and `drop_incomplete` are the arguments of [`load_table`] and [`to_timelines`]. `kept` names columns
     that stand beside the predictions, as texts.
     """
 
     output: Path
     tables: list[str]
-    columns: dict[str, str | None]
+    columns: Columns
     num_partitions: int
     records: str | None = None
     kept: tuple[str, ...] = ()
@@ -105,7 +105,7 @@ class Corpus:
             parquet.ParquetWriter(path, self.schema, compression="zstd") as writer,
         ):
             try:
-                wanted = [*wanted_columns(self.columns), *self.kept]
+                wanted = [*self.columns.wanted(), *self.kept]
                 rows = read_tables(table, self.records, wanted, self.one_timeline, self.drop_incomplete)
                 kept: deque[tuple[int, dict[str, str | None]]] = deque()
                 posts = read_posts(

@@ -14,22 +14,16 @@ from pyarrow import parquet
 from transformers.utils import logging
 
 from ..data.files import decode_json, written_whole
+from ..evaluation.prediction_table import is_predicted, prediction_rows, to_arrow
+from ..evaluation.predictions import decide_posts
 from ..pipeline_tempoformer import StreamClassificationPipeline
 from ..timeline_tempoformer import Post, Timeline
-from ..times_tempoformer import to_date
 from .corpus import KEPT, Corpus
 
 
 logger = logging.get_logger(__name__)
 
 RECORD, TRUNCATED = "_begun_with.json", b"truncated_posts"
-# The columns of alarms, and their types, of a model that watches a class
-ALARMS = {
-    "alarm": pa.bool_(),
-    "watched": pa.string(),
-    "watched_probability": pa.float64(),
-    "watched_threshold": pa.float64(),
-}
 
 
 class CountingPipeline(StreamClassificationPipeline):
@@ -88,61 +82,36 @@ def score_partition(
     pipe.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     pipe.model.to(pipe.device)
     pipe.truncated = 0
-    posts, names = corpus.read(partition), pipe.model.config.id2label
-    labels, scores, states = [], {names[label]: [] for label in range(len(names))}, []
-    alarms: dict[str, list] = {name: [] for name in ALARMS if pipe.model.config.watched is not None}
-    for results in pipe(each_timeline(posts, times is not None), top_k=len(names)):
-        for ranked in results:
-            labels.append(ranked[0]["label"])
-            for answer in ranked:
-                scores[answer["label"]].append(answer["score"])
-            states += [ranked[0]["state"]] if "state" in ranked[0] else []
-            for name, values in alarms.items():
-                values.append(ranked[0][name])
-    columns = {"timeline_id": posts["timeline_id"], "post_id": posts["post_id"]}
-    if times == "seconds":
-        columns["time"] = posts["time"]
-    elif times is not None:
-        columns["time"] = pa.array(map(to_date, posts["time"].to_pylist()), pa.timestamp("us", "UTC"))
-    columns["prediction"] = pa.array(labels, pa.string())
-    columns |= {f"probability_{name}": pa.array(values, pa.float64()) for name, values in scores.items()}
-    columns |= {name: pa.array(values, ALARMS[name]) for name, values in alarms.items()}
-    if states:
-        columns |= state_columns(states)
-    columns |= {name: posts[KEPT + name] for name in corpus.kept}
+    posts, config = corpus.read(partition), pipe.model.config
+    timelines = list(each_timeline(posts, times is not None))
+    for _ in pipe(iter(timelines)):
+        pass  # The answers are attached to the timelines.
+    names = [config.id2label[label] for label in range(config.num_labels)]
+    decided = decide_posts(timelines, config.calibration)
+    table = to_arrow(prediction_rows(timelines, *decided, names, (), config, has_dates=times == "dates"))
+    for name in corpus.kept:
+        table = table.append_column(name, posts[KEPT + name])
+    table = table.replace_schema_metadata({TRUNCATED: str(pipe.truncated)})
     with written_whole(corpus.output / f"part-{partition:05}.parquet") as path:
-        parquet.write_table(pa.table(columns, metadata={TRUNCATED: str(pipe.truncated)}), path, compression="zstd")
+        parquet.write_table(table, path, compression="zstd")
     return posts.num_rows
 
 
 def check_kept(kept: Sequence[str], names: Sequence[str]):
     """Raises a `ValueError` for a column to keep that has the name of a column of predictions, or is named twice."""
-    own = {"timeline_id", "post_id", "time", "prediction", *ALARMS, "state_prediction", "state_mean"}
-    own |= {f"probability_{name}" for name in names}
     for number, name in enumerate(kept):
-        if name in own or name.startswith("state_probability_"):
+        if is_predicted(name, names):
             raise ValueError(f"--keep_columns {name}: predictions have a column of that name, so rename yours.")
         if name in kept[:number]:
             raise ValueError(f"--keep_columns names {name} twice.")
-
-
-def state_columns(states: list[dict[str, Any]]) -> dict[str, pa.Array]:
-    """Returns columns of the answers about states: the likeliest, the mean of numbers, and all probabilities."""
-    columns = {"state_prediction": pa.array([state["label"] for state in states], pa.string())}
-    if "mean" in states[0]:
-        columns["state_mean"] = pa.array([state["mean"] for state in states], pa.float64())
-    for name in states[0]["probabilities"]:
-        values = [state["probabilities"][name] for state in states]
-        columns[f"state_probability_{name}"] = pa.array(values, pa.float64())
-    return columns
 
 
 def each_timeline(posts: pa.Table, timed: bool) -> Iterator[Timeline]:
     """Yields the timelines of sorted posts one by one."""
     for timeline_id, table in posts.to_pandas().groupby("timeline_id", sort=False):
         times = table["time"].tolist() if timed else [None] * len(table)
-        values = zip(table["text"], times, table["speaker"], strict=True)
-        rows = [Post(row, text, time, speaker=speaker) for row, (text, time, speaker) in enumerate(values)]
+        values = zip(table.index.tolist(), table["text"], times, table["post_id"], table["speaker"], strict=True)
+        rows = [Post(row, text, time, post_id, speaker=speaker) for row, text, time, post_id, speaker in values]
         yield Timeline.from_posts(timeline_id, rows)
 
 

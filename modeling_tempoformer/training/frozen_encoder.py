@@ -1,4 +1,4 @@
-"""Embeds posts by a frozen encoder. Each post is read once, and its vector is kept, also in a cache on disk."""
+"""Embeds posts by an encoder that does not change any more. Each post is read once, and its vector is kept."""
 
 import hashlib
 import json
@@ -39,17 +39,21 @@ def freeze_encoder(model: StreamPreTrainedModel):
 
 
 def embed_rows(
-    rows: dict[str, Dataset], model: PostTempoFormerForStreamClassification, tokenizer: PreTrainedTokenizerBase
+    rows: dict[str, Dataset],
+    model: PostTempoFormerForStreamClassification,
+    tokenizer: PreTrainedTokenizerBase,
+    keeps: bool = True,
 ) -> dict[str, Dataset]:
     """
-    Replaces the tokens of posts by their vectors. Equal posts are read once, and all vectors are kept in the cache on
-    disk, where another run on the same posts reads them.
+    Replaces the tokens of posts by their vectors. Equal posts are read once.
 
     Args:
         rows (`dict[str, Dataset]`): Rows of each split, as [`to_rows`] returns them.
         model (`PostTempoFormerForStreamClassification`): The model, whose encoder must not change any more. It is put
             in evaluation mode.
         tokenizer (`PreTrainedTokenizerBase`): The tokenizer, which pads the posts.
+        keeps (`bool`, *optional*, defaults to `True`): If True, all vectors are kept in the cache on disk, where
+            another run on the same posts reads them.
 
     Returns:
         Rows of each split with `post_embeds` (posts, hidden) in float32, as [`StreamCollator`] takes them.
@@ -67,8 +71,26 @@ def embed_rows(
     sorted_posts = sorted(numbers)
     posts = [{name: list(tokens) for name, tokens in post} for post in sorted_posts]
     position = {post: number for number, post in enumerate(sorted_posts)}
-    vectors = torch.from_numpy(embed(posts, model, tokenizer))[[position[post] for post in numbers]]
+    vectors = torch.from_numpy((embed_or_load if keeps else embed)(posts, model, tokenizer))
+    vectors = vectors[[position[post] for post in numbers]]
     return {split: split_rows.with_transform(partial(look_up, vectors)) for split, split_rows in indexed.items()}
+
+
+def embed_or_load(
+    posts: list[dict[str, list[int]]],
+    model: PostTempoFormerForStreamClassification,
+    tokenizer: PreTrainedTokenizerBase,
+) -> np.ndarray:
+    """The vectors of [`embed`], from the cache of `datasets` or computed and kept there."""
+    folder = datasets.config.HF_DATASETS_CACHE / "post_embeddings"
+    path = folder / f"{hash_inputs(model.base_model.encoder, [model.config.post_pooling, posts])}.npy"
+    if path.exists():
+        logger.info(f"Read the vectors of posts from {path}.")
+        return np.load(path, allow_pickle=False)
+    vectors = embed(posts, model, tokenizer)
+    with written_whole(path) as partial_path:
+        np.save(partial_path, vectors, allow_pickle=False)
+    return vectors
 
 
 @torch.no_grad()
@@ -77,12 +99,7 @@ def embed(
     model: PostTempoFormerForStreamClassification,
     tokenizer: PreTrainedTokenizerBase,
 ) -> np.ndarray:
-    """The vectors of posts (posts, hidden) in float32, from the cache of `datasets` or computed and kept there."""
-    folder = datasets.config.HF_DATASETS_CACHE / "post_embeddings"
-    path = folder / f"{hash_inputs(model.base_model.encoder, [model.config.post_pooling, posts])}.npy"
-    if path.exists():
-        logger.info(f"Read the vectors of posts from {path}.")
-        return np.load(path, allow_pickle=False)
+    """The vectors of posts (posts, hidden) in float32."""
     model.eval()
     vectors = np.zeros((len(posts), model.config.encoder_config.hidden_size), dtype=np.float32)
     # Posts of similar lengths share a batch, so that there is little padding.
@@ -91,8 +108,6 @@ def embed(
         chosen = order[begin : begin + BATCH_SIZE]
         batch = tokenizer.pad([posts[post] for post in chosen], padding_side="right", return_tensors="pt")
         vectors[chosen] = model.base_model.embed_posts(**batch.to(model.device)).float().cpu().numpy()
-    with written_whole(path) as partial_path:
-        np.save(partial_path, vectors, allow_pickle=False)
     return vectors
 
 

@@ -51,7 +51,8 @@ def report_results(
     if calibrates:
         trainer.calibrate(items["validation"], timelines["validation"], getattr(model_args, "wanted_share", None))
     if training.do_predict:
-        metrics = trainer.predict_timelines("test", items, timelines, not data.no_text)
+        # The page explains the same posts.
+        metrics = trainer.predict_timelines("test", items, timelines, not data.no_text, model_args.view)
         if seed_folders(model_args, training) and metrics["predict_labelled_posts"]:
             own = {name.removeprefix("predict_"): value for name, value in metrics.items()}
             metrics["predict_seeds"] = score_seeds(own, trainer.class_names, model_args, training)

@@ -18,7 +18,7 @@ from ..data.files import write_json
 from ..data.splits import SPLIT, write_split
 from ..evaluation.figures import FIGURES, LEARNING_CURVE, all_forms, learning_curve, save_figure
 from ..evaluation.latex import TEST_TABLE
-from ..evaluation.predictions import MISTAKES, PREDICTIONS, PREDICTIONS_PARQUET
+from ..evaluation.prediction_table import MISTAKES, PREDICTIONS, PREDICTIONS_PARQUET
 from ..evaluation.report import RESULTS
 from ..view.timelines import TIMELINES
 from .hub_trainer import HubTrainer

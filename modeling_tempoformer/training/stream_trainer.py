@@ -2,12 +2,14 @@
 
 import logging
 import math
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+import torch
 from datasets import Dataset
 from torch import nn
 from transformers import EarlyStoppingCallback
@@ -21,14 +23,14 @@ from ..evaluation.alarms import alarm_sentence
 from ..evaluation.calibration import fit_calibration
 from ..evaluation.figures import write_test_figures
 from ..evaluation.metrics import compute_metrics, score_names
-from ..evaluation.predictions import (
-    attach_logits,
-    decide_experts,
-    decide_posts,
+from ..evaluation.prediction_table import (
+    GIVEN,
+    GIVEN_BUT_TEXTS,
     prediction_rows,
     write_mistakes,
     write_predictions,
 )
+from ..evaluation.predictions import attach_logits, decide_experts, decide_posts
 from ..evaluation.report import (
     RESULTS,
     group_by_class,
@@ -40,8 +42,9 @@ from ..evaluation.report import (
     training_line,
 )
 from ..evaluation.state_scores import score_states
+from ..modeling_post_tempoformer import PostTempoFormerForStreamClassification
 from ..timeline_tempoformer import Timeline
-from .frozen_encoder import post_vectors
+from .frozen_encoder import embed_rows, post_vectors
 from .hub_trainer import SPLIT_NAMES, HubTrainer, HubTrainingArguments
 
 
@@ -185,6 +188,7 @@ class StreamTrainer(HubTrainer):
         items: Mapping[str, Dataset],
         timelines: Mapping[str, Sequence[Timeline]],
         with_texts: bool = True,
+        keeps_vectors: bool = False,
     ) -> dict[str, Any]:
         """
         Predicts the posts of a split, with the calibration that the model has, and scores them beside methods that
@@ -196,18 +200,26 @@ class StreamTrainer(HubTrainer):
             items (`Mapping[str, Dataset]`): Items of each split, as [`StreamTrainer.predict_posts`] takes them.
             timelines (`Mapping[str, Sequence[Timeline]]`): Timelines of each split.
             with_texts (`bool`, *optional*, defaults to `True`): If True, texts are written with the predictions.
+            keeps_vectors (`bool`, *optional*, defaults to `False`): If True, the timelines keep the vectors of a post
+                model's posts, each encoded once, before the prediction. A model that FSDP shards gives none.
 
         Returns:
             The metrics of [`Trainer.predict`], the scores of [`score_part`], and `posts_per_second` (over frozen
             embeddings `embedded_posts_per_second`). All names begin with `eval_` (validation) or `predict_` (test).
         """
         prefix, asked, names = "eval" if split == "validation" else "predict", timelines[split], self.class_names
-        metrics = self.predict_posts(items[split], asked, prefix)
+        rows, begun = items[split], time.perf_counter()
+        if keeps_vectors:
+            rows = self.embed_posts(rows, asked)
+        seconds = time.perf_counter() - begun
+        metrics = self.predict_posts(rows, asked, prefix)
+        metrics[f"{prefix}_runtime"] += seconds
         calibration = getattr(self.model.config, "calibration", None)
         predictions, probabilities = decide_posts(asked, calibration)
         if split == "test" and self.is_world_process_zero():
             uncalibrated = None if calibration is None else decide_posts(asked, None)[1]
-            table = prediction_rows(asked, predictions, probabilities, names, with_texts, self.model.config)
+            given = GIVEN if with_texts else GIVEN_BUT_TEXTS
+            table = prediction_rows(asked, predictions, probabilities, names, given, self.model.config)
             write_predictions(self.args.output_dir, table)
             write_mistakes(self.args.output_dir, table, asked)
             write_test_figures(self.args.output_dir, asked, predictions, probabilities, names, uncalibrated)
@@ -239,6 +251,22 @@ class StreamTrainer(HubTrainer):
         if split == "validation":
             self.log({name: results[name] for name in metrics})
         return results
+
+    def embed_posts(self, rows: Dataset, timelines: Sequence[Timeline]) -> Dataset:
+        """
+        Encodes each post once, unless rows of [`to_rows`] have vectors. Returns rows with vectors, which the timelines
+        get, too; the same rows for the paper's model and for one that FSDP shards.
+        """
+        if "post_index" not in rows.column_names:
+            if self.is_fsdp_enabled or not isinstance(self.model, PostTempoFormerForStreamClassification):
+                return rows
+            # In the precision in which the Trainer predicts
+            with self.accelerator.autocast():
+                rows = embed_rows({"rows": rows}, self.model, self.processing_class, keeps=False)["rows"]
+        vectors = torch.from_numpy(post_vectors(rows, timelines))
+        for timeline, own in zip(timelines, vectors.split(list(map(len, timelines))), strict=True):
+            timeline.vectors = own
+        return rows
 
     def log_metrics(self, split: str, metrics: dict[str, Any]):
         """Prints a table of the last split, and a line of each other one."""

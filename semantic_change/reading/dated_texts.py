@@ -19,7 +19,8 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from modeling_tempoformer.checks_tempoformer import longest_input
 from modeling_tempoformer.data.columns import find_column, require_column
-from modeling_tempoformer.data.post_splits import check_given, load_file, load_splits
+from modeling_tempoformer.data.post_splits import check_given, load_splits
+from modeling_tempoformer.data.reading import read_file
 from modeling_tempoformer.data.timelines import column_names
 from modeling_tempoformer.time_points_temporal_bert import (
     GRANULARITIES,
@@ -49,7 +50,7 @@ def load_texts(paths: list[str], task_name: str | None, streaming: bool = False)
         return read_text_files(paths, streaming)
     if len(paths) > 1:
         raise ValueError(f"Give text files named by time point (TIME.txt), or one table; got {', '.join(paths)}.")
-    return load_file(paths[0], task_name, streaming, CORPORA)
+    return read_file(paths[0], task_name, streaming, CORPORA)
 
 
 def read_speeches(path: str | Path) -> Iterator[dict[str, str]]:

@@ -9,7 +9,7 @@ from datasets import Dataset
 from helpers import VOCABULARY
 from transformers import BertTokenizer
 
-from modeling_tempoformer.data.post_splits import load_file
+from modeling_tempoformer.data.reading import read_file
 from modeling_tempoformer.data.rows import to_rows
 from modeling_tempoformer.data.tables import load_table
 from modeling_tempoformer.data.timelines import to_timelines
@@ -25,7 +25,7 @@ def table(content: str | bytes, name: str = "posts.csv", task_name: str | None =
 
     def read(folder: Path):
         (folder / name).write_bytes(content if isinstance(content, bytes) else content.encode())
-        load_file(str(folder / name), task_name)
+        read_file(str(folder / name), task_name)
 
     return read
 

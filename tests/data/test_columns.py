@@ -8,15 +8,16 @@ from helpers import write_table
 
 from modeling_tempoformer import label_names, load_table, to_timelines
 from modeling_tempoformer.data.arguments import DataTrainingArguments
+from modeling_tempoformer.data.columns import Columns as PostColumns
 from modeling_tempoformer.data.columns import logger
 from modeling_tempoformer.data.post_errors import PostError
 from modeling_tempoformer.data.post_splits import (
     choose_change_step,
     choose_label_names,
     load_splits,
-    make_timelines,
     split_posts,
 )
+from modeling_tempoformer.data.reading import make_timelines
 from modeling_tempoformer.data.states import choose_states
 from modeling_tempoformer.data.tables import stream_table
 from modeling_tempoformer.serving.corpus import Corpus
@@ -75,7 +76,7 @@ def test_nearly_the_usual_names_are_read_everywhere(tmp_path, said, names, kind)
     for name in set(USUAL).difference(load_table(path).column_names):
         assert any(f"--{name.removesuffix('_id')}_column" in message for message in said())
 
-    columns = {"timeline": "timeline_id", "timestamp": None, "text": "text", "id": None, "speaker": None}
+    columns = PostColumns(timeline="timeline_id", timestamp=None, text="text", id=None, speaker=None)
     corpus = Corpus(tmp_path / "scored", [path], columns, 1)
     corpus.write_file(0)
     scored = corpus.read(0).to_pydict()

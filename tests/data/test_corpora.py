@@ -21,7 +21,8 @@ from modeling_tempoformer.data.corpora import (
     read_ubuntu_irc,
     stance_switches,
 )
-from modeling_tempoformer.data.post_splits import load_file, load_splits, make_timelines
+from modeling_tempoformer.data.post_splits import load_splits
+from modeling_tempoformer.data.reading import make_timelines, read_file
 from modeling_tempoformer.data.timelines import to_timelines
 
 
@@ -60,7 +61,7 @@ def test_rumoureval(tmp_path):
     thread["source"]["stance"] = "shrug"
     write_table(path, [thread])
     with pytest.raises(ValueError, match="lrs.*'shrug'"):
-        load_file(str(path), "lrs")
+        read_file(str(path), "lrs")
 
 
 def test_topic_shift(tmp_path, caplog, monkeypatch):
@@ -145,10 +146,10 @@ def test_tiage(tmp_path):
     assert [post["speaker"] for post in posts] == ["A", "B", "A", "A"]
     path.write_bytes(gzip.compress(b'[{"text": "hi"}]'))
     with pytest.raises(ValueError, match="tiage.*an object with the utterances"):
-        load_file(str(path), "tiage")
+        read_file(str(path), "tiage")
     path.write_bytes(path.read_bytes()[:-9])
     with pytest.raises(ValueError, match="cut short"):
-        load_file(str(path), "tiage")
+        read_file(str(path), "tiage")
 
 
 def test_meld(tmp_path):
@@ -168,7 +169,7 @@ def test_meld(tmp_path):
         for text, name, emotion, dialogue, number, time in lines
     ]
     path.write_text(MELD + "".join(rows), encoding="utf-8", newline="")
-    posts = load_file(str(path), "meld")
+    posts = read_file(str(path), "meld")
     assert posts["post_id"] == [f"dev_sent_emo-{number}" for number in ("0-0", "0-1", "0-2", "0-9", "0-10", "1-0")]
     assert posts["text"] == ["hm", "why, yes", "so", "oh", "no", "it\u2019s"]
     assert posts["label"] == [None, "Shift", None, "Shift", "Same", None]

@@ -9,8 +9,10 @@ from helpers import NAMES, write_table
 
 from modeling_tempoformer import load_table, to_timelines
 from modeling_tempoformer.data.arguments import DataTrainingArguments
+from modeling_tempoformer.data.columns import Columns
 from modeling_tempoformer.data.post_errors import PostError
-from modeling_tempoformer.data.post_splits import load_file, load_splits
+from modeling_tempoformer.data.post_splits import load_splits
+from modeling_tempoformer.data.reading import read_file
 from modeling_tempoformer.data.tables import stream_table
 from modeling_tempoformer.serving.corpus import Corpus
 
@@ -155,7 +157,7 @@ def test_what_records_cannot_name_is_refused(tmp_path):
         with pytest.raises(ValueError, match=r"--records.*a.csv"):
             read(table, "messages")
     with pytest.raises(ValueError, match="--records.*--task_name lrs"):
-        load_file(talks, "lrs", records="messages")
+        read_file(talks, "lrs", records="messages")
     with pytest.raises(ValueError, match="--records.*--dataset_name"):
         load_splits(DataTrainingArguments(dataset_name="me/posts", records="messages"))
 
@@ -167,7 +169,7 @@ def test_who_forgets_the_path_is_told_of_it(tmp_path):
 
 
 def test_a_corpus_that_is_scored_may_be_nested(tmp_path):
-    columns = {"timeline": "conversation.id", "timestamp": None, "text": "text", "id": "id", "speaker": "author.name"}
+    columns = Columns(timeline="conversation.id", timestamp=None, text="text", id="id", speaker="author.name")
     corpus = Corpus(tmp_path / "scored", [write(tmp_path / "talks.json", TALKS)], columns, 1, "messages")
     corpus.write_file(0)
     posts = corpus.read(0).to_pylist()

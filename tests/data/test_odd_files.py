@@ -14,9 +14,11 @@ from helpers import write_table
 
 from modeling_tempoformer import load_table, to_timelines
 from modeling_tempoformer.data.arguments import DataTrainingArguments
+from modeling_tempoformer.data.columns import Columns
 from modeling_tempoformer.data.csv_tables import cell_text, logger
 from modeling_tempoformer.data.post_errors import PostError
-from modeling_tempoformer.data.post_splits import load_splits, make_timelines, split_posts, table_form
+from modeling_tempoformer.data.post_splits import load_splits, split_posts
+from modeling_tempoformer.data.reading import form_of, make_timelines
 from modeling_tempoformer.data.tables import stream_table
 from modeling_tempoformer.serving.corpus import Corpus, check_names, find_tables
 from semantic_change.reading.dated_texts import read_text_files
@@ -204,7 +206,7 @@ def test_rows_that_are_no_posts_are_left_out_and_counted(tmp_path, said, kind):
     counts = ("4 of 6", "2 have nothing in the column 'note'", "1 have nothing in the column 'who'")
     assert all(count in message for count in (*counts, "1 have nothing in the column 'at'"))
 
-    columns = {"timeline": "who", "timestamp": "at", "text": "note", "id": None, "speaker": None}
+    columns = Columns(timeline="who", timestamp="at", text="note", id=None, speaker=None)
     corpus = Corpus(tmp_path / "scored", [path], columns, 1, kept=("at",), drop_incomplete=True)
     corpus.write_file(0)
     scored = corpus.read(0).to_pydict()
@@ -274,7 +276,7 @@ def test_a_file_of_one_conversation(tmp_path):
     files = [str(tmp_path / name) for name in ("chat.csv", "talk.csv.gz")]
     stream = to_timelines(stream_table(files, one_timeline=True))
     assert [(each.timeline_id, len(each)) for each in stream] == [("chat", 4), ("talk", 4)]
-    columns = {"timeline": "timeline_id", "timestamp": None, "text": "text", "id": None, "speaker": None}
+    columns = Columns(timeline="timeline_id", timestamp=None, text="text", id=None, speaker=None)
     corpus = Corpus(tmp_path / "scored", files, columns, 1, one_timeline=True)
     for number in range(2):
         corpus.write_file(number)
@@ -288,7 +290,7 @@ def test_what_one_timeline_contradicts_is_refused(tmp_path):
     with pytest.raises(ValueError, match="--timeline_column.*--one_timeline"):
         timelines_of(path, timeline_column="person")
     with pytest.raises(ValueError, match="--one_timeline.*--timeline_column"):
-        table_form(DataTrainingArguments(test_file=path, one_timeline=True, timeline_column="person"))
+        form_of(DataTrainingArguments(test_file=path, one_timeline=True, timeline_column="person"))
     for options in ({"dataset_name": "me/posts"}, {"test_file": path, "task_name": "lrs"}):
         with pytest.raises(ValueError, match="--one_timeline"):
             load_splits(DataTrainingArguments(one_timeline=True, **options))

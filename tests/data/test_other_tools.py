@@ -11,8 +11,9 @@ from transformers import HfArgumentParser
 
 from modeling_tempoformer.data.arguments import DataTrainingArguments
 from modeling_tempoformer.data.csv_tables import logger
-from modeling_tempoformer.data.post_splits import choose_label_names, load_splits, timeline_columns
-from modeling_tempoformer.data.timelines import to_timelines
+from modeling_tempoformer.data.post_splits import choose_label_names, load_splits
+from modeling_tempoformer.data.reading import columns_of
+from modeling_tempoformer.data.timelines import group_posts
 
 
 _, *PARTS = re.split(r"^## (.+)\n", (ROOT / "docs" / "other_tools.md").read_text(encoding="utf-8"), flags=re.MULTILINE)
@@ -67,9 +68,8 @@ def read(options: str) -> dict[str, list[tuple]]:
     ((_, posts),) = load_splits(arguments).items()
     has_labels = arguments.label_column is not None or "label" in posts.column_names
     names = choose_label_names({"test": posts}, arguments) if has_labels else None
-    columns = timeline_columns(arguments) | {"drop_incomplete": arguments.drop_incomplete}
     timelines = {}
-    for timeline in to_timelines(posts, names, **columns):
+    for timeline in group_posts(posts, names, columns_of(arguments), arguments.drop_incomplete):
         lists = [timeline.timestamps or [None] * len(timeline), timeline.texts]
         lists += [[names[label] if label >= 0 else None for label in timeline.labels]]
         lists += [] if timeline.speakers is None else [timeline.speakers]

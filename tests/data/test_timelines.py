@@ -15,6 +15,7 @@ from datasets import ClassLabel, Dataset
 from helpers import tiny_reader, write_posts
 from transformers import pipeline
 
+from modeling_tempoformer.data.columns import Columns
 from modeling_tempoformer.data.post_errors import PostError
 from modeling_tempoformer.data.tables import load_table
 from modeling_tempoformer.data.timelines import label_names, logger, to_timelines, warn_of_nobody
@@ -29,6 +30,7 @@ POSTS = [
     {"timeline_id": "a", "timestamp": "1970-01-01T00:00:30Z", "text": "glad", "label": None},
     {"timeline_id": "a", "timestamp": "1970-01-01T02:01:00+02:00", "text": "sad sad glad", "label": "O"},
 ]
+COLUMNS = Columns(timeline="timeline_id", timestamp=None, text="text", id=None)
 
 
 def with_times(times: list) -> list[dict]:
@@ -185,8 +187,7 @@ def test_seconds_since_a_start_are_pointed_out_once_in_a_run(caplog, tmp_path):
     pipe = pipeline("stream-classification", model=model, tokenizer=tokenizer)
     pipe([{"text": ["so", "sad"], "timestamp": times} for times in posts])
     tables = [write_posts(tmp_path / f"{number}.csv", with_times(times)) for number, times in enumerate(posts)]
-    columns = {"timeline": "timeline_id", "timestamp": None, "text": "text", "id": None}
-    corpus = Corpus(tmp_path / "scored", tables, columns, 2)
+    corpus = Corpus(tmp_path / "scored", tables, COLUMNS, 2)
     assert check_times(tables, [corpus.write_file(number)[1] for number in range(3)])
     assert len([record for record in caplog.records if "1970" in record.getMessage()]) == 1
 
@@ -271,7 +272,7 @@ def test_a_timeline_of_nobody_is_counted(caplog, tmp_path, name):
     caplog.clear()
     logger.warning_once.cache_clear()
     tables = [write_posts(tmp_path / f"{number}.csv", posts) for number in range(2)]
-    corpus = Corpus(tmp_path, tables, {"timeline": "timeline_id", "timestamp": None, "text": "text", "id": None}, 2)
+    corpus = Corpus(tmp_path, tables, COLUMNS, 2)
     warn_of_nobody(sum((corpus.write_file(number)[3] for number in range(2)), Counter()))
     assert said(caplog, "timeline", repr(name)) == [6]
 

@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import save_file
 
 from modeling_tempoformer.data.files import lock_folder, write_json, written_whole
-from modeling_tempoformer.evaluation.predictions import write_predictions
+from modeling_tempoformer.evaluation.prediction_table import write_predictions
 
 
 resource = pytest.importorskip("resource")

@@ -9,8 +9,8 @@ import pytest
 from helpers import read_json
 
 from modeling_tempoformer.commands.drift import main
-from modeling_tempoformer.evaluation.drift import find_drift, read_predictions
-from modeling_tempoformer.evaluation.predictions import write_predictions
+from modeling_tempoformer.evaluation.drift import find_drift, read_asked
+from modeling_tempoformer.evaluation.prediction_table import write_predictions
 
 
 def predictions(seed: int, timelines: int = 30, shift: float = 0.0, first: int = 0) -> pd.DataFrame:
@@ -130,7 +130,7 @@ def test_the_command_reads_what_runs_and_scoring_write(kind, tmp_path, capsys):
     # A post that the model was not asked about.
     before.loc[3, "prediction"] = None
     paths = [write(tmp_path / "test", before, kind), write(tmp_path / "week", after, "scored")]
-    assert len(read_predictions(paths[0])) == len(before) - 1
+    assert len(read_asked(paths[0])) == len(before) - 1
     arguments = ["--before", paths[0], "--after", paths[1], "--watch", "Turn"]
     main([*arguments, "--output_dir", str(tmp_path / "out")])
     found = read_json(tmp_path / "out" / "drift.json")

@@ -15,14 +15,16 @@ from sklearn.metrics import f1_score
 from modeling_tempoformer import PostTempoFormerConfig
 from modeling_tempoformer.data.timelines import to_timelines
 from modeling_tempoformer.evaluation.metrics import compute_scores
-from modeling_tempoformer.evaluation.predictions import (
-    attach_logits,
-    decide_posts,
-    labelled_posts,
+from modeling_tempoformer.evaluation.prediction_table import (
+    GIVEN,
+    GIVEN_BUT_TEXTS,
     prediction_rows,
+    read_predictions,
+    to_arrow,
     write_mistakes,
     write_predictions,
 )
+from modeling_tempoformer.evaluation.predictions import attach_logits, decide_posts, labelled_posts
 from modeling_tempoformer.timeline_tempoformer import Timeline
 
 
@@ -184,6 +186,30 @@ def test_states_stand_beside_the_labels(timelines):
     assert "state_mean" not in prediction_rows(timelines, np.ones(5, int), np.ones((5, 2)) / 2, NAMES, config=config)
 
 
+@pytest.mark.parametrize("times", [[1714554000, 1714554000.5, -62135596800, 0, 9], [2.5, 7.25, 0, 0, 1], None])
+def test_what_is_written_is_read_with_its_types_from_both_files(timelines, tmp_path, times):
+    """Classes and ids look like missing values and numbers, and one post was not asked about."""
+    names, shares = ["None", "NA"], [[0.1, 1 / 3], [0.7, np.nan, 1e-17]]
+    for timeline, own in zip(timelines, shares, strict=True):
+        timeline.logits = torch.tensor([[1 - share, share] for share in own]).log()
+        timeline.post_ids = [f"00{row}" for row in timeline.input_rows]
+        timeline.timestamps = times and sorted(times[row] for row in timeline.input_rows)
+        timeline.states = [["", "1", "nan"][row % 3] for row in timeline.input_rows]
+        timeline.state_logits = timeline.logits
+    fields = {"watched": 1, "num_labels": 2, "calibration": {"alarm": {"label": 1, "threshold": 0.3}}}
+    config = SimpleNamespace(**fields, states=["1", "nan"], state_values=None)
+    written = prediction_rows(timelines, *decide_posts(timelines, config.calibration), names, config=config)
+    write_predictions(str(tmp_path), written)
+    for path in (tmp_path, tmp_path / "_predictions.parquet", tmp_path / "_predictions.csv"):
+        read = read_predictions(path)
+        assert list(read) == [name for name in written if name != "text"]
+        assert read["post_id"].tolist() == ["000", "001", "002", "003", "004"]
+        assert read["prediction"].fillna("-").tolist() == ["None", "NA", "None", "-", "None"]
+        assert read["label"].fillna("-").tolist() == ["None", "-", "NA", "NA", "NA"]
+        assert read["alarm"].astype(object).fillna("-").tolist() == [False, True, True, "-", False]
+        assert to_arrow(read).equals(to_arrow(written.drop(columns="text")))
+
+
 def test_the_surest_mistakes_are_written_the_surest_first(tmp_path):
     """Every other prediction of 60 posts is wrong. Thresholds make some predictions the less likely class."""
     chance = np.random.default_rng(0)
@@ -207,7 +233,8 @@ def test_the_surest_mistakes_are_written_the_surest_first(tmp_path):
     # In the order of the timelines
     order = [*range(0, 60, 2), *range(1, 60, 2)]
     for with_texts in (True, False):
-        table = prediction_rows(timelines, predicted[order], probabilities[order], NAMES, with_texts)
+        given = GIVEN if with_texts else GIVEN_BUT_TEXTS
+        table = prediction_rows(timelines, predicted[order], probabilities[order], NAMES, given)
         write_mistakes(str(tmp_path), table, timelines)
         mistakes = pd.read_csv(tmp_path / "_mistakes.csv", dtype=str)
         expected = sorted(range(6, 60, 2), key=lambda post: -sure[post])[:20]

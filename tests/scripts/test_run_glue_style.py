@@ -1,6 +1,7 @@
 """Checks run_glue_style.py, from tables of posts to a model, its scores and its predictions."""
 
 import sys
+from collections import Counter
 from datetime import datetime
 from itertools import groupby
 from pathlib import Path
@@ -12,6 +13,7 @@ import torch
 from helpers import NAMES, ROOT, assert_same, read_json, read_table, with_other_ids, write_posts
 from safetensors.torch import load_file
 from sklearn.metrics import f1_score
+from transformers import AutoTokenizer, BertModel
 
 from modeling_tempoformer.data.files import lock_folder
 from modeling_tempoformer.data.synthetic import synthetic_posts
@@ -294,6 +296,34 @@ def assert_same_predictions(rows: list[dict[str, str]], others: list[dict[str, s
     numbers = [*PROBABILITIES, "watched_probability", "watched_threshold"]
     for row, other in zip(rows, others, strict=True):
         assert_same(*(one | {name: float(one[name]) for name in numbers} for one in (row, other)))
+
+
+@pytest.mark.slow
+def test_a_run_with_a_page_encodes_each_post_once(tmp_path, encoder, trained, monkeypatch):
+    """The encoder counts posts and their tokens: of a training over it, and of predictions of long timelines."""
+    counts, forward = Counter(), BertModel.forward
+
+    def count(self, *args, attention_mask, **kwargs):
+        counts.update(posts=int(attention_mask.any(-1).sum()), tokens=int(attention_mask.sum()))
+        return forward(self, *args, attention_mask=attention_mask, **kwargs)
+
+    def expected(posts: list[dict]) -> dict[str, int]:
+        texts = {tuple(ids) for ids in tokenizer([post["text"] for post in posts])["input_ids"]}
+        return {"posts": len(texts), "tokens": sum(map(len, texts))}
+
+    monkeypatch.setattr(BertModel, "forward", count)
+    tokenizer = AutoTokenizer.from_pretrained(trained)
+    fine_tune(tmp_path / "out", encoder, "--view", "--max_steps", "5")
+    assert counts == expected(POSTS)
+    posts = with_other_ids(list(synthetic_posts(4, seed=5, posts_per_timeline=40)), "new")
+    new = ["--model_name_or_path", str(trained), "--test_file", write_posts(tmp_path / "new.csv", posts)]
+    plain = run(tmp_path / "plain", *new)
+    for more in ([], ["--freeze_encoder"]):
+        counts.clear()
+        assert_same_predictions(run(tmp_path / "page", *new, "--view", *more), plain)
+        assert counts == expected(posts)
+        results = read_json(tmp_path / "page" / "all_results.json")["test"]
+        assert ("posts_per_second" in results) == (not more)
 
 
 @pytest.mark.slow

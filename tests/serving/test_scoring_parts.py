@@ -14,9 +14,10 @@ from datasets import Dataset
 from helpers import WITH_STATES, tiny_model, tiny_reader, write_posts, write_table
 from transformers import AutoTokenizer
 
+from modeling_tempoformer.data.columns import Columns
 from modeling_tempoformer.data.files import write_json
 from modeling_tempoformer.data.timelines import to_timelines
-from modeling_tempoformer.evaluation.predictions import prediction_rows
+from modeling_tempoformer.evaluation.prediction_table import prediction_rows
 from modeling_tempoformer.serving import corpus as corpus_module
 from modeling_tempoformer.serving.corpus import Corpus, check_times, find_tables
 from modeling_tempoformer.serving.scorer import (
@@ -32,7 +33,7 @@ from modeling_tempoformer.serving.scorer import (
 from modeling_tempoformer.times_tempoformer import to_date
 
 
-COLUMNS = {"timeline": "timeline_id", "timestamp": None, "text": "text", "id": None, "speaker": None}
+COLUMNS = Columns(timeline="timeline_id", timestamp=None, text="text", id=None, speaker=None)
 
 
 def write(path: Path, text: str = "x") -> Path:
@@ -72,7 +73,7 @@ def test_what_is_no_table_and_an_output_among_the_posts_are_refused(tmp_path, gi
 
 def make_corpus(folder: Path, files: list[list[dict]], num_partitions: int = 3, **columns: str) -> Corpus:
     names = [write_posts(folder / f"{number}.csv", posts) for number, posts in enumerate(files)]
-    return Corpus(folder / "scored", names, {**COLUMNS, **columns}, num_partitions)
+    return Corpus(folder / "scored", names, Columns(COLUMNS, **columns), num_partitions)
 
 
 def write_files(corpus: Corpus) -> list:

@@ -106,6 +106,17 @@ def test_a_table_with_speakers(tmp_path):
     assert "speakers" in refused.problem and refused.tags == ["p"]
 
 
+def test_labels_are_derived_from_states_as_in_a_run(tmp_path):
+    """The model derives them by a step. A state that is missing gives no label to its post and to the next one."""
+    folder = save_model(tmp_path / "mine", change_step=2.0)
+    states = ["1", "2", "4", "", "5", "8"]
+    rows = [f"2001-05-0{day},so glad,{state}" for day, state in enumerate(states, 1)]
+    table = answer("\n".join(["timestamp,text,state", *rows]), folder).table
+    no, yes = (load_pipeline(folder).model.config.id2label[label] for label in range(2))
+    assert table["label"].tolist() == ["", no, yes, "", "", yes]
+    assert table["state"].tolist() == states
+
+
 def test_a_mistake_in_the_posts_is_one_sentence(folder):
     for text, named in (("text,timestamp\n<b>a</b>,01/05/2024", "01/05/2024"), ("text,label\na,<b>", "'<b>'")):
         shown = answer(text, folder)

@@ -1,0 +1,182 @@
+"""
+Reads files: to rows ([`read_file`]), and rows of posts to timelines ([`make_timelines`]). Training, prediction, the
+page, the comparison and the Space read posts by these; scoring, which holds no file, takes the same steps for each
+piece of one ([`~tables.read_tables`], [`~timelines.read_posts`]).
+"""
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from datasets import Dataset, IterableDataset
+
+from ..timeline_tempoformer import NO_LABEL, Timeline
+from .arguments import PostArguments, TableArguments
+from .columns import NO_COLUMN, Columns
+from .corpora import TASKS, WITHOUT_TIMES
+from .facts import describe_annotators
+from .post_errors import PostError
+from .states import check_step, with_changes
+from .tables import find_files, load_table, stream_table
+from .timelines import TimelineStream, column_names, group_posts
+
+
+logger = logging.getLogger(__name__)
+
+# Options for the files of tables
+OF_FILES = ("records", "one_timeline")
+ROLES = ("timeline", "timestamp", "text", "label", "id", "speaker", "state", "annotator", "group", "split")
+
+
+def read_file(
+    path: str,
+    task_name: str | None,
+    streaming: bool = False,
+    readers: Mapping[str, Callable[[str], Iterable[dict[str, Any]]]] = TASKS,
+    **form: Any,
+) -> Dataset | IterableDataset:
+    """
+    Reads the rows of a file: a corpus in its original form, which one of the `readers` reads, or a table, which may be
+    streamed. `form` has the arguments of [`load_table`]: those of [`form_of`] for posts.
+    """
+    for option in OF_FILES if task_name is not None else ():
+        if form.get(option):
+            raise ValueError(f"--{option} reads tables, not the files of --task_name {task_name}.")
+    if streaming and task_name is not None:
+        raise ValueError(
+            f"--streaming reads tables and datasets of the Hub, not the files of --task_name {task_name}."
+        )
+    if task_name is None:
+        return stream_table(find_files(path), **form) if streaming else load_table(path, **form)
+    try:
+        return Dataset.from_list(list(readers[task_name](path)))
+    except (KeyError, ValueError) as problem:
+        # An error about a line of the file names it already.
+        if str(problem).startswith(f"{path}, "):
+            raise
+        reason = f"{type(problem).__name__}: {problem}"
+        raise ValueError(f"{path} is not in the original form of --task_name {task_name} ({reason}).") from None
+
+
+def columns_of(arguments: PostArguments) -> Columns:
+    """Returns the names of the columns of posts."""
+    # A page has no groups and no splits.
+    columns = Columns({role: getattr(arguments, f"{role}_column", None) for role in ROLES})
+    if arguments.task_name is not None:
+        columns["id"] = arguments.id_column or "post_id"
+    if arguments.task_name in WITHOUT_TIMES:
+        columns["timestamp"] = arguments.timestamp_column or NO_COLUMN
+    return columns
+
+
+def form_of(arguments: PostArguments) -> dict[str, Any]:
+    """Returns the arguments of [`load_table`]."""
+    return {**table_options(arguments), "columns": columns_of(arguments).wanted()}
+
+
+def table_options(arguments: TableArguments) -> dict[str, Any]:
+    """
+    Returns the arguments of [`load_table`] but the columns. Raises a `ValueError` for options that exclude each other.
+    """
+    if arguments.one_timeline and arguments.timeline_column != TableArguments.timeline_column:
+        raise ValueError(
+            "--one_timeline says that there is no column of timelines, but --timeline_column names one: give only one "
+            "of them."
+        )
+    return {name: getattr(arguments, name) for name in ("records", "one_timeline", "drop_incomplete")}
+
+
+def make_timelines(
+    posts: Mapping[str, Dataset | IterableDataset],
+    arguments: PostArguments,
+    names: list[str],
+    change_step: float | None = None,
+) -> dict[str, list[Timeline] | TimelineStream]:
+    """
+    Returns the timelines of each split ([`read_timelines`]). Errors name the file, or the dataset.
+    """
+    timelines = {}
+    for name, posts_of_split in posts.items():
+        try:
+            columns = columns_of(arguments)
+            # Only some files may have several annotators, and only posts that are scored need a group.
+            others = [rows for other, rows in posts.items() if other != name]
+            if lacks(posts_of_split, "annotator", columns) and not all(
+                lacks(rows, "annotator", columns) for rows in others
+            ):
+                columns["annotator"] = None
+            if name == "train" and lacks(posts_of_split, "group", columns) and others:
+                columns["group"] = None
+            form = (change_step, name, arguments.drop_incomplete)
+            timelines[name] = read_timelines(posts_of_split, columns, names, *form)
+        except ValueError as problem:
+            raise with_source(problem, name, arguments) from None
+    return timelines
+
+
+def read_timelines(
+    posts: Dataset | IterableDataset,
+    columns: Columns,
+    names: list[str],
+    change_step: float | None = None,
+    split: str = "test",
+    drop_incomplete: bool = False,
+) -> list[Timeline] | TimelineStream:
+    """
+    Returns the timelines of posts, with labels that are given, or derived by `change_step` where there is none. All
+    that read posts to train, to predict or to show call this.
+    """
+    derives = has_only_states(posts, columns)
+    # Texts to predict need no states, whatever their column is called.
+    if split != "train" and columns["state"] != NO_COLUMN and lacks(posts, "state", columns):
+        columns = Columns(columns, state=None)
+    if columns["annotator"] is not None and derives:
+        raise ValueError("--annotator_column needs a column of labels: there are states alone.")
+    timelines = group_posts(posts, names, columns, drop_incomplete)
+    if not isinstance(timelines, list):
+        if change_step is not None:
+            raise ValueError("a stream needs a column of labels: changes are derived from states that are held.")
+        return timelines
+    if change_step is not None and derives:
+        timelines = derive_labels(timelines, change_step, split)
+    if columns["annotator"] is not None:
+        logger.info("%s: %s", split, describe_annotators(timelines))
+    return timelines
+
+
+def has_only_states(posts: Dataset | IterableDataset, columns: Columns) -> bool:
+    """Tells whether posts have states and no labels, which are then derived."""
+    if columns["label"] not in (None, NO_COLUMN):
+        return False
+    return lacks(posts, "label", columns) and not lacks(posts, "state", columns)
+
+
+def lacks(posts: Dataset | IterableDataset, role: str, columns: Columns) -> bool:
+    """Tells whether posts have no column of a role."""
+    return columns.of(role, column_names(posts)) is None
+
+
+def derive_labels(timelines: list[Timeline], step: float, split: str) -> list[Timeline]:
+    """The timelines with labels derived from their states ([`with_changes`]), which is logged."""
+    check_step(timelines, step)
+    derived = [with_changes(timeline, step) for timeline in timelines]
+    counts = Counter(label for timeline in derived for label in timeline.labels)
+    rule = f"by at least {step:g}" if step else "at all"
+    whose = "the same speaker's" if timelines[0].speakers is not None else "the timeline's"
+    logger.info(
+        "%s: there is no column of labels. A post is a change if its state differs %s from that of %s previous post: "
+        "%d changes, %d not, %d without one of both states.",
+        *(split, rule, whose, counts[1], counts[0], counts[NO_LABEL]),
+    )
+    return derived
+
+
+def with_source(problem: ValueError, split: str, arguments: PostArguments) -> ValueError:
+    """The error, with the file or the dataset that it is about."""
+    path, message = getattr(arguments, f"{split}_file"), str(problem)
+    source = path or f"{arguments.dataset_name}, split {split}"
+    if path is not None and isinstance(problem, PostError):
+        source = find_files(path)[problem.shard or 0]
+    # An error about a file names it already.
+    return ValueError(message if message.startswith(source) else f"{source}: {message}")

@@ -1,0 +1,252 @@
+"""
+The table of predictions: the names, the types and the order of its columns. Runs, scoring and the Space write it, and
+comparisons read it.
+"""
+
+import csv
+import logging
+from collections.abc import Collection, Iterable, Sequence
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import torch
+from pyarrow import parquet
+from transformers import PreTrainedConfig
+
+from ..data.files import written_whole
+from ..data.states import all_states
+from ..decisions_tempoformer import read_states, watched_threshold
+from ..timeline_tempoformer import Timeline
+from ..times_tempoformer import are_since_start, to_date, to_seconds
+from .predictions import alarms_of
+
+
+# Files whose names begin with an underscore are never pushed.
+PREDICTIONS, PREDICTIONS_PARQUET, MISTAKES = "_predictions.csv", "_predictions.parquet", "_mistakes.csv"
+MOST_MISTAKES = 20
+KEY = ["timeline_id", "post_id"]
+# The columns that say what the input has, beside each post's key and time
+GIVEN = ("text", "speaker", "label", "state")
+GIVEN_BUT_TEXTS = GIVEN[1:]
+# Begin the names of columns, before that of a class or of a state.
+PROBABILITY, STATE_PROBABILITY = "probability_", "state_probability_"
+NUMBERS = ("watched_probability", "watched_threshold", "state_mean")
+
+logger = logging.getLogger(__name__)
+
+
+def prediction_rows(
+    timelines: Sequence[Timeline],
+    predictions: np.ndarray,
+    probabilities: np.ndarray,
+    names: list[str],
+    given: Collection[str] = GIVEN,
+    config: PreTrainedConfig | None = None,
+    has_dates: bool | None = None,
+) -> pd.DataFrame:
+    """
+    Makes the table of predictions.
+
+    Args:
+        timelines (`Sequence[Timeline]`): The timelines, with their `state_logits` if the model answers states.
+        predictions, probabilities (`np.ndarray`): The results of [`~evaluation.predictions.decide_posts`].
+        names (`list[str]`): The classes in the order of their ids.
+        given (`Collection[str]`, *optional*): Those of `text`, `speaker`, `label` and `state` that the table has, if
+            the timelines have them (a label is empty where there is none). All by default.
+        config (`PreTrainedConfig`, *optional*): The model's configuration. Without it there are neither alarms nor
+            states.
+        has_dates (`bool`, *optional*): Whether times are dates and not seconds. By default they are, unless all are
+            [`~times_tempoformer.are_since_start`].
+
+    Returns:
+        `pd.DataFrame`: A row for each post in the order of the input, with `timeline_id`, `post_id`, `time` (UTC, in
+        microseconds, or seconds in float64), `text`, `speaker`, `label`, `prediction`, and `probability_NAME` of each
+        class. If the model watches a class, `alarm`, `watched`, `watched_probability` and `watched_threshold` follow;
+        then `state`, and if the model answers states `state_prediction`, `state_mean` (of numbers) and
+        `state_probability_NAME` of each state. A post that the model was not asked about has no answers.
+    """
+    columns = {
+        "timeline_id": [[timeline.timeline_id] * len(timeline) for timeline in timelines],
+        "post_id": [timeline.post_ids for timeline in timelines],
+        "time": [timeline.timestamps for timeline in timelines],
+        "text": [timeline.texts for timeline in timelines],
+        "speaker": [timeline.speakers for timeline in timelines],
+        "label": [timeline.labels for timeline in timelines],
+        "row": [timeline.input_rows for timeline in timelines],
+    }
+    columns = {name: lists for name, lists in columns.items() if name not in GIVEN or name in given}
+    table = pd.DataFrame({name: list(chain(*lists)) for name, lists in columns.items() if None not in lists})
+    if "time" in table:
+        table["time"] = time_column(table["time"], has_dates)
+    class_names = dict(enumerate(names))
+    if "label" in table:
+        # The column is text even if no post has a label.
+        table["label"] = table["label"].map(class_names).astype("string")
+    table["prediction"] = pd.Series(predictions).map(class_names).astype("string")
+    for label, name in class_names.items():
+        table[PROBABILITY + name] = np.float64(probabilities[:, label])
+    if getattr(config, "watched", None) is not None:
+        table = table.assign(**alarm_columns(predictions, probabilities, names, config))
+    if "state" in given and any(timeline.states is not None for timeline in timelines):
+        states = pd.Series(all_states(timelines), dtype="string")
+        table["state"] = states.mask(states == "")
+    table = pd.concat([table, state_columns(timelines, config)], axis="columns")
+    return table.sort_values("row", ignore_index=True).drop(columns="row")
+
+
+def time_column(seconds: pd.Series, has_dates: bool | None = None) -> pd.Series:
+    """Returns the column of times (posts,) of seconds. `has_dates` is the argument of [`prediction_rows`]."""
+    if has_dates is None:
+        has_dates = not are_since_start(seconds.min(), seconds.max())
+    if not has_dates:
+        return seconds
+    times = [to_date(second).replace(tzinfo=None) for second in seconds]
+    return pd.Series(np.array(times, dtype="datetime64[us]")).dt.tz_localize("UTC")
+
+
+def alarm_columns(
+    predictions: np.ndarray, probabilities: np.ndarray, names: list[str], config: PreTrainedConfig
+) -> dict[str, Any]:
+    """
+    Returns columns of alarms (posts,), under the names of [`~decisions_tempoformer.read_answers`]; a post that was not
+    asked about has no alarm.
+    """
+    asked, watched = predictions >= 0, config.watched
+    alarms = pd.Series(alarms_of(predictions, probabilities, watched, config.calibration), dtype="boolean")
+    threshold = watched_threshold(config, config.calibration)
+    return {
+        "alarm": alarms.where(asked),
+        "watched": names[watched],
+        "watched_probability": pd.Series(probabilities[:, watched]).where(asked),
+        "watched_threshold": pd.Series(threshold, index=range(len(asked)), dtype="float64"),
+    }
+
+
+def state_columns(timelines: Sequence[Timeline], config: PreTrainedConfig | None) -> pd.DataFrame:
+    """
+    Returns a table of the answers about states (posts,): `state_prediction`, the `state_mean` of numbers, and the
+    probability of each state; no columns without answers. A post that the model was not asked about has no values.
+    """
+    if any(timeline.state_logits is None for timeline in timelines):
+        return pd.DataFrame()
+    state_logits = torch.cat([timeline.state_logits for timeline in timelines])
+    asked = (~state_logits.isnan().any(-1)).nonzero().squeeze(-1)
+    answers = read_states(state_logits[asked], config)
+    columns = {"state_prediction": pd.Series([answer["label"] for answer in answers], dtype="string")}
+    if config.state_values is not None:
+        columns["state_mean"] = pd.Series([answer["mean"] for answer in answers], dtype="float64")
+    for name in config.states:
+        shares = [answer["probabilities"][name] for answer in answers]
+        columns[STATE_PROBABILITY + name] = pd.Series(shares, dtype="float64")
+    return pd.DataFrame(columns).set_axis(asked.tolist()).reindex(range(len(state_logits)))
+
+
+def write_predictions(output_dir: str, rows: pd.DataFrame | Iterable[dict[str, Any]]):
+    """Writes a table as `_predictions.csv` ([`to_csv`]), and with its types as `_predictions.parquet`."""
+    table, path = pd.DataFrame(rows), Path(output_dir) / PREDICTIONS
+    with written_whole(path) as partial, written_whole(path.with_name(PREDICTIONS_PARQUET)) as partial_parquet:
+        to_csv(table, partial)
+        parquet.write_table(to_arrow(table), partial_parquet)
+    logger.info("Predictions: %s", path)
+
+
+def to_arrow(table: pd.DataFrame) -> pa.Table:
+    """Returns a table for a Parquet file. All texts have one type, whatever the version of pandas calls them."""
+    columns = pa.Table.from_pandas(table, preserve_index=False)
+    types = {
+        field.name: pa.string() if pa.types.is_large_string(field.type) else field.type for field in columns.schema
+    }
+    return columns.cast(pa.schema(types, columns.schema.metadata))
+
+
+def write_mistakes(output_dir: str, table: pd.DataFrame, timelines: Sequence[Timeline]):
+    """
+    Writes the 20 surest mistakes of a table of [`prediction_rows`] as `_mistakes.csv`, the surest first: the posts
+    whose prediction is not their label, with the most probability of the prediction, and where the table has texts,
+    the text before, too. Writes nothing if there is none.
+    """
+    if "text" in table:
+        before = chain.from_iterable(["", *timeline.texts[:-1]] for timeline in timelines)
+        rows = chain.from_iterable(timeline.input_rows for timeline in timelines)
+        table = table.assign(previous_text=pd.Series(list(before), index=list(rows)).sort_index().to_numpy())
+    wrong = table[(table["label"] != table["prediction"]).fillna(False)]
+    if wrong.empty:
+        return
+    sure = [row[PROBABILITY + row["prediction"]] for _, row in wrong.iterrows()]
+    wrong = wrong.assign(probability=sure).sort_values("probability", ascending=False, kind="stable")
+    columns = ["timeline_id", "post_id", "time", "speaker", "label", "prediction", "probability"]
+    columns += ["previous_text", "text"]
+    path = Path(output_dir) / MISTAKES
+    with written_whole(path) as partial:
+        to_csv(wrong.reindex(columns=[name for name in columns if name in wrong]).head(MOST_MISTAKES), partial)
+    logger.info("The surest mistakes: %s", path)
+
+
+def to_csv(table: pd.DataFrame, path: Path | None = None) -> str | None:
+    """Writes a table of predictions as CSV, with times in ISO-8601. Without a path, returns the text."""
+    as_text = table.copy(deep=False)
+    for name in table.select_dtypes("datetimetz"):
+        times = table[name].dt.tz_localize(None).to_numpy("datetime64[us]")
+        unit = "s" if (times == times.astype("datetime64[s]")).all() else "us"
+        as_text[name] = np.datetime_as_string(times, unit=unit, timezone="UTC")
+    # A text may have any kind of line break, and Python quotes only some of them by itself.
+    return as_text.to_csv(path, index=False, quoting=csv.QUOTE_NONNUMERIC)
+
+
+def read_predictions(path: str | Path) -> pd.DataFrame:
+    """
+    Reads a table of predictions, without its texts.
+
+    Args:
+        path (`str` or `Path`): `_predictions.parquet` or `_predictions.csv`, a folder of a run that holds the former,
+            or a folder of `run_scoring.py`.
+
+    Returns:
+        `pd.DataFrame`: The columns of [`prediction_rows`], and others that the file has, as texts. Raises a
+        `ValueError` for a file or a folder without predictions, and a `FileNotFoundError` if there is none.
+    """
+    path = Path(path)
+    source = path / PREDICTIONS_PARQUET if (path / PREDICTIONS_PARQUET).exists() else path
+    if not source.exists():
+        raise FileNotFoundError(f"There are no predictions at {path}: there is no such file or folder.")
+    if source.is_dir() and not any(source.glob("part-*.parquet")):
+        raise ValueError(f"{path} has neither {PREDICTIONS_PARQUET} nor files of `tempoformer score`.")
+    if source.suffix == ".csv":
+        table = read_cells(source)
+    else:
+        names = parquet.ParquetDataset(source).schema.names
+        table = pd.read_parquet(source, columns=[name for name in names if name != "text"])
+    if missing := [name for name in (*KEY, "prediction") if name not in table]:
+        raise ValueError(f"{path} is not a file of predictions: it has no column {missing[0]}.")
+    return table
+
+
+def read_cells(path: Path) -> pd.DataFrame:
+    """Reads the columns of a CSV file with the types of [`prediction_rows`]. Only an empty cell has no value."""
+    # A class may be named None, and an id be 007.
+    table = pd.read_csv(path, usecols=lambda name: name != "text", dtype="string", keep_default_na=False)
+    for name, cells in table.items():
+        if name == "time":
+            table[name] = time_column(cells.map(to_seconds).astype("float64"))
+        elif name not in KEY:
+            table[name] = cells.mask(cells == "")
+        if name == "alarm":
+            table[name] = table[name].map({"True": True, "False": False}).astype("boolean")
+        elif is_number(name):
+            table[name] = table[name].map(float, na_action="ignore").astype("float64")
+    return table
+
+
+def is_number(name: str) -> bool:
+    """Tells whether a column of predictions has numbers."""
+    return name in NUMBERS or name.startswith((PROBABILITY, STATE_PROBABILITY))
+
+
+def is_predicted(name: str, names: Collection[str]) -> bool:
+    """Tells whether a table of predictions of the classes `names`, without [`GIVEN`], may have such a column."""
+    own = (*KEY, "time", "prediction", *(PROBABILITY + each for each in names), "alarm", "watched", "state_prediction")
+    return name in own or name in NUMBERS or name.startswith(STATE_PROBABILITY)
