@@ -1,5 +1,5 @@
 r"""
-Computes the tables of docs/results.md on words.
+Computes the tables of benchmarks/results/semantic_change.md on words.
 
     python -m research.word_tables order --dwug dwug_en_v3 --truth truth/graded.txt --layers 1 4 all \
         --models sentence-transformers/all-MiniLM-L6-v2 sentence-transformers/all-mpnet-base-v2

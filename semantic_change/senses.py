@@ -16,7 +16,7 @@ from .keywords import WordsAround
 from .usages import Usage, context
 
 
-# Chosen on the sense clusters of DWUG EN (`docs/results.md`).
+# Chosen on the sense clusters of DWUG EN (`benchmarks/results/semantic_change.md`).
 MAX_SENSES = 8
 MIN_SILHOUETTE = 0.2
 # A number of senses is near the best if its silhouette is at least this share of the largest one.
