@@ -7,6 +7,11 @@ import torch
 from transformers import PreTrainedConfig
 
 
+def class_names(config: PreTrainedConfig) -> list[str]:
+    """Returns the names of a model's classes, in the order of their ids."""
+    return [config.id2label[label] for label in range(config.num_labels)]
+
+
 def check_finite(logits: torch.Tensor, name_post: Callable[[int], str]):
     """Raises a `ValueError` that names the first post (of posts, num_labels) with a logit that is NaN or infinite."""
     finite = logits.isfinite()
@@ -121,7 +126,7 @@ def read_answers(
         class, and why a post is an alarm with another label, or none with the label of the class; else None. If the
         model has learned states: `state`.
     """
-    names = [config.id2label[label] for label in range(config.num_labels)]
+    names = class_names(config)
     probabilities, ranked = decide(logits, calibration)
     labels, states, watched = ranked[:, 0], read_states(state_logits, config), config.watched
     calibration = calibration or {}

@@ -11,7 +11,7 @@ from transformers.pipelines import PIPELINE_REGISTRY
 from transformers.utils import logging
 
 from .data_collator_tempoformer import StreamCollator, posts_of
-from .decisions_tempoformer import check_finite, decide, log_odds, read_answers
+from .decisions_tempoformer import check_finite, class_names, decide, log_odds, read_answers
 from .streams_tempoformer import INDICES, change_streams
 from .timeline_tempoformer import Timeline, cut_rows
 
@@ -101,7 +101,7 @@ def explain_posts(
     probabilities, _ = decide(outputs["logits"], calibration)
     measured = {"effects": probabilities, "log_odds_effects": log_odds(outputs["logits"], calibration)}
     effects = {name: (values[:, :1] - values[:, 1:]).transpose(1, 2).tolist() for name, values in measured.items()}
-    names = [config.id2label[label] for label in range(config.num_labels)]
+    names = class_names(config)
     answers = read_answers(outputs["logits"][:, 0], config, calibration, outputs.get("state_logits"))
     attention = outputs["attention"].tolist()
     for post, (text, answer) in enumerate(zip(timeline.texts, answers, strict=True)):

@@ -15,12 +15,13 @@ from starlette.middleware.body_limit import RequestBodyLimitMiddleware
 from modeling_tempoformer.data.arguments import PostArguments
 from modeling_tempoformer.data.reading import columns_of, read_timelines
 from modeling_tempoformer.data.splits import hold_back, read_split
+from modeling_tempoformer.decisions_tempoformer import class_names
 from modeling_tempoformer.evaluation.prediction_table import PREDICTIONS, prediction_rows, to_csv
 from modeling_tempoformer.evaluation.predictions import decide_posts
 from modeling_tempoformer.evaluation.report import read_test, test_summary
 from modeling_tempoformer.pipeline_tempoformer import StreamClassificationPipeline
 from modeling_tempoformer.view.timeline_page import timeline_page
-from modeling_tempoformer.view.timelines import classes_of, explain_timelines, load_pipeline
+from modeling_tempoformer.view.timelines import explain_timelines, load_pipeline
 
 
 INTRO = """
@@ -72,7 +73,7 @@ def show_posts(text: str, pipe: StreamClassificationPipeline, model: str) -> str
 
 def predict_posts(text: str, pipe: StreamClassificationPipeline, model: str) -> str:
     config = pipe.model.config
-    names = classes_of(config)
+    names = class_names(config)
     timelines = read_timelines(parse_posts(text), columns_of(PostArguments()), names, config.change_step)
     timelines = hold_back("test", timelines, read_split(model), model)
     explain_timelines(pipe, timelines)

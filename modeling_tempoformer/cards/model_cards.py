@@ -15,6 +15,7 @@ from transformers import PreTrainedModel
 
 from .. import __version__
 from ..data.files import data_folder, written_whole
+from ..decisions_tempoformer import class_names
 from .markdown import escape_control_characters, markdown, table
 
 
@@ -117,7 +118,7 @@ def write_card(model: PreTrainedModel, folder: str | Path, facts: CardFacts | No
     name = escape_control_characters(facts.model_name or repo_id.split("/")[-1])
     base_model = public_id(facts.base_model)
     languages, datasets = as_list(facts.language), as_list(facts.dataset_tags)
-    labels = [config.id2label[index] for index in range(config.num_labels)]
+    labels = class_names(config)
     kinds = SCORES | dict(facts.titles)
     shown = score_titles(kinds, labels)
     in_turn = [split for split, values in facts.scores.items() if values.get("held_out_in_turn")]

@@ -20,6 +20,7 @@ from ..data.columns import NO_COLUMN, Columns
 from ..data.files import write_json
 from ..data.reading import table_options
 from ..data.timelines import warn_of_nobody
+from ..decisions_tempoformer import class_names
 from ..serving.cluster import run_tasks, started_ray
 from ..serving.corpus import WORK, Corpus, check_names, check_times, find_tables
 from ..serving.scorer import (
@@ -34,7 +35,7 @@ from ..serving.scorer import (
 )
 from ..training.arguments import DownloadArguments
 from ..training.recipes import options_given, parse
-from ..view.timelines import classes_of, load_pipeline
+from ..view.timelines import load_pipeline
 
 
 logger = logging.getLogger(__name__)
@@ -87,7 +88,7 @@ def main(arguments: list[str]):
     check_read(options_given(arguments), {"speaker_column": (reads_speakers, unread)})
     if columns["speaker"] == NO_COLUMN:
         raise ValueError(f"--speaker_column {NO_COLUMN} cannot be given with this model, which reads who speaks.")
-    check_kept(args.keep_columns, classes_of(pipe.model.config))
+    check_kept(args.keep_columns, class_names(pipe.model.config))
     num_partitions = max(MIN_PARTITIONS, sum(os.path.getsize(table) for table in tables) // PARTITION_BYTES)
     corpus = Corpus(output, tables, columns, num_partitions, kept=tuple(args.keep_columns), **table_options(args))
     if corpus.one_timeline:

@@ -18,9 +18,9 @@ from ..cards.model_cards import update_alarm
 from ..configuration_streams_tempoformer import StreamFields
 from ..data.files import written_whole
 from ..data.model_fields import class_named
+from ..decisions_tempoformer import class_names
 from ..evaluation.alarms import alarm_sentence
 from ..training.recipes import parse
-from ..view.timelines import classes_of
 
 
 @dataclass(kw_only=True)
@@ -48,7 +48,7 @@ def main(arguments: list[str]):
     config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
     if not isinstance(config, StreamFields):
         raise ValueError(f"{folder} is not a TempoFormer: its kind is '{config.model_type}'.")
-    config.watched = class_named(args.watch, classes_of(config), "watch")
+    config.watched = class_named(args.watch, class_names(config), "watch")
     alarm = {"label": config.watched, "threshold": args.threshold}
     config.calibration = {**(config.calibration or {}), "alarm": alarm}
     # Nothing else of the file changes, as it would if the library wrote it.

@@ -13,13 +13,14 @@ from ..data.model_fields import class_named
 from ..data.post_splits import evenly_spaced
 from ..data.reading import form_of, make_timelines, read_file
 from ..data.splits import hold_back, read_split
+from ..decisions_tempoformer import class_names
 from ..evaluation.report import read_test, test_summary
 from ..names_tempoformer import read_name
 from ..timeline_tempoformer import Timeline
 from ..training.arguments import DownloadArguments
 from ..training.recipes import options_given, parse
 from ..view.page import check_view
-from ..view.timelines import TIMELINES, classes_of, load_pipeline, write_view
+from ..view.timelines import TIMELINES, load_pipeline, write_view
 
 
 @dataclass(kw_only=True)
@@ -55,7 +56,7 @@ def main(arguments: list[str]):
     check_view()
     pipe = load_pipeline(args.model_name_or_path, **args.downloads)
     config = pipe.model.config
-    names = classes_of(config)
+    names = class_names(config)
     reads_states = config.states or config.change_step is not None or args.state_column == NO_COLUMN
     check_read(
         options_given(arguments), {"state_column": (reads_states, "by this model, which has learned no states")}

@@ -59,7 +59,7 @@ def column_names(posts: Dataset | IterableDataset) -> list[str]:
     return posts.column_names or list(next(iter(posts), {}))
 
 
-def class_names(posts: Dataset | IterableDataset, column: str) -> list[str] | None:
+def declared_names(posts: Dataset | IterableDataset, column: str) -> list[str] | None:
     """Returns the class names of a `ClassLabel` column, None for a column of another or an unknown type."""
     feature = (posts.features or {}).get(column)
     # A list has the type of its values.
@@ -83,7 +83,7 @@ def label_names(posts: Dataset | IterableDataset, column: str = "label") -> list
         labels that are hard to tell apart.
     """
     column = require_column(column_names(posts), column, "label", IN_JSON)
-    if (declared := class_names(posts, column)) is not None:
+    if (declared := declared_names(posts, column)) is not None:
         check_labels(declared)
         return list(map(read_name, declared))
     counts: Counter[str] = Counter()
@@ -464,7 +464,7 @@ def group_posts(
     """Groups posts to timelines, as [`to_timelines`] does, by the names of all their columns."""
     check_labels(labels or ())
     present = posts.column_names or ()
-    names = class_names(posts, columns.of("label", present) or "")
+    names = declared_names(posts, columns.of("label", present) or "")
     if isinstance(posts, IterableDataset):
         if columns["annotator"] is not None:
             raise ValueError("The labels of several annotators are merged in memory: a stream cannot have them.")

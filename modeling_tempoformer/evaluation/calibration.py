@@ -13,7 +13,7 @@ from sklearn.utils import check_X_y
 from transformers import PreTrainedConfig
 from transformers.utils import logging
 
-from ..decisions_tempoformer import decide
+from ..decisions_tempoformer import class_names, decide
 from ..timeline_tempoformer import Timeline
 from .alarms import choose_alarm
 from .metrics import change_detection
@@ -48,7 +48,7 @@ def fit_calibration(
     logits = logits[torch.from_numpy(labelled)]
     calibration: dict[str, Any] = {"temperature": fit_temperature(logits.numpy(), labels[labelled])}
     if wanted:
-        names = [config.id2label[label] for label in range(config.num_labels)]
+        names = class_names(config)
         rule = names, config.watched, wanted, config.first_posts
         return calibration | {"alarm": choose_alarm(timelines, *decide_posts(timelines, calibration), *rule)}
     probabilities, _ = decide(logits, calibration)

@@ -10,6 +10,7 @@ from prometheus_client import CollectorRegistry, Counter, Histogram, Info
 from prometheus_client.core import CounterMetricFamily
 from prometheus_client.registry import Collector
 
+from ..decisions_tempoformer import class_names
 from .live_classifier import CONTEXTS, LiveClassifier
 
 
@@ -47,7 +48,7 @@ class LiveMetrics(Collector):
     def __init__(self, classifier: LiveClassifier, folder: str, client: redis.Redis):
         config = classifier.model.config
         self.classifier, self.client, self.registry = classifier, client, CollectorRegistry()
-        names = [config.id2label[number] for number in range(config.num_labels)]
+        names = class_names(config)
         self.watched = None if config.watched is None else names[config.watched]
         calibration = dict(config.calibration or {})
         if alarm := calibration.get("alarm"):

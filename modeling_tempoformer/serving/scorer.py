@@ -14,6 +14,7 @@ from pyarrow import parquet
 from transformers.utils import logging
 
 from ..data.files import decode_json, written_whole
+from ..decisions_tempoformer import class_names
 from ..evaluation.prediction_table import is_predicted, prediction_rows, to_arrow
 from ..evaluation.predictions import decide_posts
 from ..pipeline_tempoformer import StreamClassificationPipeline
@@ -39,14 +40,12 @@ class CountingPipeline(StreamClassificationPipeline):
 
 def make_record(pipe: CountingPipeline, corpus: Corpus) -> dict[str, Any]:
     """Returns all that the predictions depend on: the model's SHA-256, the names of columns, and the input files."""
-    digest = hashlib.sha256()
+    digest = hashlib.sha256(pipe.model.fingerprint().encode())
     with TemporaryDirectory() as folder:
         pipe.model.config.save_pretrained(folder)
         pipe.tokenizer.save_pretrained(folder)
         for path in sorted(Path(folder).iterdir()):
             digest.update(path.name.encode() + path.read_bytes())
-    for weight in pipe.model.state_dict().values():
-        digest.update(weight.contiguous().flatten().view(torch.uint8).numpy())
     files = [[table, Path(table).stat().st_size, Path(table).stat().st_mtime_ns] for table in corpus.tables]
     settings = {f"--{role}_column": column for role, column in corpus.columns.items()} | {"--records": corpus.records}
     # None, as in the record of a run that began before there were these options.
@@ -86,7 +85,7 @@ def score_partition(
     timelines = list(each_timeline(posts, times is not None))
     for _ in pipe(iter(timelines)):
         pass  # The answers are attached to the timelines.
-    names = [config.id2label[label] for label in range(config.num_labels)]
+    names = class_names(config)
     decided = decide_posts(timelines, config.calibration)
     table = to_arrow(prediction_rows(timelines, *decided, names, (), config, has_dates=times == "dates"))
     for name in corpus.kept:

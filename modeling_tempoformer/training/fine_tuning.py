@@ -31,6 +31,7 @@ from ..data.rows import to_rows
 from ..data.states import check_states
 from ..data.timelines import TimelineStream
 from ..data_collator_tempoformer import StreamCollator
+from ..decisions_tempoformer import class_names
 from ..modeling_post_tempoformer import PostTempoFormerForStreamClassification
 from ..modeling_streams_tempoformer import StreamPreTrainedModel
 from ..modeling_tempoformer import TempoFormerForStreamClassification
@@ -134,7 +135,7 @@ def run(
         config = load_config(model_args, data, training)
         is_saved = isinstance(config, StreamFields)
         posts = load_splits(data, model_args.cache_dir, model_args.token)
-        names = saved_label_names(config) if is_saved else choose_label_names(posts, data)
+        names = class_names(config) if is_saved else choose_label_names(posts, data)
         change_step = config.change_step if is_saved else choose_change_step(posts, data)
 
         # Split
@@ -256,7 +257,7 @@ def load_config(
 
 def check_checkpoint(model_args: ModelArguments, data: DataTrainingArguments, saved: PreTrainedConfig):
     """Raises a `ValueError` for arguments that contradict a saved TempoFormer."""
-    names = saved_label_names(saved)
+    names = class_names(saved)
     for name, given, has in (
         ("model_type", model_args.model_type, saved.model_type),
         ("config_name", model_args.config_name, None),
@@ -274,11 +275,6 @@ def check_checkpoint(model_args: ModelArguments, data: DataTrainingArguments, sa
 def has_head(config: StreamFields) -> bool:
     """Tells whether the checkpoint of a configuration is a classifier, as far as the configuration says."""
     return MODEL_MAPPING[type(config)].__name__ not in (config.architectures or ())
-
-
-def saved_label_names(config: PreTrainedConfig) -> list[str]:
-    """The names of the classes of a saved model, in the order of their ids."""
-    return [config.id2label[index] for index in range(config.num_labels)]
 
 
 def count_members(model_args: ModelArguments, config: PreTrainedConfig, freezes_encoder: bool) -> int:

@@ -17,6 +17,7 @@ from transformers.utils import logging
 from ..data.files import written_whole
 from ..modeling_post_tempoformer import PostTempoFormerForStreamClassification
 from ..modeling_streams_tempoformer import StreamPreTrainedModel
+from ..online_tempoformer import sha256_of
 from ..timeline_tempoformer import Timeline
 
 
@@ -113,11 +114,10 @@ def embed(
 
 def hash_inputs(encoder: PreTrainedModel, posts: Any) -> str:
     """A hash of everything on which the vectors depend: the encoder's configuration and weights, and the posts."""
-    digest = hashlib.sha256(json.dumps([encoder.config.to_json_string(use_diff=False), posts]).encode())
-    for name, weights in encoder.state_dict().items():
-        digest.update(name.encode())
-        digest.update(weights.contiguous().cpu().numpy())
-    return digest.hexdigest()
+    weights = sha256_of(encoder.state_dict().items())
+    return hashlib.sha256(
+        json.dumps([encoder.config.to_json_string(use_diff=False), weights, posts]).encode()
+    ).hexdigest()
 
 
 def post_vectors(rows: Dataset, timelines: Sequence[Timeline]) -> np.ndarray:

@@ -18,7 +18,7 @@ from ..configuration_streams_tempoformer import StreamFields
 from ..data.arguments import check_positive
 from ..data.files import write_json
 from ..data.surveys import Survey
-from ..decisions_tempoformer import watched_threshold
+from ..decisions_tempoformer import class_names, watched_threshold
 from ..evaluation.alarms import alarm_sentence
 from ..evaluation.calibration import fit_calibration
 from ..evaluation.figures import write_test_figures
@@ -136,7 +136,7 @@ class StreamTrainer(HubTrainer):
         super().__init__(*args, **kwargs)
         config = self.model.config
         self.train_survey = train_survey
-        self.class_names = [config.id2label[label] for label in range(config.num_labels)]
+        self.class_names = class_names(config)
         if self.compute_metrics is None:
             self.compute_metrics = compute_metrics(self.class_names)
             names, metric = ["loss", *score_names(self.class_names)], self.args.metric_for_best_model

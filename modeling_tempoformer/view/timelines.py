@@ -12,10 +12,9 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer, PreT
 
 from ..checks_tempoformer import check_whole
 from ..configuration_post_tempoformer import PostTempoFormerConfig
-from ..configuration_streams_tempoformer import StreamFields
 from ..configuration_tempoformer import TempoFormerConfig
 from ..data.states import check_states
-from ..decisions_tempoformer import alarm_threshold
+from ..decisions_tempoformer import alarm_threshold, class_names
 from ..modeling_streams_tempoformer import StreamPreTrainedModel
 from ..names_tempoformer import read_id, read_name
 from ..pipeline_tempoformer import StreamClassificationPipeline
@@ -79,7 +78,7 @@ def write_view(
     if folder is not None and Path(folder).is_dir():
         # An absolute path would tell of this machine.
         fields["model"] = Path(folder).name if Path(folder).is_absolute() else str(folder)
-    names = classes_of(config)
+    names = class_names(config)
     write_page(path, timeline_page(timelines, names, config.calibration, title, verdict, watched_speakers, **fields))
     logger.info("Timelines to look at: %s", path)
 
@@ -93,11 +92,6 @@ def explain_timelines(pipe: StreamClassificationPipeline, timelines: Sequence[Ti
     check_states(timelines, getattr(config, "states", None), getattr(config, "state_values", None))
     for _ in tqdm(pipe.explain(iter(timelines)), "Explaining", len(timelines)):
         pass
-
-
-def classes_of(config: StreamFields) -> list[str]:
-    """Returns the names of the classes by id."""
-    return [config.id2label[label] for label in range(config.num_labels)]
 
 
 class NotebookPage(NamedTuple):
