@@ -1,30 +1,20 @@
-// Counts alarms: with a threshold the posts whose probability of a class is as large, without one those of the model's
-// alarm, if it has one for the class, and else those that are predicted as it.
-// Probabilities and thresholds are integers, in 1 / UNIT, so that they compare exactly; no threshold is null. A label is
-// a class id, -1 without one.
+// Counts alarms: those that the model has decided on, until a reader moves the threshold; from then on the posts whose
+// probability of the class is as large.
+// Probabilities and thresholds are integers, in 1 / UNIT, so that they compare exactly; the model's own threshold is
+// null. A label is a class id, -1 without one.
 
 const UNIT = 10000;
-const BARELY = 500; // in units
+const BARELY = page.data.barely; // in units
 
 function isAlarm(timeline, post, watched, threshold) {
-  if (!timeline.heeded[post]) return false;
-  if (threshold !== null) return timeline.probabilities[watched][post] >= threshold;
-  return page.data.alarm?.label === watched ? timeline.alarms[post] : timeline.predicted[post] === watched;
+  if (threshold === null) return timeline.alarms[watched][post];
+  return timeline.heeded[post] && timeline.probabilities[watched][post] >= threshold;
 }
 
-// Tells whether an alarm would be none if as little as BARELY of its probability were another class's.
+// Tells whether an alarm would be none with BARELY less of its probability.
 function isBarely(timeline, post, watched, threshold) {
-  if (!isAlarm(timeline, post, watched, threshold)) return false;
-  const { probabilities } = timeline;
-  const less = probabilities[watched][post] - BARELY;
-  const { weights, alarm } = page.data;
-  if (threshold !== null) return less < threshold;
-  if (alarm?.label === watched) return less < alarm.threshold;
-  const wins = (values, label) => {
-    if (label === watched) return false;
-    return (values[post] + BARELY) * weights[label] > less * weights[watched];
-  };
-  return probabilities.some(wins);
+  if (threshold === null) return timeline.barely[watched][post];
+  return isAlarm(timeline, post, watched, threshold) && timeline.probabilities[watched][post] - BARELY < threshold;
 }
 
 function outcomeOf(timeline, post, watched, threshold) {

@@ -43,16 +43,8 @@ function thresholdRows() {
 }
 
 function alarmRule() {
-  const [name, used] = [names[state.watched], usedThreshold()];
-  const rule = `An alarm is a post where the probability of ${name} is at least`;
-  if (state.threshold !== null) return `${rule} ${used / UNIT}.`;
-  if (page.data.alarm?.label === state.watched) {
-    // The slider has fewer digits.
-    const own = Number((page.data.alarm.threshold / UNIT).toFixed(7));
-    return `${rule} ${own}, the model's own threshold, until you move it.`;
-  }
-  const least = used === undefined ? "" : ` (from ${used / UNIT} on)`;
-  return `An alarm is a post that the model predicts as ${name}${least}, as in its tables, until you move the threshold.`;
+  if (state.threshold === null) return page.data.rules[state.watched];
+  return `An alarm is a post where the probability of ${names[state.watched]} is at least ${state.threshold / UNIT}.`;
 }
 
 function showSettings() {
@@ -279,7 +271,7 @@ function aboutChart() {
   const words = [];
   if (times === null) words.push("These posts have no times: the chart shows them by position.");
   else {
-    const clock = isSinceStart ? " since the start" : " UTC";
+    const clock = page.data.dated ? " UTC" : " since the start";
     words.push(`From ${moment(times[0])} to ${moment(times[times.length - 1])}${clock}.`);
   }
   if (shown().silences.length) {

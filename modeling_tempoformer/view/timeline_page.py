@@ -14,15 +14,18 @@ import numpy as np
 import torch
 
 from ..data.states import to_numbers
-from ..decisions_tempoformer import alarm_threshold, find_alarms
+from ..decisions_tempoformer import alarm_threshold, find_alarms, own_alarm
 from ..names_tempoformer import read_number
 from ..timeline_tempoformer import Timeline
+from ..times_tempoformer import are_since_start
 from .page import COLOURS, render_page
 
 
 # The page's probabilities are integers, in 1 / UNIT: short in the file, and compared with a threshold exactly.
 UNIT = 10_000
 LOG_ODDS_UNIT = 100
+# An alarm that would be none with so much less of its probability, in units, is barely one.
+BARELY = 500
 # A silence is more than this many times the timeline's median time between two posts.
 SILENCE = 10
 # The opacity of the mark of a post that is barely an alarm
@@ -86,24 +89,20 @@ def timeline_page(
             threshold to which a reader has moved the slider.
     """
     calibration = calibration or {}
-    alarm = calibration.get("alarm")
-    packed = [pack_timeline(timeline, names, alarm) for timeline in timelines]
-    for timeline in packed:
-        speakers = timeline["speakers"]
-        timeline["heeded"] = [watched_speakers is None or speaker in watched_speakers for speaker in speakers]
+    packed = [pack_timeline(timeline, names, calibration, watched_speakers) for timeline in timelines]
     labels = [label for timeline in packed for label in timeline["actual"]]
     layers = max((len(layers) for timeline in packed for layers in timeline["attention"]), default=0)
     states = describe_states(timelines, packed)
+    times = [time for timeline in timelines for time in timeline.timestamps or ()]
     data = {
         "names": list(names),
         "watched": rarest_class(packed, len(names), no_change) if watched is None else watched,
         "thresholds": first_thresholds(calibration, len(names)),
-        # A post is an alarm of this class from the threshold on. Its label is the class whose probability is the
-        # largest multiple of its threshold.
-        "alarm": alarm and {"label": alarm["label"], "threshold": round(alarm["threshold"] * UNIT, 3)},
-        "weights": [1 / threshold for threshold in calibration.get("thresholds") or [1] * len(names)],
+        "rules": alarm_rules(names, calibration),
+        "barely": BARELY,
         "model": model,
         "silence": SILENCE,
+        "dated": bool(times) and not are_since_start(min(times), max(times)),
         "states": states,
         "timelines": packed,
     }
@@ -114,21 +113,29 @@ def timeline_page(
     return render_page("timeline_page.html.jinja", data, charts, **values)
 
 
-def pack_timeline(timeline: Timeline, names: Sequence[str], alarm: dict[str, Any] | None = None) -> dict[str, Any]:
+def pack_timeline(
+    timeline: Timeline,
+    names: Sequence[str],
+    calibration: dict[str, Any] | None = None,
+    watched_speakers: Sequence[str] | None = None,
+) -> dict[str, Any]:
     """
     Packs a timeline for the page's script: lists with a value for each post, in the order of time. Labels are class
-    ids, -1 without a label; `alarms` are those of the `alarm` of a calibration, compared before probabilities are
-    rounded; `stream` holds indices into these lists.
+    ids, -1 without a label; `heeded` says whether a post may be an alarm; `alarms` and `barely` have for each class
+    what [`decided_alarms`] returns; `stream` holds indices into these lists. The other arguments are those of
+    [`timeline_page`].
     """
     posts, times = timeline.explanations, timeline.timestamps
     silence, silences = (None, []) if times is None else find_silences(times)
     lengths = [len(post["stream"]) for post in posts]
     ids = {name: index for index, name in enumerate(names)}
-    predicted, alarms = [ids[post["label"]] for post in posts], None
-    if alarm is not None:
-        shares = torch.tensor([list(post["probabilities"].values()) for post in posts], dtype=torch.float64)
-        shares = shares.reshape(-1, len(names))
-        alarms = find_alarms(shares, torch.tensor(predicted), alarm["label"], {"alarm": alarm}).tolist()
+    predicted, speakers = [ids[post["label"]] for post in posts], timeline.speakers or [""] * len(timeline)
+    heeded = [watched_speakers is None or speaker in watched_speakers for speaker in speakers]
+    shares = np.array([list(post["probabilities"].values()) for post in posts]).reshape(-1, len(names))
+    decided = [
+        decided_alarms(shares, np.array(predicted), np.array(heeded), label, calibration or {})
+        for label in range(len(names))
+    ]
 
     def effects(measure: str, unit: int) -> list[list[list[int]]]:
         return [[[round(effect * unit) for effect in post[measure][name]] for post in posts] for name in names]
@@ -136,13 +143,15 @@ def pack_timeline(timeline: Timeline, names: Sequence[str], alarm: dict[str, Any
     return {
         "id": timeline.timeline_id,
         "texts": timeline.texts,
-        "speakers": timeline.speakers or [""] * len(timeline),
+        "speakers": speakers,
+        "heeded": heeded,
         "times": None if times is None else [round(time, 3) for time in times],
         "silence": silence,
         "silences": silences,
         "actual": [max(label, -1) for label in timeline.labels],
         "predicted": predicted,
-        "alarms": alarms,
+        "alarms": [alarms.tolist() for alarms, _ in decided],
+        "barely": [barely.tolist() for _, barely in decided],
         "probabilities": [[floor_units(post["probabilities"][name]) for post in posts] for name in names],
         "stream": [list(range(post - length + 1, post + 1)) for post, length in enumerate(lengths)],
         "attention": [[[round(weight * UNIT) for weight in layer] for layer in post["attention"]] for post in posts],
@@ -150,6 +159,50 @@ def pack_timeline(timeline: Timeline, names: Sequence[str], alarm: dict[str, Any
         "log_odds_effects": effects("log_odds_effects", LOG_ODDS_UNIT),
         "states": pack_states(timeline),
     }
+
+
+def decided_alarms(
+    shares: np.ndarray, predicted: np.ndarray, heeded: np.ndarray, label: int, calibration: dict[str, Any]
+) -> tuple[np.ndarray, np.ndarray]:
+    """
+    Tells of each post (posts,) whether it is an alarm of a class by the model's own rule ([`find_alarms`]), and
+    whether it is barely one: it would be none if another class had `BARELY` of its probability, as the page has it.
+
+    Args:
+        shares (`np.ndarray` of shape `(posts, classes)`): The probabilities.
+        predicted (`np.ndarray` of shape `(posts,)`): The labels of the model.
+        heeded (`np.ndarray` of shape `(posts,)`): Whether a post may be an alarm.
+        label (`int`): The class.
+        calibration (`dict`): The calibration of the model.
+    """
+    alarms = find_alarms(torch.from_numpy(shares), torch.from_numpy(predicted), label, calibration).numpy() & heeded
+    units = np.array([[floor_units(share) for share in post] for post in shares]).reshape(shares.shape)
+    less = units[:, label] - BARELY
+    if (alarm := own_alarm(label, calibration)) is not None:
+        return alarms, alarms & (less < round(alarm["threshold"] * UNIT, 3))
+    # The label is the class whose probability is the largest multiple of its threshold.
+    thresholds = np.array(calibration.get("thresholds") or [1.0] * shares.shape[1])
+    others = np.delete((units + BARELY) / thresholds, label, axis=1)
+    return alarms, alarms & (others > less[:, None] / thresholds[label]).any(1)
+
+
+def alarm_rules(names: Sequence[str], calibration: dict[str, Any]) -> list[str]:
+    """Returns a sentence for each class, which says what an alarm of it is by the model's own rule."""
+    rules = []
+    for label, (name, threshold) in enumerate(zip(names, first_thresholds(calibration, len(names)), strict=True)):
+        if (alarm := own_alarm(label, calibration)) is not None:
+            least = f"{in_digits(alarm['threshold'])}, the model's own threshold, until you move it."
+            rules.append(f"An alarm is a post where the probability of {name} is at least {least}")
+        else:
+            least = "" if threshold is None else f" (from {in_digits(threshold / UNIT)} on)"
+            rule = f"An alarm is a post that the model predicts as {name}{least}, as in its tables, until you move the"
+            rules.append(f"{rule} threshold.")
+    return rules
+
+
+def in_digits(probability: float) -> str:
+    """Returns a probability without an exponent, with seven decimals at most."""
+    return np.format_float_positional(round(probability, 7), trim="-")
 
 
 def pack_states(timeline: Timeline) -> dict[str, list] | None:

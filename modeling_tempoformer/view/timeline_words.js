@@ -19,11 +19,9 @@ function plainNumber(value) {
   return value.toLocaleString("en", { maximumFractionDigits: 4 });
 }
 
-// Times that all lie in 1970 are seconds since some start, not dates.
-const isSinceStart = page.data.timelines.every(({ times }) => !times || times.every((time) => time >= 0 && time < 365 * 86400));
-
+// Times are dates, or seconds since some start.
 function moment(seconds) {
-  if (!isSinceStart) return new Date(seconds * 1000).toISOString().slice(0, 16).replace("T", " ");
+  if (page.data.dated) return new Date(seconds * 1000).toISOString().slice(0, 16).replace("T", " ");
   const [minutes, rest] = [Math.floor(seconds / 60), Math.floor(seconds % 60)];
   const two = (number) => String(number).padStart(2, "0");
   return `${Math.floor(minutes / 60)}:${two(minutes % 60)}:${two(rest)}`;
@@ -32,7 +30,7 @@ function moment(seconds) {
 // Formats a moment below the axis, without its day if the moment before it has the same day.
 function nextMoment(seconds, before) {
   const iso = (time) => new Date(time * 1000).toISOString();
-  if (isSinceStart || before === undefined || iso(seconds).slice(0, 10) !== iso(before).slice(0, 10)) return moment(seconds);
+  if (!page.data.dated || before === undefined || iso(seconds).slice(0, 10) !== iso(before).slice(0, 10)) return moment(seconds);
   return iso(seconds).slice(11, iso(seconds).slice(0, 16) === iso(before).slice(0, 16) ? 19 : 16);
 }
 

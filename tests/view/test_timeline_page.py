@@ -19,6 +19,7 @@ import run_timeline_view
 from modeling_tempoformer.commands import threshold
 from modeling_tempoformer.data.files import write_json
 from modeling_tempoformer.data.synthetic import synthetic_posts
+from modeling_tempoformer.evaluation.prediction_table import read_predictions
 from modeling_tempoformer.view import show
 from modeling_tempoformer.view.timeline_page import (
     find_silences,
@@ -181,12 +182,16 @@ def test_show_in_a_notebook(saved):
         pipe.model.config.watched = label
         pipe.model.config.calibration = {"alarm": {"label": label, "threshold": 0.625}}
         data = data_of(show(pipe.explain(timelines)).html)
-        assert data["watched"] == label and data["thresholds"][label] == data["alarm"]["threshold"] == 6250
+        assert data["watched"] == label and data["thresholds"][label] == 6250
+        assert "at least 0.625, the model's own threshold" in data["rules"][label]
+        assert f"predicts as {NAMES[1 - label]} (from 0.5 on)" in data["rules"][1 - label]
         for timeline, posts in zip(data["timelines"], pipe.explain(timelines), strict=True):
-            assert timeline["alarms"] == [post["alarm"] for post in posts]
+            assert timeline["alarms"][label] == [post["alarm"] for post in posts]
+            assert timeline["alarms"][1 - label] == [post["label"] == NAMES[1 - label] for post in posts]
     # Of two classes the label has such a number, too, which is no alarm.
     pipe.model.config.calibration = None
-    assert data_of(show(pipe.explain(timelines)).html)["alarm"] is None
+    rules = data_of(show(pipe.explain(timelines)).html)["rules"]
+    assert all(f"predicts as {name} (from 0.5 on)" in rule for name, rule in zip(NAMES, rules, strict=True))
 
 
 def write_view(saved: str, folder: Path, posts: list[dict], *more: str) -> str:
@@ -215,7 +220,7 @@ def test_the_command_of_the_page_sets_the_threshold_of_the_model(saved, tmp_path
     assert (data["watched"], data["thresholds"], data["model"]) == (1, [5000, 6250], "model")
     for timeline in data["timelines"]:
         shares = timeline["probabilities"][1]
-        assert timeline["alarms"] == [share >= 6250 for share in shares]
+        assert timeline["alarms"][1] == [share >= 6250 for share in shares]
         assert timeline["predicted"] == [int(share >= 5000) for share in shares]
     # A page that is sent to others names no folder of this machine.
     assert data_of(write_view(str(model), tmp_path, posts))["model"] == "model"
@@ -276,8 +281,28 @@ def test_alarms_of_some_speakers_only(saved, tmp_path):
     for timeline in data_of(page)["timelines"]:
         assert timeline["heeded"] == [speaker == "client" for speaker in timeline["speakers"]]
         assert set(timeline["heeded"]) == {True, False}
+        decided = zip(timeline["predicted"], timeline["heeded"], strict=True)
+        assert timeline["alarms"][1] == [label == 1 and heeded for label, heeded in decided]
     with pytest.raises(ValueError, match="Client has no post; the speakers are: client, therapist"):
         write_view(saved, tmp_path, posts, "--watched_speakers", "Client")
+
+
+@pytest.mark.parametrize("calibration", [{"alarm": {"label": 1, "threshold": 0.51}}, {"thresholds": [0.49, 0.51]}])
+def test_the_page_of_a_run_has_the_alarms_of_its_predictions(saved, tmp_path, calibration):
+    model = Path(shutil.copytree(saved, tmp_path / "model"))
+    config = AutoConfig.from_pretrained(model)
+    config.watched, config.calibration = 1, calibration
+    config.save_pretrained(model)
+    posts = list(synthetic_posts(6, seed=0, posts_per_timeline=9))
+    given = ["--model_name_or_path", str(model), "--test_file", write_posts(tmp_path / "posts.csv", posts)]
+    run_glue_style.main([*given, "--do_predict", "--view", "--output_dir", str(tmp_path / "out")])
+    table = read_predictions(tmp_path / "out").sort_values("time", kind="stable")
+    data = data_of((tmp_path / "out" / "_timelines.html").read_text(encoding="utf-8"))
+    for timeline in data["timelines"]:
+        rows = table[table["timeline_id"] == timeline["id"]]
+        assert timeline["alarms"][1] == rows["alarm"].tolist()
+        assert [NAMES[label] for label in timeline["predicted"]] == rows["prediction"].tolist()
+    assert {alarm for timeline in data["timelines"] for alarm in timeline["alarms"][1]} == {True, False}
 
 
 def test_the_page_says_how_good_the_model_was_in_its_own_test(saved, tmp_path):
