@@ -15,7 +15,7 @@ import yaml
 from transformers import BertConfig, BertModel, BertTokenizer, EvalPrediction
 
 import modeling_tempoformer
-from modeling_tempoformer.data.synthetic import synthetic_posts
+from modeling_tempoformer.posts.synthetic import synthetic_posts
 
 
 if not Path(modeling_tempoformer.__file__).is_relative_to(Path("site").resolve()):

@@ -28,11 +28,11 @@ import pandas as pd
 from datasets import concatenate_datasets
 from sklearn.metrics import f1_score
 
-from modeling_tempoformer.data.reading import read_file
-from modeling_tempoformer.data.splits import cut
-from modeling_tempoformer.data.timelines import label_names, to_timelines
 from modeling_tempoformer.evaluation.prediction_table import read_predictions
 from modeling_tempoformer.evaluation.significance import paired_bootstrap
+from modeling_tempoformer.posts.reading import read_file
+from modeling_tempoformer.posts.splits import cut
+from modeling_tempoformer.posts.timelines import label_names, to_timelines
 from modeling_tempoformer.timeline_tempoformer import Timeline
 
 

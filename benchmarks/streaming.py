@@ -17,7 +17,7 @@ from pathlib import Path
 
 from workload import ROOT, table
 
-from modeling_tempoformer.data.synthetic import WORDS
+from modeling_tempoformer.posts.synthetic import WORDS
 
 
 WAYS = {"imports alone": "nothing", "held in memory": "held", "streamed": "streamed"}
@@ -42,7 +42,7 @@ def read(way: str, path: str) -> dict[str, float]:
     from transformers import AutoTokenizer
 
     from modeling_tempoformer import load_table, to_rows, to_timelines
-    from modeling_tempoformer.data.tables import stream_table
+    from modeling_tempoformer.posts.tables import stream_table
 
     tokenizer = AutoTokenizer.from_pretrained(ROOT / "tokenization", model_max_length=128)
     start, rows = time.perf_counter(), ()

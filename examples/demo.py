@@ -35,7 +35,7 @@ def run(*command: str | Path, log: Path):
 
 def write_data(folder: Path) -> list[str]:
     """Writes synthetic timelines to `folder`. Returns the script's arguments for them."""
-    run("-m", "modeling_tempoformer.data.synthetic", folder, log=folder.with_suffix(".log"))
+    run("-m", "modeling_tempoformer.posts.synthetic", folder, log=folder.with_suffix(".log"))
     return [f"--{name}_file={folder / name}.csv" for name in ("train", "validation", "test")]
 
 

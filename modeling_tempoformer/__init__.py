@@ -46,14 +46,14 @@ from .tokenization_temporal_bert import TemporalBertTokenizer, TemporalRobertaTo
 
 if TYPE_CHECKING:
     from .cards.model_cards import CardFacts, write_card
-    from .data.model_fields import fields_of_posts
-    from .data.rows import to_rows
-    from .data.splits import hold_out, split_timelines
-    from .data.tables import load_table
-    from .data.timelines import label_names, to_timelines
     from .evaluation.calibration import fit_calibration
     from .evaluation.metrics import compute_metrics
     from .evaluation.predictions import attach_logits
+    from .posts.model_fields import fields_of_posts
+    from .posts.rows import to_rows
+    from .posts.splits import hold_out, split_timelines
+    from .posts.tables import load_table
+    from .posts.timelines import label_names, to_timelines
     from .training.experts import GrowExperts, grow_experts
     from .training.fine_tuning import fine_tune
     from .training.frozen_encoder import embed_rows, freeze_encoder
@@ -67,17 +67,17 @@ LAZY = {
     "attach_logits": ".evaluation.predictions",
     "compute_metrics": ".evaluation.metrics",
     "embed_rows": ".training.frozen_encoder",
-    "fields_of_posts": ".data.model_fields",
+    "fields_of_posts": ".posts.model_fields",
     "fine_tune": ".training.fine_tuning",
     "fit_calibration": ".evaluation.calibration",
     "freeze_encoder": ".training.frozen_encoder",
     "grow_experts": ".training.experts",
-    "hold_out": ".data.splits",
-    "label_names": ".data.timelines",
-    "load_table": ".data.tables",
-    "split_timelines": ".data.splits",
-    "to_rows": ".data.rows",
-    "to_timelines": ".data.timelines",
+    "hold_out": ".posts.splits",
+    "label_names": ".posts.timelines",
+    "load_table": ".posts.tables",
+    "split_timelines": ".posts.splits",
+    "to_rows": ".posts.rows",
+    "to_timelines": ".posts.timelines",
     "write_card": ".cards.model_cards",
 }
 

@@ -15,7 +15,7 @@ from importlib.util import find_spec
 import pandas as pd
 from transformers import AutoModel, AutoModelForMaskedLM
 
-from modeling_tempoformer.data.files import lock_folder
+from modeling_tempoformer.posts.files import lock_folder
 from modeling_tempoformer.training.recipes import parse, run_script
 from semantic_change import corpora, usages
 from semantic_change.commands.words import (

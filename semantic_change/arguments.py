@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 from transformers import TrainingArguments
 
-from modeling_tempoformer.data.arguments import DatasetArguments
+from modeling_tempoformer.posts.arguments import DatasetArguments
 from modeling_tempoformer.training.arguments import read_anywhere
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from transformers.utils import logging
 
-from modeling_tempoformer.data.files import read_lines
+from modeling_tempoformer.posts.files import read_lines
 from modeling_tempoformer.time_points_temporal_bert import TimePoints
 
 from .dated_sentences import Blocks, Capitals, DatedSentence, TargetFinder, Targets

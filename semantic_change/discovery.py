@@ -12,7 +12,7 @@ from typing import NamedTuple
 import pandas as pd
 from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 
-from modeling_tempoformer.data.files import written_whole
+from modeling_tempoformer.posts.files import written_whole
 
 from .dated_sentences import DatedSentence
 from .measures import ReadUsages, change_between

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from scipy.spatial.distance import cdist
 
-from modeling_tempoformer.data.files import written_whole
+from modeling_tempoformer.posts.files import written_whole
 
 from .citations import sentence_of
 from .keywords import Collocate, WordsAround

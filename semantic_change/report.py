@@ -10,8 +10,8 @@ from matplotlib.figure import Figure
 from scipy.stats import false_discovery_control
 
 from modeling_tempoformer.cards.markdown import escape_control_characters
-from modeling_tempoformer.data.files import written_whole
 from modeling_tempoformer.evaluation.figures import new_figure, save_figure
+from modeling_tempoformer.posts.files import written_whole
 
 from .measures import LEVEL, agreement
 from .usages import Frequencies, describe_counts

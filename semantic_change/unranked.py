@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from scipy.stats import chi2_contingency
 
-from modeling_tempoformer.data.files import written_whole
+from modeling_tempoformer.posts.files import written_whole
 
 from .usages import Frequencies
 

@@ -32,11 +32,11 @@ from modeling_tempoformer import (
     TemporalBertTokenizer,
     TemporalRobertaTokenizer,
 )
-from modeling_tempoformer.data.rows import to_rows
-from modeling_tempoformer.data.synthetic import synthetic_posts
-from modeling_tempoformer.data.timelines import to_timelines
 from modeling_tempoformer.evaluation.metrics import compute_metrics
 from modeling_tempoformer.modeling_streams_tempoformer import ZeroStart
+from modeling_tempoformer.posts.rows import to_rows
+from modeling_tempoformer.posts.synthetic import synthetic_posts
+from modeling_tempoformer.posts.timelines import to_timelines
 from modeling_tempoformer.states_tempoformer import States
 from modeling_tempoformer.streams_tempoformer import elapsed_seconds, stream_windows
 from modeling_tempoformer.timeline_tempoformer import Timeline, cut_rows

@@ -9,8 +9,8 @@ from helpers import NAMES, ROOT, read_json, read_table, save_encoder, write_post
 
 import tempoformer
 from modeling_tempoformer.commands import predict, train
-from modeling_tempoformer.data.arguments import DataTrainingArguments
-from modeling_tempoformer.data.synthetic import synthetic_posts
+from modeling_tempoformer.posts.arguments import DataTrainingArguments
+from modeling_tempoformer.posts.synthetic import synthetic_posts
 from modeling_tempoformer.training.recipes import find_recipe, parse
 
 

@@ -23,8 +23,8 @@ from other_tools import write_samples
 from transformers import AutoTokenizer, BertConfig, BertForMaskedLM, TrainingArguments
 
 import modeling_tempoformer
-from modeling_tempoformer.data.synthetic import synthetic_posts
 from modeling_tempoformer.modeling_tempoformer_encoders import ENCODER_ADAPTERS
+from modeling_tempoformer.posts.synthetic import synthetic_posts
 
 
 FOLDERS = (
@@ -54,7 +54,7 @@ TRAINING = (
     "tempoformer train",
     "tempoformer temporal_mlm",
 )
-PROGRAMS = (*TRAINING, "run_semantic_change.py", "run_timeline_view.py", "modeling_tempoformer.data.synthetic")
+PROGRAMS = (*TRAINING, "run_semantic_change.py", "run_timeline_view.py", "modeling_tempoformer.posts.synthetic")
 PROGRAMS += (
     "tempoformer predict",
     "tempoformer threshold",

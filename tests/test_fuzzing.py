@@ -25,9 +25,9 @@ from hypothesis import strategies as st
 from transformers import BertTokenizer
 
 from modeling_tempoformer import StreamCollator
-from modeling_tempoformer.data.rows import timeline_to_rows
-from modeling_tempoformer.data.tables import load_table
-from modeling_tempoformer.data.timelines import read_posts
+from modeling_tempoformer.posts.rows import timeline_to_rows
+from modeling_tempoformer.posts.tables import load_table
+from modeling_tempoformer.posts.timelines import read_posts
 from modeling_tempoformer.timeline_tempoformer import Timeline
 
 
@@ -185,7 +185,7 @@ def assert_ours(error: ValueError):
 
 CELL = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=6)
 ODD_CELLS = ["", '"', '""', ",", "\t", "\n", "\r\n", "\r", " ", "007", "1e3", "NA", "null", "é", "🙂"]
-# A pair that UTF-8 read as Latin-1 has may be mended: `tests/data/test_odd_files.py`.
+# A pair that UTF-8 read as Latin-1 has may be mended: `tests/posts/test_odd_files.py`.
 CELLS = CELL.filter(lambda text: not re.search("[\xc2-\xf4][^\0-\x7f]", text)) | st.sampled_from(ODD_CELLS)
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from transformers import BertTokenizer
 
-from modeling_tempoformer.data.synthetic import WORDS
+from modeling_tempoformer.posts.synthetic import WORDS
 
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]

@@ -12,14 +12,14 @@ from space_posts import MOST_POSTS, parse_posts
 from starlette.middleware import Middleware
 from starlette.middleware.body_limit import RequestBodyLimitMiddleware
 
-from modeling_tempoformer.data.arguments import PostArguments
-from modeling_tempoformer.data.reading import columns_of, read_timelines
-from modeling_tempoformer.data.splits import hold_back, read_split
 from modeling_tempoformer.decisions_tempoformer import class_names
 from modeling_tempoformer.evaluation.prediction_table import PREDICTIONS, prediction_rows, to_csv
 from modeling_tempoformer.evaluation.predictions import decide_posts
 from modeling_tempoformer.evaluation.report import read_test, test_summary
 from modeling_tempoformer.pipeline_tempoformer import StreamClassificationPipeline
+from modeling_tempoformer.posts.arguments import PostArguments
+from modeling_tempoformer.posts.reading import columns_of, read_timelines
+from modeling_tempoformer.posts.splits import hold_back, read_split
 from modeling_tempoformer.view.timeline_page import timeline_page
 from modeling_tempoformer.view.timelines import explain_timelines, load_pipeline
 
@@ -107,7 +107,7 @@ def run_app(model: str, public: bool = False):
     Raises a `ValueError` for another kind of model, and an `OSError` for one that does not exist.
     """
     # Warnings about posts would write the names of people to the log.
-    logging.getLogger("modeling_tempoformer.data").setLevel(logging.ERROR)
+    logging.getLogger("modeling_tempoformer.posts").setLevel(logging.ERROR)
     answer = partial(show_posts, pipe=load_pipeline(model), model=model)
     # Some browsers send the text to a server to check its spelling.
     unchecked = gr.InputHTMLAttributes(spellcheck=False, autocomplete="off", autocorrect="off")

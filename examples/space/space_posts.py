@@ -4,9 +4,9 @@ import re
 
 from datasets import Dataset
 
-from modeling_tempoformer.data.columns import find_column
-from modeling_tempoformer.data.csv_tables import find_separator, read_csv
-from modeling_tempoformer.data.tables import TIMELINE
+from modeling_tempoformer.posts.columns import find_column
+from modeling_tempoformer.posts.csv_tables import find_separator, read_csv
+from modeling_tempoformer.posts.tables import TIMELINE
 
 
 MOST_POSTS = 2000  # what a page shows well and a small server computes in a minute or two

@@ -14,8 +14,8 @@ from huggingface_hub.utils import validate_repo_id
 from transformers import PreTrainedModel
 
 from .. import __version__
-from ..data.files import data_folder, written_whole
 from ..decisions_tempoformer import class_names
+from ..posts.files import data_folder, written_whole
 from .markdown import escape_control_characters, markdown, table
 
 

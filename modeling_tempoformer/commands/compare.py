@@ -19,17 +19,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ..cards.markdown import table as markdown_table
-from ..data.arguments import DataTrainingArguments
-from ..data.files import lock_folder, write_json
-from ..data.model_fields import class_weights
-from ..data.post_splits import check_calibration, choose_change_step, choose_label_names, load_splits
-from ..data.reading import make_timelines
-from ..data.splits import check_apart, check_tested_once, make_folds, read_folds, select_fold
-from ..data.surveys import survey
 from ..evaluation.cross_validation import FOLDS, collect, compare_all, cross_validate
 from ..evaluation.latex import write_latex
 from ..evaluation.method_names import checkpoint_name
 from ..evaluation.predictions import all_labels
+from ..posts.arguments import DataTrainingArguments
+from ..posts.files import lock_folder, write_json
+from ..posts.model_fields import class_weights
+from ..posts.post_splits import check_calibration, choose_change_step, choose_label_names, load_splits
+from ..posts.reading import make_timelines
+from ..posts.splits import check_apart, check_tested_once, make_folds, read_folds, select_fold
+from ..posts.surveys import survey
 from ..timeline_tempoformer import Timeline
 from ..training.arguments import ModelArguments
 from ..training.fine_tuning import with_default_settings

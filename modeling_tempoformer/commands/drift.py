@@ -7,9 +7,9 @@ Compares last week's predictions with those of the test, or the predictions of t
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ..data.files import write_json
 from ..evaluation.drift import drift_figure, drift_text, find_drift, read_asked
 from ..evaluation.figures import save_figure
+from ..posts.files import write_json
 from ..training.recipes import parse
 
 

@@ -12,9 +12,6 @@ from pathlib import Path
 
 from transformers import set_seed
 
-from ..data.arguments import DataTrainingArguments, check_read
-from ..data.files import lock_folder, write_json
-from ..data.post_splits import Splits, choose_change_step, choose_label_names, load_splits, split_posts
 from ..evaluation.figures import print_figures, write_test_figures
 from ..evaluation.latex import write_test_table
 from ..evaluation.method_names import checkpoint_name
@@ -26,6 +23,9 @@ from ..evaluation.prediction_table import (
     write_predictions,
 )
 from ..evaluation.report import RESULTS, group_by_class, results_table, score_part
+from ..posts.arguments import DataTrainingArguments, check_read
+from ..posts.files import lock_folder, write_json
+from ..posts.post_splits import Splits, choose_change_step, choose_label_names, load_splits, split_posts
 from ..timeline_tempoformer import Timeline
 from ..training.arguments import check_asked, read_of_posts, wanted_splits
 from ..training.recipes import options_given, parse, run_script

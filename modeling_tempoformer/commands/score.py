@@ -15,12 +15,12 @@ from typing import Any
 
 from huggingface_hub.utils import tqdm
 
-from ..data.arguments import TableArguments, check_positive, check_read
-from ..data.columns import NO_COLUMN, Columns
-from ..data.files import write_json
-from ..data.reading import table_options
-from ..data.timelines import warn_of_nobody
 from ..decisions_tempoformer import class_names
+from ..posts.arguments import TableArguments, check_positive, check_read
+from ..posts.columns import NO_COLUMN, Columns
+from ..posts.files import write_json
+from ..posts.reading import table_options
+from ..posts.timelines import warn_of_nobody
 from ..serving.cluster import run_tasks, started_ray
 from ..serving.corpus import WORK, Corpus, check_names, check_times, find_tables
 from ..serving.scorer import (

@@ -16,10 +16,10 @@ from transformers.utils import CONFIG_NAME
 
 from ..cards.model_cards import update_alarm
 from ..configuration_streams_tempoformer import StreamFields
-from ..data.files import written_whole
-from ..data.model_fields import class_named
 from ..decisions_tempoformer import class_names
 from ..evaluation.alarms import alarm_sentence
+from ..posts.files import written_whole
+from ..posts.model_fields import class_named
 from ..training.recipes import parse
 
 

@@ -7,15 +7,15 @@ Writes a page that shows timelines: every post, the model's prediction, and the 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from ..data.arguments import PostArguments, check_positive, check_read
-from ..data.columns import NO_COLUMN
-from ..data.model_fields import class_named
-from ..data.post_splits import evenly_spaced
-from ..data.reading import form_of, make_timelines, read_file
-from ..data.splits import hold_back, read_split
 from ..decisions_tempoformer import class_names
 from ..evaluation.report import read_test, test_summary
 from ..names_tempoformer import read_name
+from ..posts.arguments import PostArguments, check_positive, check_read
+from ..posts.columns import NO_COLUMN
+from ..posts.model_fields import class_named
+from ..posts.post_splits import evenly_spaced
+from ..posts.reading import form_of, make_timelines, read_file
+from ..posts.splits import hold_back, read_split
 from ..timeline_tempoformer import Timeline
 from ..training.arguments import DownloadArguments
 from ..training.recipes import options_given, parse

@@ -8,9 +8,9 @@ import numpy as np
 import pandas as pd
 from transformers import PreTrainedConfig
 
-from ..data.facts import unit_of
-from ..data.states import first_of
 from ..decisions_tempoformer import own_alarm
+from ..posts.facts import unit_of
+from ..posts.states import first_of
 from ..timeline_tempoformer import Timeline
 from ..times_tempoformer import are_since_start
 from .predictions import Predictions, alarms_of, all_labels, labelled_posts, timeline_numbers

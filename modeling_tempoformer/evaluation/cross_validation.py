@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from ..data.files import write_json
+from ..posts.files import write_json
 from ..times_tempoformer import to_seconds
 from .method_names import method_name
 from .metrics import compute_scores

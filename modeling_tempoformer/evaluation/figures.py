@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from sklearn.calibration import CalibrationDisplay, calibration_curve
 from sklearn.metrics import ConfusionMatrixDisplay, confusion_matrix
 
-from ..data.files import written_whole
+from ..posts.files import written_whole
 from ..timeline_tempoformer import Timeline
 from .calibration import expected_calibration_error
 from .metrics import change_detection

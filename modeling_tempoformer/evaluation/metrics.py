@@ -9,7 +9,7 @@ from types import ModuleType
 import numpy as np
 from transformers import EvalPrediction
 
-from ..data.files import data_folder
+from ..posts.files import data_folder
 from .predictions import Predictions
 
 

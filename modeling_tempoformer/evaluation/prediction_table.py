@@ -17,9 +17,9 @@ import torch
 from pyarrow import parquet
 from transformers import PreTrainedConfig
 
-from ..data.files import written_whole
-from ..data.states import all_states
 from ..decisions_tempoformer import read_states, watched_threshold
+from ..posts.files import written_whole
+from ..posts.states import all_states
 from ..timeline_tempoformer import Timeline
 from ..times_tempoformer import are_since_start, to_date, to_seconds
 from .predictions import alarms_of

@@ -13,7 +13,7 @@ from huggingface_hub import hf_hub_download
 from huggingface_hub.errors import EntryNotFoundError
 from transformers import PreTrainedConfig
 
-from ..data.facts import all_facts
+from ..posts.facts import all_facts
 from ..timeline_tempoformer import Timeline
 from .alarms import OTHER, alarm_kind, alarm_sentence, measured_words, score_alarms, wanted_words
 from .annotator_scores import score_annotators

@@ -7,9 +7,9 @@ import numpy as np
 import torch
 from transformers import PreTrainedConfig
 
-from ..data.states import all_states, state_ids
 from ..decisions_tempoformer import read_states
 from ..names_tempoformer import read_number
+from ..posts.states import all_states, state_ids
 from ..timeline_tempoformer import Timeline
 from .metrics import compute_scores
 from .predictions import Predictions

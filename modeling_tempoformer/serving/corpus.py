@@ -13,11 +13,11 @@ from zlib import crc32
 import pyarrow as pa
 from pyarrow import parquet
 
-from ..data.columns import Columns
-from ..data.files import naming_broken_file, written_whole
-from ..data.post_errors import PostError
-from ..data.tables import TABLES, name_of_timeline, read_tables
-from ..data.timelines import is_nobody, read_posts
+from ..posts.columns import Columns
+from ..posts.files import naming_broken_file, written_whole
+from ..posts.post_errors import PostError
+from ..posts.tables import TABLES, name_of_timeline, read_tables
+from ..posts.timelines import is_nobody, read_posts
 from ..times_tempoformer import TimeColumn, are_since_start
 
 

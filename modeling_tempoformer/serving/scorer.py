@@ -13,11 +13,11 @@ import torch
 from pyarrow import parquet
 from transformers.utils import logging
 
-from ..data.files import decode_json, written_whole
 from ..decisions_tempoformer import class_names
 from ..evaluation.prediction_table import is_predicted, prediction_rows, to_arrow
 from ..evaluation.predictions import decide_posts
 from ..pipeline_tempoformer import StreamClassificationPipeline
+from ..posts.files import decode_json, written_whole
 from ..timeline_tempoformer import Post, Timeline
 from .corpus import KEPT, Corpus
 

@@ -7,7 +7,7 @@ from typing import Any, Literal
 from accelerate.utils import parse_flag_from_env
 from transformers import TrainingArguments
 
-from ..data.arguments import DatasetArguments, DataTrainingArguments
+from ..posts.arguments import DatasetArguments, DataTrainingArguments
 from .recipes import read_overrides
 
 

@@ -18,24 +18,24 @@ from transformers import (
 )
 
 from ..configuration_streams_tempoformer import StreamFields
-from ..data.arguments import DataTrainingArguments, check_read
-from ..data.files import data_folder, lock_folder
-from ..data.model_fields import choose_class_weights, choose_watched, class_named, fields_of_posts
-from ..data.post_splits import (
-    choose_change_step,
-    choose_label_names,
-    load_splits,
-    split_posts,
-)
-from ..data.rows import to_rows
-from ..data.states import check_states
-from ..data.timelines import TimelineStream
 from ..data_collator_tempoformer import StreamCollator
 from ..decisions_tempoformer import class_names
 from ..modeling_post_tempoformer import PostTempoFormerForStreamClassification
 from ..modeling_streams_tempoformer import StreamPreTrainedModel
 from ..modeling_tempoformer import TempoFormerForStreamClassification
 from ..names_tempoformer import read_name
+from ..posts.arguments import DataTrainingArguments, check_read
+from ..posts.files import data_folder, lock_folder
+from ..posts.model_fields import choose_class_weights, choose_watched, class_named, fields_of_posts
+from ..posts.post_splits import (
+    choose_change_step,
+    choose_label_names,
+    load_splits,
+    split_posts,
+)
+from ..posts.rows import to_rows
+from ..posts.states import check_states
+from ..posts.timelines import TimelineStream
 from ..timeline_tempoformer import Timeline
 from ..view import check_view
 from .arguments import ModelArguments, check_asked, read_of_posts, wanted_splits

@@ -14,10 +14,10 @@ from huggingface_hub.utils import tqdm
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import logging
 
-from ..data.files import written_whole
 from ..modeling_post_tempoformer import PostTempoFormerForStreamClassification
 from ..modeling_streams_tempoformer import StreamPreTrainedModel
 from ..online_tempoformer import sha256_of
+from ..posts.files import written_whole
 from ..timeline_tempoformer import Timeline
 
 

@@ -16,7 +16,7 @@ from tqdm.contrib.logging import logging_redirect_tqdm
 from transformers import HfArgumentParser, PreTrainedConfig
 from transformers.utils import logging as transformers_logging
 
-from ..data.files import data_folder
+from ..posts.files import data_folder
 
 
 logger = logging.getLogger(__name__)

@@ -6,10 +6,10 @@ from pathlib import Path
 from datasets import Dataset
 from transformers import PreTrainedConfig
 
-from ..data.arguments import DataTrainingArguments
 from ..evaluation.latex import write_test_table
 from ..evaluation.method_names import checkpoint_name
 from ..evaluation.report import group_by_class, read_test, test_summary, warn_of_worthless
+from ..posts.arguments import DataTrainingArguments
 from ..timeline_tempoformer import Timeline
 from ..view.timelines import TIMELINES, write_view
 from .arguments import ModelArguments

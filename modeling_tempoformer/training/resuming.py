@@ -14,12 +14,12 @@ from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, get_last_checkpoin
 
 from ..cards.pushing import PUSHED
 from ..checks_tempoformer import check_whole
-from ..data.files import write_json
-from ..data.splits import SPLIT, write_split
 from ..evaluation.figures import FIGURES, LEARNING_CURVE, all_forms, learning_curve, save_figure
 from ..evaluation.latex import TEST_TABLE
 from ..evaluation.prediction_table import MISTAKES, PREDICTIONS, PREDICTIONS_PARQUET
 from ..evaluation.report import RESULTS
+from ..posts.files import write_json
+from ..posts.splits import SPLIT, write_split
 from ..view.timelines import TIMELINES
 from .hub_trainer import HubTrainer
 

@@ -14,10 +14,10 @@ import torch
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 from transformers.utils import logging
 
-from ..data.arguments import DataTrainingArguments
 from ..evaluation.predictions import all_labels
 from ..evaluation.rivals import boosted_trees, position_and_time
 from ..modeling_post_tempoformer import PostTempoFormerForStreamClassification
+from ..posts.arguments import DataTrainingArguments
 from ..timeline_tempoformer import Timeline, tokenize_posts
 from .arguments import ModelArguments
 from .frozen_encoder import embed

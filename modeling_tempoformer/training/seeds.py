@@ -8,8 +8,8 @@ from typing import Any
 
 from transformers import TrainingArguments
 
-from ..data.arguments import DataTrainingArguments, check_positive
 from ..evaluation.report import RESULTS
+from ..posts.arguments import DataTrainingArguments, check_positive
 from .arguments import ModelArguments
 
 

@@ -15,9 +15,6 @@ from torch import nn
 from transformers import EarlyStoppingCallback
 
 from ..configuration_streams_tempoformer import StreamFields
-from ..data.arguments import check_positive
-from ..data.files import write_json
-from ..data.surveys import Survey
 from ..decisions_tempoformer import class_names, watched_threshold
 from ..evaluation.alarms import alarm_sentence
 from ..evaluation.calibration import fit_calibration
@@ -43,6 +40,9 @@ from ..evaluation.report import (
 )
 from ..evaluation.state_scores import score_states
 from ..modeling_post_tempoformer import PostTempoFormerForStreamClassification
+from ..posts.arguments import check_positive
+from ..posts.files import write_json
+from ..posts.surveys import Survey
 from ..timeline_tempoformer import Timeline
 from .frozen_encoder import embed_rows, post_vectors
 from .hub_trainer import SPLIT_NAMES, HubTrainer, HubTrainingArguments

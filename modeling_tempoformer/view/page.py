@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from ..data.files import written_whole
+from ..posts.files import written_whole
 
 
 if TYPE_CHECKING:

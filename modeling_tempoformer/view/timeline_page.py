@@ -13,9 +13,9 @@ import altair as alt
 import numpy as np
 import torch
 
-from ..data.states import to_numbers
 from ..decisions_tempoformer import alarm_threshold, find_alarms, own_alarm
 from ..names_tempoformer import read_number
+from ..posts.states import to_numbers
 from ..timeline_tempoformer import Timeline
 from ..times_tempoformer import are_since_start
 from .page import COLOURS, render_page

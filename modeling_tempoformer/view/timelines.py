@@ -13,11 +13,11 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer, PreT
 from ..checks_tempoformer import check_whole
 from ..configuration_post_tempoformer import PostTempoFormerConfig
 from ..configuration_tempoformer import TempoFormerConfig
-from ..data.states import check_states
 from ..decisions_tempoformer import alarm_threshold, class_names
 from ..modeling_streams_tempoformer import StreamPreTrainedModel
 from ..names_tempoformer import read_id, read_name
 from ..pipeline_tempoformer import StreamClassificationPipeline
+from ..posts.states import check_states
 from ..timeline_tempoformer import NO_LABEL, Post, Timeline
 from .page import check_view, write_page
 

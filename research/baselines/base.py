@@ -8,7 +8,7 @@ from datasets import Dataset
 from torch import nn
 from transformers import PreTrainedTokenizerBase
 
-from modeling_tempoformer.data.arguments import DataTrainingArguments
+from modeling_tempoformer.posts.arguments import DataTrainingArguments
 from modeling_tempoformer.timeline_tempoformer import Timeline
 from modeling_tempoformer.training.rivals import Baseline, Methods, UntrainedBaseline
 

@@ -14,12 +14,12 @@ from transformers.modeling_outputs import SequenceClassifierOutput
 
 from modeling_tempoformer.checks_tempoformer import CheckedFields, at_least_1, dropout, not_negative
 from modeling_tempoformer.configuration_streams_tempoformer import StreamFields
-from modeling_tempoformer.data.arguments import DataTrainingArguments
-from modeling_tempoformer.data.model_fields import choose_class_weights
-from modeling_tempoformer.data.rows import to_rows
-from modeling_tempoformer.data.surveys import survey
 from modeling_tempoformer.data_collator_tempoformer import StreamCollator
 from modeling_tempoformer.modeling_streams_tempoformer import focal_loss
+from modeling_tempoformer.posts.arguments import DataTrainingArguments
+from modeling_tempoformer.posts.model_fields import choose_class_weights
+from modeling_tempoformer.posts.rows import to_rows
+from modeling_tempoformer.posts.surveys import survey
 from modeling_tempoformer.timeline_tempoformer import Timeline
 from modeling_tempoformer.training.fine_tuning import DEFAULT_WINDOW
 from modeling_tempoformer.training.frozen_encoder import embed_rows

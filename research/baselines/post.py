@@ -1,6 +1,6 @@
 """Classifies the post alone with a stock sequence classifier."""
 
-from modeling_tempoformer.data.arguments import DataTrainingArguments
+from modeling_tempoformer.posts.arguments import DataTrainingArguments
 
 from .concatenated import Method as Concatenated
 

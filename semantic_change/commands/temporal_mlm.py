@@ -27,10 +27,10 @@ from modeling_tempoformer import (
     TemporalRobertaConfig,
     TemporalRobertaTokenizer,
 )
-from modeling_tempoformer.data.arguments import check_read
-from modeling_tempoformer.data.files import lock_folder
-from modeling_tempoformer.data.surveys import fingerprint
 from modeling_tempoformer.evaluation.prediction_table import write_predictions
+from modeling_tempoformer.posts.arguments import check_read
+from modeling_tempoformer.posts.files import lock_folder
+from modeling_tempoformer.posts.surveys import fingerprint
 from modeling_tempoformer.training.arguments import CheckpointArguments, check_asked, wanted_splits
 from modeling_tempoformer.training.recipes import check_overrides, options_given, parse
 from modeling_tempoformer.training.resuming import clear_results, report_metrics, train_or_resume

@@ -16,9 +16,9 @@ import torch
 from transformers import AutoModel, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import logging
 
-from modeling_tempoformer.data.arguments import check_positive, check_read
-from modeling_tempoformer.data.files import lock_folder
 from modeling_tempoformer.evaluation.figures import all_forms
+from modeling_tempoformer.posts.arguments import check_positive, check_read
+from modeling_tempoformer.posts.files import lock_folder
 from modeling_tempoformer.training.recipes import options_given, parse
 from modeling_tempoformer.view.page import check_view, write_page
 

@@ -18,10 +18,10 @@ from datasets import Dataset, IterableDataset
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from modeling_tempoformer.checks_tempoformer import longest_input
-from modeling_tempoformer.data.columns import find_column, require_column
-from modeling_tempoformer.data.post_splits import check_given, load_splits
-from modeling_tempoformer.data.reading import read_file
-from modeling_tempoformer.data.timelines import column_names
+from modeling_tempoformer.posts.columns import find_column, require_column
+from modeling_tempoformer.posts.post_splits import check_given, load_splits
+from modeling_tempoformer.posts.reading import read_file
+from modeling_tempoformer.posts.timelines import column_names
 from modeling_tempoformer.time_points_temporal_bert import (
     GRANULARITIES,
     TimePoints,

@@ -9,7 +9,7 @@ from textwrap import shorten
 from typing import NamedTuple
 from xml.etree import ElementTree
 
-from modeling_tempoformer.data.files import naming_broken_file, open_bytes
+from modeling_tempoformer.posts.files import naming_broken_file, open_bytes
 
 from .passages import (
     CLOSING,

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from transformers.utils import logging
 
-from modeling_tempoformer.data.columns import find_column, require_column
-from modeling_tempoformer.data.files import ZIPPED, read_lines, unzipped_name
-from modeling_tempoformer.data.tables import TABLES, read_tables
+from modeling_tempoformer.posts.columns import find_column, require_column
+from modeling_tempoformer.posts.files import ZIPPED, read_lines, unzipped_name
+from modeling_tempoformer.posts.tables import TABLES, read_tables
 from modeling_tempoformer.time_points_temporal_bert import as_name, is_missing
 
 from .gutenberg import are_wrapped, is_gutenberg, read_gutenberg, read_paragraphs

@@ -9,10 +9,10 @@ from datasets import Dataset
 from helpers import VOCABULARY
 from transformers import BertTokenizer
 
-from modeling_tempoformer.data.reading import read_file
-from modeling_tempoformer.data.rows import to_rows
-from modeling_tempoformer.data.tables import load_table
-from modeling_tempoformer.data.timelines import to_timelines
+from modeling_tempoformer.posts.reading import read_file
+from modeling_tempoformer.posts.rows import to_rows
+from modeling_tempoformer.posts.tables import load_table
+from modeling_tempoformer.posts.timelines import to_timelines
 from semantic_change.reading.text_layouts import read_passages
 
 

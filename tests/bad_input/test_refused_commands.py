@@ -14,7 +14,7 @@ from test_bad_input import assert_named
 from transformers import BertConfig, BertTokenizer, DistilBertConfig
 
 from modeling_tempoformer import TemporalBertConfig
-from modeling_tempoformer.data.synthetic import synthetic_posts
+from modeling_tempoformer.posts.synthetic import synthetic_posts
 
 
 COLUMNS = ("timeline_id", "timestamp", "text", "label")

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from helpers import make_timeline, tiny_model
 
-from modeling_tempoformer.data.facts import Facts
 from modeling_tempoformer.evaluation.alarms import (
     alarm_sentence,
     alarms_in_turn,
@@ -17,6 +16,7 @@ from modeling_tempoformer.evaluation.alarms import (
     measured_words,
 )
 from modeling_tempoformer.evaluation.predictions import Predictions
+from modeling_tempoformer.posts.facts import Facts
 
 
 DAY = 86_400

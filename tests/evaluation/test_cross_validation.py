@@ -12,7 +12,6 @@ from helpers import NAMES, ROOT, read_json, read_table, save_encoder, write_post
 from sklearn.metrics import f1_score
 
 from modeling_tempoformer.commands import compare
-from modeling_tempoformer.data.synthetic import synthetic_posts
 from modeling_tempoformer.evaluation import cross_validation
 from modeling_tempoformer.evaluation.cross_validation import (
     PREDICTIONS,
@@ -23,6 +22,7 @@ from modeling_tempoformer.evaluation.cross_validation import (
     to_predictions,
 )
 from modeling_tempoformer.evaluation.report import NO_DIFFERENCE
+from modeling_tempoformer.posts.synthetic import synthetic_posts
 
 
 pytestmark = pytest.mark.slow

@@ -13,7 +13,6 @@ from helpers import make_timeline
 from sklearn.metrics import f1_score
 
 from modeling_tempoformer import PostTempoFormerConfig
-from modeling_tempoformer.data.timelines import to_timelines
 from modeling_tempoformer.evaluation.metrics import compute_scores
 from modeling_tempoformer.evaluation.prediction_table import (
     GIVEN,
@@ -25,6 +24,7 @@ from modeling_tempoformer.evaluation.prediction_table import (
     write_predictions,
 )
 from modeling_tempoformer.evaluation.predictions import attach_logits, decide_posts, labelled_posts
+from modeling_tempoformer.posts.timelines import to_timelines
 from modeling_tempoformer.timeline_tempoformer import Timeline
 
 

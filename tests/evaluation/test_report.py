@@ -8,7 +8,6 @@ import pytest
 from helpers import make_timeline
 from sklearn.metrics import f1_score
 
-from modeling_tempoformer.data.facts import Facts
 from modeling_tempoformer.decisions_tempoformer import watched_threshold
 from modeling_tempoformer.evaluation import report
 from modeling_tempoformer.evaluation.metrics import compute_scores
@@ -22,6 +21,7 @@ from modeling_tempoformer.evaluation.report import (
     verdict,
 )
 from modeling_tempoformer.evaluation.rivals import position_and_time
+from modeling_tempoformer.posts.facts import Facts
 from modeling_tempoformer.timeline_tempoformer import Timeline
 
 

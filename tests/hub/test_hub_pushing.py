@@ -33,8 +33,8 @@ from modeling_tempoformer import (
     StreamCollator,
     write_card,
 )
-from modeling_tempoformer.data.synthetic import synthetic_posts
 from modeling_tempoformer.evaluation.figures import FIGURES
+from modeling_tempoformer.posts.synthetic import synthetic_posts
 from modeling_tempoformer.training.stream_trainer import StreamTrainer, StreamTrainingArguments
 from semantic_change.temporal_mlm_collator import TemporalMlmCollator
 from semantic_change.temporal_trainer import TemporalTrainer, TemporalTrainingArguments

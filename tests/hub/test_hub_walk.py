@@ -16,7 +16,7 @@ from helpers import NAMES, ROOT, assert_same, with_other_ids, write_posts
 from hub_server import HubServer
 from huggingface_hub import HfApi, ModelCard
 
-from modeling_tempoformer.data.synthetic import synthetic_posts
+from modeling_tempoformer.posts.synthetic import synthetic_posts
 
 
 REPO = "me/walk"

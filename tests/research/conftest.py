@@ -6,7 +6,7 @@ import pytest
 from helpers import save_encoder, write_posts
 
 import run_glue_style
-from modeling_tempoformer.data.synthetic import synthetic_posts
+from modeling_tempoformer.posts.synthetic import synthetic_posts
 
 
 @pytest.fixture(scope="session")

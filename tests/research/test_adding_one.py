@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from helpers import ROOT, write_posts
 
-from modeling_tempoformer.data.synthetic import synthetic_posts
+from modeling_tempoformer.posts.synthetic import synthetic_posts
 
 
 pytestmark = pytest.mark.slow

@@ -9,9 +9,9 @@ from datasets import Dataset
 from helpers import make_timeline
 from transformers import AutoTokenizer, BertTokenizer, GPT2Config, GPT2LMHeadModel
 
-from modeling_tempoformer.data.arguments import DataTrainingArguments
-from modeling_tempoformer.data.synthetic import WORDS
-from modeling_tempoformer.data.timelines import to_timelines
+from modeling_tempoformer.posts.arguments import DataTrainingArguments
+from modeling_tempoformer.posts.synthetic import WORDS
+from modeling_tempoformer.posts.timelines import to_timelines
 from research.baselines.few_shot import (
     Method,
     build_instructions,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from modeling_tempoformer.data.arguments import DataTrainingArguments
+from modeling_tempoformer.posts.arguments import DataTrainingArguments
 from modeling_tempoformer.training.arguments import ModelArguments
 from modeling_tempoformer.training.recipes import parse
 from modeling_tempoformer.training.stream_trainer import StreamTrainingArguments

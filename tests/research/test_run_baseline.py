@@ -8,7 +8,7 @@ import torch
 from helpers import NAMES, ROOT, read_json, read_table, save_language_model, write_posts
 from safetensors.torch import load_file
 
-from modeling_tempoformer.data.synthetic import synthetic_posts
+from modeling_tempoformer.posts.synthetic import synthetic_posts
 from research import run_baseline
 
 

@@ -5,8 +5,8 @@ import pytest
 from helpers import ROOT, write_posts
 
 from modeling_tempoformer.commands import compare
-from modeling_tempoformer.data.arguments import DataTrainingArguments
-from modeling_tempoformer.data.synthetic import synthetic_posts
+from modeling_tempoformer.posts.arguments import DataTrainingArguments
+from modeling_tempoformer.posts.synthetic import synthetic_posts
 from modeling_tempoformer.training.recipes import parse
 from modeling_tempoformer.training.rivals import RIVALS
 from modeling_tempoformer.training.stream_trainer import StreamTrainingArguments

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from helpers import make_timeline, tiny_reader
 
-from modeling_tempoformer.data.arguments import DataTrainingArguments
 from modeling_tempoformer.evaluation.predictions import all_labels
+from modeling_tempoformer.posts.arguments import DataTrainingArguments
 from modeling_tempoformer.timeline_tempoformer import Timeline
 from research.baselines.position_and_time import Method as PositionAndTime
 from research.baselines.trees import Method as Trees

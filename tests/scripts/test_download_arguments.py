@@ -14,7 +14,7 @@ from safetensors.torch import load_file
 
 import run_glue_style
 import run_temporal_mlm
-from modeling_tempoformer.data.synthetic import synthetic_posts
+from modeling_tempoformer.posts.synthetic import synthetic_posts
 from research import run_baseline
 
 

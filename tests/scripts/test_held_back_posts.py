@@ -12,7 +12,7 @@ from helpers import ROOT, read_json, read_table, with_other_ids, write_posts
 from safetensors.torch import load_file
 
 import run_glue_style
-from modeling_tempoformer.data.synthetic import synthetic_posts
+from modeling_tempoformer.posts.synthetic import synthetic_posts
 
 
 POSTS = list(synthetic_posts(12, seed=0, posts_per_timeline=5))

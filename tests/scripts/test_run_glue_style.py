@@ -15,9 +15,9 @@ from safetensors.torch import load_file
 from sklearn.metrics import f1_score
 from transformers import AutoTokenizer, BertModel
 
-from modeling_tempoformer.data.files import lock_folder
-from modeling_tempoformer.data.synthetic import synthetic_posts
 from modeling_tempoformer.evaluation.calibration import fit_temperature, tune_thresholds
+from modeling_tempoformer.posts.files import lock_folder
+from modeling_tempoformer.posts.synthetic import synthetic_posts
 from modeling_tempoformer.training.arguments import ModelArguments
 from modeling_tempoformer.training.recipes import parse, run_script
 from modeling_tempoformer.training.stream_trainer import StreamTrainingArguments

@@ -9,7 +9,7 @@ import pytest
 from helpers import NAMES, ROOT, read_json, read_table, with_other_ids, write_posts
 from sklearn.metrics import f1_score
 
-from modeling_tempoformer.data.synthetic import synthetic_posts
+from modeling_tempoformer.posts.synthetic import synthetic_posts
 from research.run_baseline import main as run_baseline
 from run_glue_style import main
 

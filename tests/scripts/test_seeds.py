@@ -8,8 +8,8 @@ import pytest
 from helpers import NAMES, read_json, read_table
 from sklearn.metrics import f1_score
 
-from modeling_tempoformer.data.arguments import DataTrainingArguments
-from modeling_tempoformer.data.post_splits import load_splits, split_posts
+from modeling_tempoformer.posts.arguments import DataTrainingArguments
+from modeling_tempoformer.posts.post_splits import load_splits, split_posts
 from run_glue_style import main
 
 

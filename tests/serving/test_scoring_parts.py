@@ -14,10 +14,10 @@ from datasets import Dataset
 from helpers import WITH_STATES, tiny_model, tiny_reader, write_posts, write_table
 from transformers import AutoTokenizer
 
-from modeling_tempoformer.data.columns import Columns
-from modeling_tempoformer.data.files import write_json
-from modeling_tempoformer.data.timelines import to_timelines
 from modeling_tempoformer.evaluation.prediction_table import prediction_rows
+from modeling_tempoformer.posts.columns import Columns
+from modeling_tempoformer.posts.files import write_json
+from modeling_tempoformer.posts.timelines import to_timelines
 from modeling_tempoformer.serving import corpus as corpus_module
 from modeling_tempoformer.serving.corpus import Corpus, check_times, find_tables
 from modeling_tempoformer.serving.scorer import (
@@ -262,7 +262,7 @@ def test_columns_of_the_input_stand_beside_the_predictions(tmp_path, monkeypatch
     """Each post has its own, from files of several formats, in several pieces, and with gaps."""
     monkeypatch.setattr(corpus_module, "POSTS_AT_ONCE", 7)
     for module in ("csv_tables", "json_tables"):
-        monkeypatch.setattr(f"modeling_tempoformer.data.{module}.ROWS_AT_ONCE", 5)
+        monkeypatch.setattr(f"modeling_tempoformer.posts.{module}.ROWS_AT_ONCE", 5)
     posts = [
         {"timeline_id": "ab"[row % 2], "timestamp": 1e9 - row, "text": f"so sad {row}", "who": f"w{row}", "n": row}
         for row in range(36)

@@ -15,7 +15,7 @@ from helpers import WITH_STATES
 from saved import save_model
 from transformers import pipeline
 
-from modeling_tempoformer.data.splits import hash_id
+from modeling_tempoformer.posts.splits import hash_id
 from modeling_tempoformer.view.timelines import load_pipeline
 
 

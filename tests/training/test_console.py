@@ -15,7 +15,7 @@ from transformers import BertModel
 from modeling_tempoformer.training.recipes import run_script
 
 def main(arguments):
-    logging.getLogger("modeling_tempoformer.data").info("12 posts")
+    logging.getLogger("modeling_tempoformer.posts").info("12 posts")
     logging.getLogger("gensim").info("a new vocabulary")
     logging.getLogger("gensim").warning("no words")
     BertModel.from_pretrained(arguments[0])

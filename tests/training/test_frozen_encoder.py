@@ -6,8 +6,8 @@ from helpers import VOCABULARY, tiny_encoder, tiny_model
 from transformers import BertTokenizer
 
 from modeling_tempoformer import StreamCollator
-from modeling_tempoformer.data.rows import to_rows
-from modeling_tempoformer.data.timelines import to_timelines
+from modeling_tempoformer.posts.rows import to_rows
+from modeling_tempoformer.posts.timelines import to_timelines
 from modeling_tempoformer.training.frozen_encoder import embed_rows, post_vectors
 
 

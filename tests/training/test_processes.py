@@ -27,7 +27,7 @@ from safetensors.torch import load_file
 from transformers import AutoModelForSequenceClassification
 
 from modeling_tempoformer import load_table, to_timelines
-from modeling_tempoformer.data.synthetic import synthetic_posts
+from modeling_tempoformer.posts.synthetic import synthetic_posts
 
 
 pytestmark = pytest.mark.slow

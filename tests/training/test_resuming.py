@@ -14,9 +14,9 @@ from safetensors.torch import load_file, save_file
 from transformers import EarlyStoppingCallback, TrainerCallback, set_seed
 
 from modeling_tempoformer import TempoFormerForStreamClassification
-from modeling_tempoformer.data.arguments import DataTrainingArguments as StreamData
-from modeling_tempoformer.data.splits import hash_id, make_split, read_split
-from modeling_tempoformer.data.surveys import fingerprint
+from modeling_tempoformer.posts.arguments import DataTrainingArguments as StreamData
+from modeling_tempoformer.posts.splits import hash_id, make_split, read_split
+from modeling_tempoformer.posts.surveys import fingerprint
 from modeling_tempoformer.training.arguments import ModelArguments as StreamArguments
 from modeling_tempoformer.training.resuming import DEFINING, train_or_resume
 from modeling_tempoformer.training.stream_trainer import StreamTrainer, StreamTrainingArguments

@@ -7,7 +7,7 @@ from test_resuming import Stop, assert_same_weights
 from transformers import set_seed
 
 from modeling_tempoformer import to_rows, to_timelines
-from modeling_tempoformer.data.synthetic import synthetic_posts
+from modeling_tempoformer.posts.synthetic import synthetic_posts
 from modeling_tempoformer.training.streaming import shuffle_forever
 
 

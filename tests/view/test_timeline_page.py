@@ -17,9 +17,9 @@ from transformers import AutoConfig, pipeline
 import run_glue_style
 import run_timeline_view
 from modeling_tempoformer.commands import threshold
-from modeling_tempoformer.data.files import write_json
-from modeling_tempoformer.data.synthetic import synthetic_posts
 from modeling_tempoformer.evaluation.prediction_table import read_predictions
+from modeling_tempoformer.posts.files import write_json
+from modeling_tempoformer.posts.synthetic import synthetic_posts
 from modeling_tempoformer.view import show
 from modeling_tempoformer.view.timeline_page import (
     find_silences,

@@ -6,16 +6,16 @@ import pytest
 from datasets import Dataset
 from helpers import make_timeline
 
-from modeling_tempoformer.data.states import (
+from modeling_tempoformer.posts.states import (
     choose_states,
     first_posts_rule,
     no_change_class,
     state_ids,
     with_changes,
 )
-from modeling_tempoformer.data.surveys import survey
-from modeling_tempoformer.data.tables import load_table
-from modeling_tempoformer.data.timelines import to_timelines
+from modeling_tempoformer.posts.surveys import survey
+from modeling_tempoformer.posts.tables import load_table
+from modeling_tempoformer.posts.timelines import to_timelines
 from modeling_tempoformer.timeline_tempoformer import Timeline
 
 

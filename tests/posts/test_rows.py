@@ -6,8 +6,8 @@ from datasets import Dataset
 from helpers import VOCABULARY
 from transformers import BertTokenizer
 
-from modeling_tempoformer.data.rows import to_rows
-from modeling_tempoformer.data.timelines import to_timelines
+from modeling_tempoformer.posts.rows import to_rows
+from modeling_tempoformer.posts.timelines import to_timelines
 
 
 CLS, SEP, SAD, GLAD = (VOCABULARY[word] for word in ("[CLS]", "[SEP]", "sad", "glad"))

@@ -7,17 +7,17 @@ import pytest
 from datasets import ClassLabel, Dataset
 from helpers import make_timeline
 
-from modeling_tempoformer.data import spellings
-from modeling_tempoformer.data.arguments import DataTrainingArguments
-from modeling_tempoformer.data.facts import Facts
-from modeling_tempoformer.data.model_fields import class_named
-from modeling_tempoformer.data.post_errors import PostError
-from modeling_tempoformer.data.post_splits import choose_label_names, load_splits, split_posts
-from modeling_tempoformer.data.spellings import compare_splits
-from modeling_tempoformer.data.splits import hash_id
-from modeling_tempoformer.data.states import check_states
-from modeling_tempoformer.data.tables import load_table
-from modeling_tempoformer.data.timelines import label_names, to_timelines
+from modeling_tempoformer.posts import spellings
+from modeling_tempoformer.posts.arguments import DataTrainingArguments
+from modeling_tempoformer.posts.facts import Facts
+from modeling_tempoformer.posts.model_fields import class_named
+from modeling_tempoformer.posts.post_errors import PostError
+from modeling_tempoformer.posts.post_splits import choose_label_names, load_splits, split_posts
+from modeling_tempoformer.posts.spellings import compare_splits
+from modeling_tempoformer.posts.splits import hash_id
+from modeling_tempoformer.posts.states import check_states
+from modeling_tempoformer.posts.tables import load_table
+from modeling_tempoformer.posts.timelines import label_names, to_timelines
 
 
 ROLES = ["timeline", "speaker", "group", "split", "annotator"]

@@ -9,11 +9,11 @@ from helpers import ROOT
 from other_tools import write_samples
 from transformers import HfArgumentParser
 
-from modeling_tempoformer.data.arguments import DataTrainingArguments
-from modeling_tempoformer.data.csv_tables import logger
-from modeling_tempoformer.data.post_splits import choose_label_names, load_splits
-from modeling_tempoformer.data.reading import columns_of
-from modeling_tempoformer.data.timelines import group_posts
+from modeling_tempoformer.posts.arguments import DataTrainingArguments
+from modeling_tempoformer.posts.csv_tables import logger
+from modeling_tempoformer.posts.post_splits import choose_label_names, load_splits
+from modeling_tempoformer.posts.reading import columns_of
+from modeling_tempoformer.posts.timelines import group_posts
 
 
 _, *PARTS = re.split(r"^## (.+)\n", (ROOT / "docs" / "other_tools.md").read_text(encoding="utf-8"), flags=re.MULTILINE)

@@ -8,12 +8,12 @@ import pytest
 from helpers import NAMES, write_table
 
 from modeling_tempoformer import load_table, to_timelines
-from modeling_tempoformer.data.arguments import DataTrainingArguments
-from modeling_tempoformer.data.columns import Columns
-from modeling_tempoformer.data.post_errors import PostError
-from modeling_tempoformer.data.post_splits import load_splits
-from modeling_tempoformer.data.reading import read_file
-from modeling_tempoformer.data.tables import stream_table
+from modeling_tempoformer.posts.arguments import DataTrainingArguments
+from modeling_tempoformer.posts.columns import Columns
+from modeling_tempoformer.posts.post_errors import PostError
+from modeling_tempoformer.posts.post_splits import load_splits
+from modeling_tempoformer.posts.reading import read_file
+from modeling_tempoformer.posts.tables import stream_table
 from modeling_tempoformer.serving.corpus import Corpus
 
 

@@ -10,9 +10,9 @@ from torch.utils.data import DataLoader
 from transformers import BertTokenizer
 
 from modeling_tempoformer import label_names, load_table, to_rows, to_timelines
-from modeling_tempoformer.data.surveys import survey
-from modeling_tempoformer.data.synthetic import synthetic_posts
-from modeling_tempoformer.data.tables import find_files, stream_table
+from modeling_tempoformer.posts.surveys import survey
+from modeling_tempoformer.posts.synthetic import synthetic_posts
+from modeling_tempoformer.posts.tables import find_files, stream_table
 from modeling_tempoformer.timeline_tempoformer import Timeline
 
 

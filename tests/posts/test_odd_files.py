@@ -13,13 +13,13 @@ from datasets import Dataset
 from helpers import write_table
 
 from modeling_tempoformer import load_table, to_timelines
-from modeling_tempoformer.data.arguments import DataTrainingArguments
-from modeling_tempoformer.data.columns import Columns
-from modeling_tempoformer.data.csv_tables import cell_text, logger
-from modeling_tempoformer.data.post_errors import PostError
-from modeling_tempoformer.data.post_splits import load_splits, split_posts
-from modeling_tempoformer.data.reading import form_of, make_timelines
-from modeling_tempoformer.data.tables import stream_table
+from modeling_tempoformer.posts.arguments import DataTrainingArguments
+from modeling_tempoformer.posts.columns import Columns
+from modeling_tempoformer.posts.csv_tables import cell_text, logger
+from modeling_tempoformer.posts.post_errors import PostError
+from modeling_tempoformer.posts.post_splits import load_splits, split_posts
+from modeling_tempoformer.posts.reading import form_of, make_timelines
+from modeling_tempoformer.posts.tables import stream_table
 from modeling_tempoformer.serving.corpus import Corpus, check_names, find_tables
 from semantic_change.reading.dated_texts import read_text_files
 

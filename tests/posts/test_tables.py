@@ -7,9 +7,9 @@ import pytest
 from datasets import ClassLabel, Dataset, Features, List, Value
 from helpers import write_table
 
-from modeling_tempoformer.data.post_errors import PostError
-from modeling_tempoformer.data.tables import load_table, read_tables
-from modeling_tempoformer.data.timelines import label_names, to_timelines
+from modeling_tempoformer.posts.post_errors import PostError
+from modeling_tempoformer.posts.tables import load_table, read_tables
+from modeling_tempoformer.posts.timelines import label_names, to_timelines
 
 
 TEXT = "\U0001f642 é \u202eabc\u200d,\n\r\n\"quoted\" 'NA'; tab\there"

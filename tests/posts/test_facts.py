@@ -8,11 +8,11 @@ import pytest
 from datasets import Dataset, IterableDataset
 from helpers import make_timeline
 
-from modeling_tempoformer.data.facts import Facts, all_facts
-from modeling_tempoformer.data.post_errors import PostError
-from modeling_tempoformer.data.splits import check_apart, hold_out, make_folds, select_fold, split_timelines
-from modeling_tempoformer.data.surveys import survey
-from modeling_tempoformer.data.timelines import to_timelines
+from modeling_tempoformer.posts.facts import Facts, all_facts
+from modeling_tempoformer.posts.post_errors import PostError
+from modeling_tempoformer.posts.splits import check_apart, hold_out, make_folds, select_fold, split_timelines
+from modeling_tempoformer.posts.surveys import survey
+from modeling_tempoformer.posts.timelines import to_timelines
 from modeling_tempoformer.timeline_tempoformer import Timeline
 
 

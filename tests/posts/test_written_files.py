@@ -8,8 +8,8 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from modeling_tempoformer.data.files import lock_folder, write_json, written_whole
 from modeling_tempoformer.evaluation.prediction_table import write_predictions
+from modeling_tempoformer.posts.files import lock_folder, write_json, written_whole
 
 
 resource = pytest.importorskip("resource")

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from datasets import Dataset
 
-from modeling_tempoformer.data.post_errors import PostError
-from modeling_tempoformer.data.timelines import label_names, logger, to_timelines
+from modeling_tempoformer.posts.post_errors import PostError
+from modeling_tempoformer.posts.timelines import label_names, logger, to_timelines
 
 
 TEXT_LABELS = {

@@ -8,8 +8,8 @@ from collections import Counter
 import pytest
 from helpers import ROOT, write_table
 
-from modeling_tempoformer.data.arguments import DataTrainingArguments
-from modeling_tempoformer.data.corpora import (
+from modeling_tempoformer.posts.arguments import DataTrainingArguments
+from modeling_tempoformer.posts.corpora import (
     TASKS,
     read_annomi,
     read_meld,
@@ -21,9 +21,9 @@ from modeling_tempoformer.data.corpora import (
     read_ubuntu_irc,
     stance_switches,
 )
-from modeling_tempoformer.data.post_splits import load_splits
-from modeling_tempoformer.data.reading import make_timelines, read_file
-from modeling_tempoformer.data.timelines import to_timelines
+from modeling_tempoformer.posts.post_splits import load_splits
+from modeling_tempoformer.posts.reading import make_timelines, read_file
+from modeling_tempoformer.posts.timelines import to_timelines
 
 
 ANNOMI = "transcript_id,utterance_id,interlocutor,timestamp,utterance_text,client_talk_type\n"

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 from helpers import ROOT, make_timeline
 
-from modeling_tempoformer.data.arguments import DataTrainingArguments
-from modeling_tempoformer.data.splits import (
+from modeling_tempoformer.posts.arguments import DataTrainingArguments
+from modeling_tempoformer.posts.splits import (
     check_tested_once,
     hold_out,
     make_folds,

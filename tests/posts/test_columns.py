@@ -7,19 +7,19 @@ from datasets import Dataset, IterableDataset
 from helpers import write_table
 
 from modeling_tempoformer import label_names, load_table, to_timelines
-from modeling_tempoformer.data.arguments import DataTrainingArguments
-from modeling_tempoformer.data.columns import Columns as PostColumns
-from modeling_tempoformer.data.columns import logger
-from modeling_tempoformer.data.post_errors import PostError
-from modeling_tempoformer.data.post_splits import (
+from modeling_tempoformer.posts.arguments import DataTrainingArguments
+from modeling_tempoformer.posts.columns import Columns as PostColumns
+from modeling_tempoformer.posts.columns import logger
+from modeling_tempoformer.posts.post_errors import PostError
+from modeling_tempoformer.posts.post_splits import (
     choose_change_step,
     choose_label_names,
     load_splits,
     split_posts,
 )
-from modeling_tempoformer.data.reading import make_timelines
-from modeling_tempoformer.data.states import choose_states
-from modeling_tempoformer.data.tables import stream_table
+from modeling_tempoformer.posts.reading import make_timelines
+from modeling_tempoformer.posts.states import choose_states
+from modeling_tempoformer.posts.tables import stream_table
 from modeling_tempoformer.serving.corpus import Corpus
 from semantic_change.arguments import TextDataTrainingArguments
 from semantic_change.reading.dated_texts import load_text_splits
