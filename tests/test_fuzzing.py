@@ -25,6 +25,7 @@ from hypothesis import strategies as st
 from transformers import BertTokenizer
 
 from modeling_tempoformer import StreamCollator
+from modeling_tempoformer.posts.columns import Columns
 from modeling_tempoformer.posts.rows import timeline_to_rows
 from modeling_tempoformer.posts.tables import load_table
 from modeling_tempoformer.posts.timelines import read_posts
@@ -209,7 +210,7 @@ def check_table(variant: str, table: tuple[list, list], data: st.DataObject):
     posts, meanings = table
     right = what_is_right(meanings)
     targets_per_row, size, only_labelled = data.draw(st.tuples(st.integers(1, 4), st.integers(1, 3), st.booleans()))
-    columns = {"timeline": "timeline_id", "timestamp": None, "text": "text", "label": None, "id": None}
+    columns = Columns(timeline="timeline_id", timestamp=None, text="text", label=None, id=None)
     timed = right is not None and meanings[0]["timestamp"] is not MISSING
     answers = {}
     try:
