@@ -4,6 +4,7 @@ import math
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
+import torch
 from transformers import AutoConfig, PreTrainedConfig
 
 from .checks_tempoformer import CheckedFields, at_least_1, dropout, not_negative, positive
@@ -76,10 +77,11 @@ class StreamFields(CheckedFields):
                 f"`calibration` has 'temperature', 'thresholds' and 'alarm', got {', '.join(map(repr, unknown))}."
             )
         temperature = calibration.get("temperature")
-        # Beyond these numbers and their inverses scores and losses would be 0 or infinite.
+        # A number that float32 does not hold, or whose inverse it does not, would make losses and scores 0 or infinite.
+        tiny = torch.finfo(torch.float32).tiny
         for name, numbers, count, least in (
-            ("class_weights", self.class_weights, self.num_labels, 1e-30),
-            ("calibration['thresholds']", calibration.get("thresholds"), self.num_labels, 1e-100),
+            ("class_weights", self.class_weights, self.num_labels, tiny),
+            ("calibration['thresholds']", calibration.get("thresholds"), self.num_labels, tiny),
             ("calibration['temperature']", None if temperature is None else [temperature], 1, 1e-6),
         ):
             if numbers is None:
