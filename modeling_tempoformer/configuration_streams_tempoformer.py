@@ -77,7 +77,7 @@ class StreamFields(CheckedFields):
                 f"`calibration` has 'temperature', 'thresholds' and 'alarm', got {', '.join(map(repr, unknown))}."
             )
         temperature = calibration.get("temperature")
-        # A number that float32 does not hold, or whose inverse it does not, would make losses and scores 0 or infinite.
+        # Where float32 holds a number and its inverse, neither losses nor scores become 0 or infinite by it.
         tiny = torch.finfo(torch.float32).tiny
         for name, numbers, count, least in (
             ("class_weights", self.class_weights, self.num_labels, tiny),
