@@ -102,11 +102,11 @@ def make_timelines(
             columns = columns_of(arguments)
             # Only some files may have several annotators, and only posts that are scored need a group.
             others = [rows for other, rows in posts.items() if other != name]
-            if lacks(posts_of_split, "annotator", columns) and not all(
-                lacks(rows, "annotator", columns) for rows in others
+            if has_no_column(posts_of_split, "annotator", columns) and not all(
+                has_no_column(rows, "annotator", columns) for rows in others
             ):
                 columns["annotator"] = None
-            if name == "train" and lacks(posts_of_split, "group", columns) and others:
+            if name == "train" and has_no_column(posts_of_split, "group", columns) and others:
                 columns["group"] = None
             form = (change_step, name, arguments.drop_incomplete)
             timelines[name] = read_timelines(posts_of_split, columns, names, *form)
@@ -129,7 +129,7 @@ def read_timelines(
     """
     derives = has_only_states(posts, columns)
     # Texts to predict need no states, whatever their column is called.
-    if split != "train" and columns["state"] != NO_COLUMN and lacks(posts, "state", columns):
+    if split != "train" and columns["state"] != NO_COLUMN and has_no_column(posts, "state", columns):
         columns = Columns(columns, state=None)
     if columns["annotator"] is not None and derives:
         raise ValueError("--annotator_column needs a column of labels: there are states alone.")
@@ -149,10 +149,10 @@ def has_only_states(posts: Dataset | IterableDataset, columns: Columns) -> bool:
     """Tells whether posts have states and no labels, which are then derived."""
     if columns["label"] not in (None, NO_COLUMN):
         return False
-    return lacks(posts, "label", columns) and not lacks(posts, "state", columns)
+    return has_no_column(posts, "label", columns) and not has_no_column(posts, "state", columns)
 
 
-def lacks(posts: Dataset | IterableDataset, role: str, columns: Columns) -> bool:
+def has_no_column(posts: Dataset | IterableDataset, role: str, columns: Columns) -> bool:
     """Tells whether posts have no column of a role."""
     return columns.of(role, column_names(posts)) is None
 
