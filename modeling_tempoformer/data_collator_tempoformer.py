@@ -28,6 +28,9 @@ class StreamCollator:
         tokenizer (`PreTrainedTokenizerBase`, *optional*): Pads the posts. Rows of vectors need none.
         window (`int`): Posts in a stream, at least 1.
         timed (`bool`, *optional*, defaults to `True`): If True, rows must have `timestamps`.
+        pad_rows_to_multiple_of (`int`, *optional*, defaults to 1): A batch gets rows without posts until their number
+            is a multiple of this one. For a stream of rows that several processes share, it is the number of
+            processes: Accelerate would repeat rows that have been counted.
 
     A call returns tensors with the rows (B) first: `input_ids` and `attention_mask` (B, posts, tokens), or
     `post_embeds` (B, posts, hidden) and `attention_mask` (B, posts, 1); `stream_index` (B, streams, window), `elapsed`
@@ -41,10 +44,13 @@ class StreamCollator:
     tokenizer: PreTrainedTokenizerBase | None
     window: int
     timed: bool = True
+    pad_rows_to_multiple_of: int = 1
 
     def __post_init__(self):
-        if not isinstance(self.window, int) or self.window < 1:
-            raise ValueError(f"`window` must be an integer of at least 1, got {self.window!r}.")
+        for name in ("window", "pad_rows_to_multiple_of"):
+            value = getattr(self, name)
+            if not isinstance(value, int) or value < 1:
+                raise ValueError(f"`{name}` must be an integer of at least 1, got {value!r}.")
 
     def __call__(self, rows: list[dict[str, Any]]) -> dict[str, torch.Tensor]:
         if not rows:
@@ -61,7 +67,11 @@ class StreamCollator:
         padded = {name: pad([stream[name] for stream in streams], fill) for name, fill in columns.items()}
         if "held_out" in rows[0]:
             padded["held_out"] = torch.tensor([row["held_out"] for row in rows])
-        return self.pad_posts(rows) | padded
+        batch = self.pad_posts(rows) | padded
+        if blank := -len(rows) % self.pad_rows_to_multiple_of:
+            fills = columns | {"held_out": -1} | self.fills()
+            batch = {name: pad_rows(tensor, blank, fills.get(name, 0)) for name, tensor in batch.items()}
+        return batch
 
     def check_posts(self, row: dict[str, Any], first: dict[str, Any]):
         """Raises a `ValueError` for columns that differ from those of the first row, and for posts without tokens."""
@@ -114,9 +124,11 @@ class StreamCollator:
         padded = self.tokenizer.pad(posts, padding_side="right", return_tensors="pt")
         if not padded["attention_mask"][:, 0].all():
             raise ValueError("The first token of a post, [CLS], is masked: posts are padded on the right.")
-        # Absent posts differ from real ones by their mask alone.
-        fill = {"input_ids": self.tokenizer.pad_token_id}
-        return {name: pad(tensor.split(lengths), fill.get(name, 0)) for name, tensor in padded.items()}
+        return {name: pad(tensor.split(lengths), self.fills().get(name, 0)) for name, tensor in padded.items()}
+
+    def fills(self) -> dict[str, int]:
+        """Returns what stands for an absent post where it is not 0: it differs from a real one by its mask alone."""
+        return {} if self.tokenizer is None else {"input_ids": self.tokenizer.pad_token_id}
 
 
 def posts_of(row: dict[str, Any]) -> Any:
@@ -153,3 +165,8 @@ def checked_times(timestamps: Any, num_posts: int) -> torch.DoubleTensor:
 def pad(tensors: list[torch.Tensor], value: float) -> torch.Tensor:
     """Stacks tensors that differ in their first axis."""
     return torch.nn.utils.rnn.pad_sequence(list(tensors), batch_first=True, padding_value=value)
+
+
+def pad_rows(tensor: torch.Tensor, count: int, value: float) -> torch.Tensor:
+    """Adds so many rows of one value behind those of a tensor."""
+    return torch.cat([tensor, tensor.new_full((count, *tensor.shape[1:]), value)])

@@ -58,6 +58,18 @@ def test_rows_may_have_vectors_of_posts_in_place_of_tokens():
     assert set(batch) == {"post_embeds", "attention_mask", *streams}
 
 
+def test_rows_without_posts_fill_a_batch():
+    """They have no post, no stream and no label; what is before them is as it is without them."""
+    rows = [{**row, "speaker_posts": [[0]] * len(row["labels"]), "held_out": 1} for row in ROWS[:1] * 2 + ROWS[:1]]
+    batch = StreamCollator(TOKENIZER, window=2)(rows)
+    filled = StreamCollator(TOKENIZER, window=2, pad_rows_to_multiple_of=4)(rows)
+    assert set(filled) == set(batch) and all(torch.equal(filled[name][:3], batch[name]) for name in batch)
+    last = {name: set(tensor[3].flatten().tolist()) for name, tensor in filled.items()}
+    assert last["attention_mask"] == {0} and last["stream_index"] == {-1} and last["labels"] == {-100}
+    assert last["input_ids"] == {TOKENIZER.pad_token_id} and last["speaker_posts"] == {-1} == last["held_out"]
+    assert len(StreamCollator(TOKENIZER, window=2, pad_rows_to_multiple_of=3)(rows)["labels"]) == 3
+
+
 @pytest.mark.parametrize(
     ("make", "exact"),
     [

@@ -266,6 +266,70 @@ def test_a_stream_is_shared_out_by_file_and_nothing_is_lost(tmp_path, files):
         )
 
 
+STREAM_FOR_ALL = """
+import json, os, sys
+import torch
+from transformers import AutoTokenizer, BertConfig, Trainer, TrainingArguments
+from datasets import load_dataset
+import modeling_tempoformer as plugin
+
+kind, pattern, encoder_file, output = sys.argv[1:]
+torch.manual_seed(0)
+tokenizer = AutoTokenizer.from_pretrained("tokenization")
+
+def rows():
+    posts = load_dataset("json", data_files=pattern, split="train", streaming=True)
+    timelines = plugin.to_timelines(posts, ["No-Switch", "Switch"])
+    return plugin.to_rows(timelines, tokenizer, window=4, targets_per_row=3)
+
+def count(predictions):
+    labels = predictions.label_ids[predictions.label_ids != -100]
+    scores = predictions.predictions[predictions.label_ids != -100]
+    return {"posts": len(labels), "changes": int(labels.sum()), "scores": float(abs(scores).sum())}
+
+fields = {"encoder_config": json.load(open(encoder_file)), "window": 4, "num_labels": 2, "head_dropout": 0.0}
+config = getattr(plugin, f"{kind}Config")(**fields, **({"stream_dropout": 0.0} if kind.startswith("Post") else {}))
+model = getattr(plugin, f"{kind}ForStreamClassification")(config)
+arguments = TrainingArguments(
+    output_dir=output, max_steps=4, per_device_train_batch_size=4, per_device_eval_batch_size=4, save_strategy="no",
+    remove_unused_columns=False, report_to="none", use_cpu=True, disable_tqdm=True,
+    accelerator_config={"split_batches": True},
+)
+collator = plugin.StreamCollator(tokenizer, window=4, pad_rows_to_multiple_of=int(os.environ.get("WORLD_SIZE", 1)))
+data = {"train_dataset": rows(), "eval_dataset": rows()}
+trainer = Trainer(model, arguments, collator, **data, processing_class=tokenizer, compute_metrics=count)
+trainer.train()
+counted = trainer.evaluate()
+if trainer.is_world_process_zero():
+    model.save_pretrained(output)
+    json.dump(counted, open(f"{output}/counted.json", "w"))
+"""
+
+
+@pytest.mark.parametrize("kind", ["TempoFormer", "PostTempoFormer"])
+def test_a_stream_that_processes_share_counts_every_row_once(tmp_path, files, kind):
+    """
+    Files have unequal numbers of rows, so that the last batch lacks a row. Trained and evaluated in two processes,
+    they give the weights and the counts of one process.
+    """
+    changes = 0
+    for number, timelines in enumerate((5, 1, 2)):
+        posts = list(synthetic_posts(timelines, seed=number, posts_per_timeline=5 + (number == 1) * 2))
+        changes += sum(post["label"] == "Switch" for post in posts)
+        write_table(tmp_path / f"{number}.jsonl", with_other_ids(posts, f"file {number}"))
+    script = tmp_path / "stream.py"
+    script.write_text(f"import sys\nsys.path.insert(0, {str(ROOT)!r})\n{STREAM_FOR_ALL}")
+    counted = {}
+    for processes in (1, 2):
+        output = tmp_path / str(processes)
+        output.mkdir()
+        run([kind, str(tmp_path / "*.jsonl"), files["config_name"], str(output)], processes, str(script))
+        counted[processes] = read_json(output / "counted.json")
+        assert (counted[processes]["eval_posts"], counted[processes]["eval_changes"]) == (42, changes)
+    assert counted[2]["eval_scores"] == pytest.approx(counted[1]["eval_scores"], rel=1e-4)
+    assert_same_weights(tmp_path / "1", tmp_path / "2")
+
+
 def test_a_streamed_training_in_two_processes_is_that_of_one(tmp_path, files):
     """
     Both processes read the one file, and each takes its own batches. A resumed training ends in the same weights.
