@@ -85,6 +85,7 @@ def test_a_base_checkpoint_leaves_the_head_new(tmp_path, batch, kind, caplog, mo
     ("kind", "new"),
     [
         (MODELS[0], ["position", "o_proj", "fusion", "classifier"]),
+        (MODELS[0], ["stream_layers.0", "stream_layers.1", "fusion", "classifier"]),
         (MODELS[1], ["tempoformer.stream_layers", "classifier"]),
     ],
     ids=str,
