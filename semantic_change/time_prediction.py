@@ -6,9 +6,9 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import logging
 
 from modeling_tempoformer.configuration_temporal_bert import UNKNOWN_TIME
+from modeling_tempoformer.posts.batches import batches_by_length
 
 from .reading.dated_texts import check_same_times, make_row, special_tokens, token_limit
-from .usages import batches_by_length
 
 
 logger = logging.get_logger(__name__)
@@ -45,7 +45,7 @@ def predict_times(
         logger.warning(f"{num_truncated} of {len(texts)} texts are truncated to {size} tokens.")
     rows = [make_row(ids[:size], before, after, UNKNOWN_TIME) for ids in tokens]
     probabilities = np.zeros((len(rows), len(tokenizer.times)))
-    for indices, batch in batches_by_length(rows, tokenizer, batch_size, model.device, "times"):
+    for indices, batch in batches_by_length(rows, tokenizer, batch_size, model.device, "Reading texts"):
         logits = model(**batch).logits[:, TIME_POSITION, tokenizer.time_token_ids]
         probabilities[indices] = logits.float().softmax(-1).cpu().numpy()
     predicted = set(probabilities.argmax(-1).tolist())

@@ -10,10 +10,10 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from huggingface_hub.utils import tqdm
-from transformers import BatchEncoding, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import logging
 
+from modeling_tempoformer.posts.batches import batches_by_length
 from modeling_tempoformer.time_points_temporal_bert import read_date
 
 from .dated_sentences import DatedSentence
@@ -326,22 +326,6 @@ def encode_usage(
     return row, len(before) + first, len(before) + last
 
 
-def batches_by_length(
-    rows: list[dict[str, list[int]]],
-    tokenizer: PreTrainedTokenizerBase,
-    batch_size: int,
-    device: torch.device,
-    description: str,
-) -> Iterator[tuple[list[int], BatchEncoding]]:
-    """Yields padded batches of the rows, from short to long, each after its rows' indices. Shows a progress bar."""
-    order = sorted(range(len(rows)), key=lambda index: len(rows[index]["input_ids"]))
-    for start in tqdm(range(0, len(rows), batch_size), desc=description, disable=not rows):
-        indices = order[start : start + batch_size]
-        batch = tokenizer.pad([rows[index] for index in indices], padding_side="right", return_tensors="pt")
-        del batch["special_tokens_mask"]
-        yield indices, batch.to(device)
-
-
 @torch.inference_mode()
 def embed_usages(
     model: PreTrainedModel,
@@ -395,7 +379,7 @@ def embed_usages(
     rows, members = zip(*shared.values(), strict=True) if shared else ((), ())
     num_usages = sum(len(part) for by_time in kept.values() for part in by_time.values())
     vectors = np.zeros((num_usages, model.config.hidden_size), dtype=np.float32)
-    for indices, batch in batches_by_length(rows, tokenizer, batch_size, model.device, "usages"):
+    for indices, batch in batches_by_length(rows, tokenizer, batch_size, model.device, "Reading usages"):
         layers = encoder(**batch, output_hidden_states=True).hidden_states[-num_last_layers:]
         for state, row in zip(torch.stack(layers).mean(0).float(), indices, strict=True):
             for index, first, last in members[row]:

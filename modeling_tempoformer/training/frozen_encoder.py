@@ -10,13 +10,13 @@ import datasets
 import numpy as np
 import torch
 from datasets import Dataset
-from huggingface_hub.utils import tqdm
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import logging
 
 from ..modeling_post_tempoformer import PostTempoFormerForStreamClassification
 from ..modeling_streams_tempoformer import StreamPreTrainedModel
 from ..online_tempoformer import sha256_of
+from ..posts.batches import batches_by_length
 from ..posts.files import written_whole
 from ..timeline_tempoformer import Timeline
 
@@ -103,12 +103,8 @@ def embed(
     """The vectors of posts (posts, hidden) in float32."""
     model.eval()
     vectors = np.zeros((len(posts), model.config.encoder_config.hidden_size), dtype=np.float32)
-    # Posts of similar lengths share a batch, so that there is little padding.
-    order = sorted(range(len(posts)), key=lambda post: len(posts[post]["input_ids"]))
-    for begin in tqdm(range(0, len(order), BATCH_SIZE), desc="Reading posts", leave=False, delay=2):
-        chosen = order[begin : begin + BATCH_SIZE]
-        batch = tokenizer.pad([posts[post] for post in chosen], padding_side="right", return_tensors="pt")
-        vectors[chosen] = model.base_model.embed_posts(**batch.to(model.device)).float().cpu().numpy()
+    for chosen, batch in batches_by_length(posts, tokenizer, BATCH_SIZE, model.device, "Reading posts"):
+        vectors[chosen] = model.base_model.embed_posts(**batch).float().cpu().numpy()
     return vectors
 
 
