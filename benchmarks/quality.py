@@ -57,6 +57,7 @@ METHODS = {
     "trees": "-m research.run_baseline --method trees",
     "post alone": "-m research.run_baseline --method post",
     "position and time": "-m research.run_baseline --method position_and_time",
+    "words alone": "-m research.run_baseline --method words",
     "class prior": "-m research.run_baseline --method class_prior",
     "trained encoder": "run_glue_style.py configuration/default.yaml configuration/trained_encoder.yaml " + ASKED,
     "trained in bfloat16": (
@@ -75,11 +76,11 @@ METHODS = {
         """run_glue_style.py --config_overrides '{"num_trees": 0, "stream_attention": "full"}' """ + ASKED
     ),
 }
-USUAL = ["TempoFormer", "BiLSTM", "trees", "post alone", "position and time", "class prior"]
+USUAL = ["TempoFormer", "BiLSTM", "trees", "post alone", "position and time", "words alone", "class prior"]
 # All others are compared with the first of --methods.
 COMPARED_WITH = dict.fromkeys(("network, rotated by the distance in posts", "network, no rotation"), "no trees")
 LEFT_OUT = {"no times": "timestamp", "no states": "state", "no speakers": "speaker"}
-WITHOUT_ENCODER = ("position and time", "class prior")
+WITHOUT_ENCODER = ("position and time", "words alone", "class prior")
 
 
 def read_corpora(args: argparse.Namespace) -> Iterator[tuple[str, list[str], list[Timeline], pd.DataFrame]]:

@@ -7,7 +7,7 @@ r"""Runs a baseline on the same posts and with the same arguments as run_glue_st
 
 `--method` is one of
 
-- class_prior, few_shot, position_and_time, trees: not trained by the Trainer;
+- class_prior, few_shot, position_and_time, trees, words: not trained by the Trainer;
 - post, concatenated: a stock sequence classifier on the post alone or after its history;
 - ffn_history, bilstm, swnu, seq_sig_net: small networks over frozen embeddings.
 

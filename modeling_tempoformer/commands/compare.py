@@ -1,6 +1,6 @@
 r"""Compares methods on the same folds: cross-validates each by timeline, and makes a table.
 
-    tempoformer compare --output_dir outputs/compare --methods tempoformer trees position_and_time -- \
+    tempoformer compare --output_dir outputs/compare --methods tempoformer trees words position_and_time -- \
         --model_name_or_path sentence-transformers/all-MiniLM-L6-v2 --train_file posts.csv
     tempoformer compare --output_dir outputs/lrs --learning_rates 1e-5 5e-6 -- \
         lrs_paper.yaml --model_name_or_path google-bert/bert-base-uncased --train_file threads.jsonl.gz

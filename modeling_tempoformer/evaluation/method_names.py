@@ -9,6 +9,7 @@ METHOD_NAMES = {
     "tempoformer": "TempoFormer",
     "post_tempoformer": "TempoFormer (post model)",
     "position_and_time": "position and time alone",
+    "words": "the words of the post alone",
     "trees": "boosted trees on pairs of posts",
     "without_thresholds": "the same model without its thresholds",
     "class_prior": "class prior",

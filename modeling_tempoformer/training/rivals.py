@@ -1,6 +1,6 @@
 """
 The methods that a comparison needs first, because they cost nothing: a draw by the class prior, position and time
-alone, and boosted trees on vectors of posts. Other methods derive from the same classes.
+alone, the words of a post alone, and boosted trees on vectors of posts. Other methods derive from the same classes.
 """
 
 from abc import ABC, abstractmethod
@@ -15,7 +15,7 @@ from transformers import AutoTokenizer, PreTrainedTokenizerBase
 from transformers.utils import logging
 
 from ..evaluation.predictions import all_labels
-from ..evaluation.rivals import boosted_trees, position_and_time
+from ..evaluation.rivals import boosted_trees, position_and_time, words_alone
 from ..modeling_post_tempoformer import PostTempoFormerForStreamClassification
 from ..posts.arguments import DataTrainingArguments
 from ..timeline_tempoformer import Timeline, tokenize_posts
@@ -158,6 +158,18 @@ class PositionAndTime(UntrainedBaseline):
         return probabilities.argmax(-1), probabilities
 
 
+class Words(UntrainedBaseline):
+    """Predicts by [`words_alone`], which the results of every run report."""
+
+    reads = None
+
+    def predict(
+        self, timelines: dict[str, list[Timeline]], names: list[str], data: DataTrainingArguments, seed: int
+    ) -> tuple[np.ndarray, np.ndarray]:
+        probabilities = words_alone(learned_posts(timelines), timelines["test"], len(names))
+        return probabilities.argmax(-1), probabilities
+
+
 class Trees(UntrainedBaseline):
     """Predicts by [`boosted_trees`], which the results of every training over a frozen encoder report."""
 
@@ -178,7 +190,7 @@ class Trees(UntrainedBaseline):
         return probabilities.argmax(-1), probabilities
 
 
-OF_PACKAGE = {"class_prior": ClassPrior, "position_and_time": PositionAndTime, "trees": Trees}
+OF_PACKAGE = {"class_prior": ClassPrior, "position_and_time": PositionAndTime, "words": Words, "trees": Trees}
 
 
 def find_rival(name: str) -> type[Baseline]:

@@ -1,4 +1,4 @@
-"""Checks the comparison with the larger class, and with position and time alone."""
+"""Checks the comparison with the larger class, with position and time alone, and with words alone."""
 
 from dataclasses import replace
 
@@ -8,7 +8,7 @@ from helpers import make_timeline
 from sklearn.metrics import f1_score
 
 from modeling_tempoformer.evaluation.predictions import all_labels, labelled_posts
-from modeling_tempoformer.evaluation.rivals import compare, learn_rivals, position_and_time
+from modeling_tempoformer.evaluation.rivals import MOST_POSTS, compare, learn_rivals, position_and_time, words_alone
 from modeling_tempoformer.timeline_tempoformer import Timeline
 
 
@@ -58,6 +58,57 @@ def test_posts_that_a_member_has_not_learned_from_are_not_learned_from():
     actual = all_labels(both)
     probabilities, _ = position_and_time(both, both, 2)
     assert (probabilities.argmax(-1) != actual)[actual >= 0].all()
+
+
+def speaking(labels_of, seed: int, count: int = 40) -> list[Timeline]:
+    """Returns timelines of six posts of three words, whose labels follow from the words and the position."""
+    generator = np.random.default_rng(seed)
+    timelines = []
+    for _ in range(count):
+        texts = [" ".join(generator.choice(["calm", "sunny", "angry", "walks", "so", "i"], 3)) for _ in range(6)]
+        labels = [int(labels_of(text, position)) for position, text in enumerate(texts)]
+        timelines.append(replace(make_timeline(labels), texts=texts))
+    return timelines
+
+
+def test_words_alone_learn_a_word_and_no_position():
+    def is_angry(text, position):
+        return "angry" in text
+
+    train, test = (speaking(is_angry, seed) for seed in (0, 1))
+    assert (words_alone(train, test, 2).argmax(-1) == all_labels(test)).mean() > 0.95
+    late = [speaking(lambda text, position: position > 2, seed) for seed in (0, 1)]
+    assert abs((words_alone(*late, 2).argmax(-1) == all_labels(late[1])).mean() - 0.5) < 0.1
+    # A class that nobody has in training
+    probabilities = words_alone(train, test, 3)
+    assert np.allclose(probabilities.sum(1), 1) and not probabilities[:, 2].any()
+
+
+def test_words_of_labels_by_chance_tell_nothing_of_posts_that_are_held_out():
+    generator = np.random.default_rng(0)
+    timelines = speaking(lambda text, position: generator.random() < 0.5, seed=0, count=100)
+    both = [replace(timeline, held_out=number % 5) for number, timeline in enumerate(timelines)]
+    actual = all_labels(both)
+    assert abs((words_alone(both, both, 2).argmax(-1) == actual).mean() - 0.5) < 0.08
+    # One member alone has the posts in which the rule holds.
+    rules = [speaking(lambda text, position, odd=odd: ("angry" in text) != odd, seed=odd) for odd in (0, 1)]
+    both = [replace(timeline, held_out=member) for member, part in enumerate(rules) for timeline in part]
+    assert (words_alone(both, both, 2).argmax(-1) != all_labels(both)).mean() > 0.9
+
+
+@pytest.mark.parametrize("texts", [["!", "😀"], ["\u200b", "."], ["我", "好"], ["a", "b"]], ids=str)
+def test_words_alone_of_few_and_odd_posts(texts):
+    """One timeline, whose words are signs or single letters."""
+    timeline = replace(make_timeline([0, 1] * 3), texts=texts * 3)
+    probabilities = words_alone([timeline], [timeline], 2)
+    assert np.allclose(probabilities.sum(1), 1)
+    assert (probabilities.argmax(-1) == all_labels([timeline])).all()
+
+
+def test_words_alone_learn_from_no_more_posts_than_they_can(monkeypatch):
+    monkeypatch.setattr("modeling_tempoformer.evaluation.rivals.MOST_POSTS", 60)
+    train, test = (speaking(lambda text, position: "angry" in text, seed) for seed in (0, 1))
+    assert MOST_POSTS > 60 and (words_alone(train, test, 2).argmax(-1) == all_labels(test)).mean() > 0.8
 
 
 def compared(timelines: list[Timeline], predicted: np.ndarray, *learned_from) -> dict:

@@ -153,7 +153,7 @@ def test_the_results_are_those_of_the_predictions(trained):
     for name in NAMES:
         assert test["classes"][name]["posts"] == actual.count(name)
         assert test["classes"][name]["f1"] == pytest.approx(f1_score(actual, predicted, pos_label=name))
-    assert set(test["compared_with"]) == {"larger_class", "position_and_time", "trees"}
+    assert set(test["compared_with"]) == {"larger_class", "position_and_time", "words", "trees"}
     low, high = test["macro_f1_interval"]
     assert low <= test["macro_f1"] <= high
 
