@@ -32,6 +32,8 @@ class PostTempoFormerConfig(StreamFields, PreTrainedConfig):
             True if the newest post is compared with its speaker's own previous post, beside the post before it.
         states (`list[str]`, *optional*): Names of the posts' states, which the model learns and answers.
         state_values (`list[float]`, *optional*): The number that each state stands for.
+        reads_known_states (`bool`, *optional*, defaults to `False`):
+            True if a post is read with the states of earlier posts, as far as they are known when it arrives.
         change_step (`float`, *optional*):
             If the labels were derived from the states: the smallest difference of numbers that is a change; 0 if any
             other state is one.
@@ -86,6 +88,7 @@ class PostTempoFormerConfig(StreamFields, PreTrainedConfig):
     reads_speakers: bool = False
     states: list[str] | None = None
     state_values: list[float | int] | None = None
+    reads_known_states: bool = False
     stream_hidden_size: int = 192
     stream_dropout: float | int = dropout(default=0.1)
     stream_position_initializer_range: float | int = positive(default=1.0)
@@ -99,6 +102,13 @@ class PostTempoFormerConfig(StreamFields, PreTrainedConfig):
     def num_compared(self) -> int:
         """The number of earlier posts that the newest one is compared with."""
         return 1 + self.reads_speakers
+
+    @property
+    def num_levels(self) -> int:
+        """The number of features that trees read of a person's known states ([`States.levels`])."""
+        if not self.reads_known_states:
+            return 0
+        return 10 if self.state_values is not None else 2 + 4 * len(self.states)
 
     @property
     def head_width(self) -> int:
@@ -120,6 +130,8 @@ class PostTempoFormerConfig(StreamFields, PreTrainedConfig):
         """There must be names and numbers of as many states."""
         if self.states is not None and len(set(self.states)) != len(self.states) or self.states == []:
             raise ValueError(f"`states` are different names, got {self.states}.")
+        if self.reads_known_states and not self.states:
+            raise ValueError("A model without `states` cannot have `reads_known_states`.")
         values = self.state_values
         if values is not None and not (len(values) == len(self.states or ()) and all(map(math.isfinite, values))):
             raise ValueError(f"`state_values` are numbers for {len(self.states or ())} states, got {values}.")

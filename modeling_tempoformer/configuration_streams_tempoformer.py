@@ -40,6 +40,7 @@ class StreamFields(CheckedFields):
     change_step: float | int | None = None
     # Models that read who speaks, or learn states, have fields of their own.
     reads_speakers: ClassVar[bool] = False
+    reads_known_states: ClassVar[bool] = False
     states: ClassVar[list[str] | None] = None
 
     def __post_init__(self, **kwargs):

@@ -468,6 +468,7 @@ class PostTempoFormerForStreamClassification(StreamClassificationMixin, PostTemp
         post_embeds: torch.FloatTensor | None = None,
         timeline_position: torch.FloatTensor | None = None,
         speaker_posts: torch.LongTensor | None = None,
+        known_states: torch.FloatTensor | None = None,
         labels: torch.LongTensor | None = None,
         held_out: torch.LongTensor | None = None,
         num_items_in_batch: torch.Tensor | int | None = None,
@@ -480,6 +481,9 @@ class PostTempoFormerForStreamClassification(StreamClassificationMixin, PostTemp
             timeline_position (`torch.FloatTensor` of shape `(batch_size, num_streams, 2)`, *optional*):
                 Posts of the timeline before the newest one, and seconds since the first. In evaluation a model with
                 trees needs it, and one whose `first_posts` cannot be a change.
+            known_states (`torch.FloatTensor` of shape `(batch_size, num_streams, 3, num_states)`, *optional*):
+                What is known of the states of earlier posts ([`~streams_tempoformer.states_before`]), for a model that
+                `reads_known_states`; nothing if omitted. Other models do not read it.
             labels (`torch.LongTensor` of shape `(batch_size, num_streams)`, *optional*):
                 Class of each stream's newest post; -100 for none.
             held_out (`torch.LongTensor` of shape `(batch_size,)`, *optional*):
@@ -511,7 +515,8 @@ class PostTempoFormerForStreamClassification(StreamClassificationMixin, PostTemp
         if self.mixture is not None and not self.training:
             # Computed in float32, because 16 bits are too coarse for thresholds.
             with torch.autocast(logits.device.type, enabled=False):
-                asked = (outputs, timeline_position, elapsed, held_out)
+                known_states = self.check_known(known_states, logits)
+                asked = (outputs, timeline_position, elapsed, held_out, known_states)
                 expert_logits, state_logits = self.ask_experts(logits.float(), *asked)
                 logits = self.mixture(expert_logits, held_out)
         is_first, no_post = self.find_first_posts(timeline_position, speaker_posts), ~outputs.stream_mask[..., -1:]
@@ -550,6 +555,7 @@ class PostTempoFormerForStreamClassification(StreamClassificationMixin, PostTemp
         timeline_position: torch.Tensor | None,
         elapsed: torch.Tensor | None,
         held_out: torch.LongTensor | None,
+        known_states: torch.Tensor | None,
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
         """
         Returns the logits of each expert (batch_size, num_streams, experts, num_labels), of which those of the
@@ -558,27 +564,44 @@ class PostTempoFormerForStreamClassification(StreamClassificationMixin, PostTemp
         """
         if timeline_position is None:
             raise ValueError("The model needs `timeline_position`, as `StreamCollator` makes it.")
-        changes, state_logits = self.read_states(outputs, held_out)
+        changes, levels, state_logits = self.read_states(outputs, held_out, known_states)
         experts = [network]
         if self.trees is not None:
-            inputs = self.tree_inputs(outputs, timeline_position, elapsed, changes)
-            experts.append(of_members(self.trees(self.trees.read(*inputs)), held_out))
+            inputs = self.tree_inputs(outputs, timeline_position, elapsed)
+            experts.append(of_members(self.trees(self.trees.read(*inputs, changes, levels)), held_out))
         experts += [] if changes is None else [changes]
         return torch.stack([expert.to(network.device) for expert in experts], dim=-2), state_logits
 
+    def check_known(self, known_states: torch.Tensor | None, logits: torch.Tensor) -> torch.Tensor | None:
+        """
+        Returns what is known of earlier states, zeros where that is omitted; None for a model that reads none. Raises
+        a `ValueError` for another shape than (batch_size, num_streams, 3, num_states).
+        """
+        if not self.config.reads_known_states:
+            return None
+        shape = (*logits.shape[:2], 3, len(self.config.states))
+        check_shape("known_states", known_states, *shape)
+        return logits.new_zeros(shape) if known_states is None else known_states.to(logits)
+
     def read_states(
-        self, outputs: PostTempoFormerModelOutput, held_out: torch.LongTensor | None
-    ) -> tuple[torch.Tensor | None, torch.Tensor | None]:
+        self,
+        outputs: PostTempoFormerModelOutput,
+        held_out: torch.LongTensor | None,
+        known_states: torch.Tensor | None,
+    ) -> tuple[torch.Tensor | None, torch.Tensor | None, torch.Tensor | None]:
         """
         Returns the logits of a change of states (batch_size, num_streams, num_labels) since the first of the posts
-        that the newest one is compared with, and the log-probabilities of the newest posts' states; None without
-        states.
+        that the newest one is compared with, a person's levels ([`States.levels`]) if known states are read, and the
+        log-probabilities of the newest posts' states; None without states.
         """
         if self.states is None:
-            return None, None
+            return None, None, None
         probabilities, has_previous = self.compared_states(outputs, held_out)
+        state_logits = probabilities[..., -1, :].clamp_min(torch.finfo(probabilities.dtype).tiny).log()
+        probabilities = self.states.with_known(probabilities, known_states)
         changes = self.states.changes(probabilities, has_previous, self.states.tables(held_out))
-        return changes, probabilities[..., -1, :].clamp_min(torch.finfo(probabilities.dtype).tiny).log()
+        levels = None if known_states is None else self.states.levels(probabilities, known_states)
+        return changes, levels, state_logits
 
     def compared_states(
         self, outputs: PostTempoFormerModelOutput, held_out: torch.LongTensor | None
@@ -595,13 +618,12 @@ class PostTempoFormerForStreamClassification(StreamClassificationMixin, PostTemp
         outputs: PostTempoFormerModelOutput,
         timeline_position: torch.Tensor,
         elapsed: torch.Tensor | None,
-        changes: torch.Tensor | None = None,
-    ) -> tuple[torch.Tensor | None, ...]:
-        """Returns the arguments of [`Trees.read`], from those of `classify_streams` and the change of states."""
+    ) -> tuple[torch.Tensor, ...]:
+        """Returns the arguments of [`Trees.read`] but those of states."""
         timed = elapsed is not None and elapsed.shape[-1] > 1
         gap = elapsed[..., -2:-1] if timed else torch.zeros_like(timeline_position[..., :1])
         position_and_gap = torch.cat((timeline_position, gap), dim=-1).to(outputs.compared.device)
-        return outputs.compared, outputs.cosines, position_and_gap, changes
+        return outputs.compared, outputs.cosines, position_and_gap
 
 
 __all__ = [

@@ -7,7 +7,7 @@ import math
 import numbers
 import re
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import date, time, timedelta
 from decimal import Decimal
 from typing import Any
@@ -135,3 +135,19 @@ def may_be_thousands(texts: Iterable[str]) -> bool:
 def distance(one: float, other: float) -> float:
     """Returns the distance of two numbers as decimals: that of 0.5 and 0.7 is 0.2, and not 0.19999999999999996."""
     return float(abs(Decimal(repr(one)) - Decimal(repr(other))))
+
+
+def state_ids(states: Iterable[str], names: Iterable[str], values: Sequence[float] | None) -> list[int]:
+    """
+    Returns the number of each state among a model's `names`, for numbers that of the nearest of its `values`; -1 for a
+    state that is missing or that the model does not know.
+    """
+    if values is None:
+        known = {name: number for number, name in enumerate(map(read_name, names))}
+        return [known.get(state, -1) for state in states]
+    numbers_of = map(read_number, states)
+    # Halves, because the distance of two large numbers may be too large for a float.
+    return [
+        -1 if number is None else min(range(len(values)), key=lambda at: abs(number / 2 - values[at] / 2))
+        for number in numbers_of
+    ]

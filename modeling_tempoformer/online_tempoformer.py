@@ -13,8 +13,8 @@ from transformers.utils import ModelOutput, logging
 
 from .checks_tempoformer import check_shape, narrow_float
 from .decisions_tempoformer import check_finite, decide, read_answers
-from .names_tempoformer import ALIKE, look_alike, read_id
-from .streams_tempoformer import keep_last, lay_out_streams, posts_before
+from .names_tempoformer import ALIKE, look_alike, read_id, state_ids
+from .streams_tempoformer import keep_last, lay_out_streams, posts_before, states_before
 from .timeline_tempoformer import BadValue, read_role
 from .times_tempoformer import ReadTime, check_kind, read_time
 
@@ -30,7 +30,8 @@ class LatePostError(ValueError):
 class RememberedTimeline:
     """
     The memory of a timeline: the inputs of `forward` for its last posts and for the last post of each of up to 64
-    speakers, the latest last; the posts' times and the kind of these; and when it began.
+    speakers, the latest last; the posts' times and the kind of these; when it began; and what is known of states
+    ([`states_before`]).
     """
 
     posts: list[dict[str, torch.Tensor]] = field(default_factory=list)
@@ -39,10 +40,12 @@ class RememberedTimeline:
     num_seen: int = 0
     start_time: float = 0.0
     by_speaker: dict[str, dict[str, torch.Tensor]] = field(default_factory=dict)
+    known_states: dict[str, list[int]] = field(default_factory=dict)
 
     def copy(self) -> "RememberedTimeline":
         times = None if self.times is None else list(self.times)
-        return replace(self, posts=list(self.posts), times=times, by_speaker=dict(self.by_speaker))
+        copies = {"by_speaker": dict(self.by_speaker), "known_states": dict(self.known_states)}
+        return replace(self, posts=list(self.posts), times=times, **copies)
 
     def add(self, post: dict[str, torch.Tensor], time: ReadTime, speaker: str = ""):
         """Adds a post, of a speaker if that is known. Raises a `ValueError` if it cannot follow the others."""
@@ -155,7 +158,7 @@ class StreamMemory:
                     columns.setdefault(name, []).append(values)
             names = list(posts[0]) if posts else []
             facts = (timeline.times, timeline.time_kind, timeline.num_seen, timeline.start_time)
-            facts += (list(timeline.by_speaker),)
+            facts += (list(timeline.by_speaker), *[timeline.known_states] * bool(timeline.known_states))
             timelines.append([timeline_id, names, len(timeline.posts), *facts])
         lengths = {name: list(map(len, values)) for name, values in columns.items()}
         about = json.dumps({"model": self.model, "timelines": timelines, "lengths": lengths}).encode()
@@ -179,15 +182,15 @@ class StreamMemory:
         posts = {name: values.cpu() for name, values in tensors.items() if name.startswith("posts.")}
         columns = {name: iter(posts[f"posts.{name}"].split(lengths)) for name, lengths in about["lengths"].items()}
         for timeline_id, names, num_posts, *facts in about["timelines"]:
-            if len(facts) != 5:
+            if len(facts) not in (5, 6):
                 raise ValueError(damaged)
-            *facts, speakers = facts
+            *facts, speakers, known_states = facts if len(facts) == 6 else (*facts, {})
             remembered, own = (
                 [{name: next(columns[name]).clone() for name in names} for _ in range(count)]
                 for count in (num_posts, len(speakers))
             )
             by_speaker = dict(zip(speakers, own, strict=True))
-            memory.timelines[timeline_id] = RememberedTimeline(remembered, *facts, by_speaker)
+            memory.timelines[timeline_id] = RememberedTimeline(remembered, *facts, by_speaker, known_states)
         return memory
 
 
@@ -223,6 +226,8 @@ class NewPosts:
     times: list[ReadTime]
     is_context: Sequence[bool]
     speakers: list[str] | None
+    states: list[int]
+    previous_states: list[int]
 
     def __len__(self) -> int:
         return len(self.names)
@@ -262,6 +267,8 @@ class StreamStepMixin:
         timestamps: Sequence[Any] | None = None,
         is_context: Sequence[bool] | None = None,
         speakers: Sequence[str | None] | None = None,
+        states: Sequence[Any] | None = None,
+        previous_states: Sequence[Any] | None = None,
         memory: StreamMemory | None = None,
         drop_late: bool = False,
     ) -> StreamStepOutput:
@@ -288,6 +295,13 @@ class StreamStepMixin:
             speakers (`Sequence[str]`, *optional*):
                 The writer of each post, which [`~names_tempoformer.read_id`] reads, None or empty where it is not
                 known, for a model that `reads_speakers`; others do not read it.
+            states (`Sequence`, *optional*):
+                The state of each post, a class or a number, None or empty where it is not known, for a model that
+                `reads_known_states`; others do not read it. It is remembered for later posts, and not read for its
+                own.
+            previous_states (`Sequence`, *optional*):
+                The state of the speaker's post before each, or without speakers of the timeline's, where it has become
+                known since. It is not read of a post that came with a state.
             memory (`StreamMemory`, *optional*):
                 The `memory` of the last step of this model. It is changed in place, unless an error is raised.
             drop_late (`bool`, *optional*, defaults to `False`):
@@ -296,15 +310,15 @@ class StreamStepMixin:
         Returns:
             [`StreamStepOutput`]. Raises a [`LatePostError`] for a late post. Raises a `ValueError` in training mode,
             for a memory of another model and for missing speakers, and one that names the post for timeline ids that
-            are not strings or are missing, speakers that cannot be read, token ids that the encoder does not have, a
-            post without tokens or with padding on the left, a timestamp that is not a time, missing or of another kind
-            than earlier ones, and logits that are not finite.
+            are not strings or are missing, speakers that cannot be read, states that cannot be read or are none of the
+            model's, token ids that the encoder does not have, a post without tokens or with padding on the left, a
+            timestamp that is not a time, missing or of another kind than earlier ones, and logits that are not finite.
         """
         if self.training:
             raise ValueError("`step` is for inference: call `model.eval()` first.")
         new = self.check_posts(
             {"input_ids": input_ids, "attention_mask": attention_mask, "token_type_ids": token_type_ids},
-            *(timeline_ids, timestamps, is_context, speakers),
+            *(timeline_ids, timestamps, is_context, speakers, states, previous_states),
         )
         memory = StreamMemory() if memory is None else memory
         memory.check_model(fingerprint := self.fingerprint())
@@ -330,6 +344,8 @@ class StreamStepMixin:
         timestamps: Sequence[Any] | None,
         is_context: Sequence[bool] | None,
         speakers: Sequence[str | None] | None,
+        states: Sequence[Any] | None,
+        previous_states: Sequence[Any] | None,
     ) -> NewPosts:
         """Checks and reads the arguments of [`step`]. Raises its errors."""
         self.tempoformer.check_times(timestamps)
@@ -345,6 +361,8 @@ class StreamStepMixin:
             "timestamps": timestamps,
             "is_context": is_context,
             "speakers": speakers,
+            "states": states,
+            "previous_states": previous_states,
         }
         for name, values in lists.items():
             if values is not None and len(values) != len(input_ids):
@@ -361,7 +379,23 @@ class StreamStepMixin:
         times = [ReadTime("missing", None)] * len(names)
         if timestamps is not None:
             times = [read_moment(*pair) for pair in zip(timestamps, names, strict=True)]
-        return NewPosts(inputs, names, timeline_ids, times, is_context, speakers)
+        known = (self.check_states(values, names) for values in (states, previous_states))
+        return NewPosts(inputs, names, timeline_ids, times, is_context, speakers, *known)
+
+    def check_states(self, states: Sequence[Any] | None, names: list[str]) -> list[int]:
+        """
+        Returns the number of each post's state, -1 where it is not known or not read. Raises a `ValueError` that names
+        the post for a state that the model has not learned.
+        """
+        config = self.config
+        if states is None or not config.reads_known_states:
+            return [-1] * len(names)
+        read = [checked_name("state", *pair) for pair in zip(states, names, strict=True)]
+        ids = state_ids(read, config.states, config.state_values)
+        for state, number, name in zip(read, ids, names, strict=True):
+            if state and number < 0:
+                raise ValueError(f"{name} has the state {state!r}, which is none of {', '.join(config.states)}.")
+        return ids
 
     def lay_out_posts(self, new: NewPosts, memory: StreamMemory, drop_late: bool) -> StepRow:
         """
@@ -400,6 +434,12 @@ class StreamStepMixin:
             if new.speakers is not None:
                 own = posts_before(stretch, [new.speakers[post] for post in arrived], by_speaker=by_speaker)
                 part["speaker_posts"] = torch.tensor([own[number] for number in asked], dtype=torch.long)
+            if self.config.reads_known_states:
+                about = ([values[post] for post in arrived] for values in (new.states, new.previous_states))
+                states, previous_states = about
+                own = None if new.speakers is None else [new.speakers[post] for post in arrived]
+                settings = len(self.config.states), timeline.known_states, previous_states
+                part["known_states"] = states_before(states, own, *settings)[asked]
             for number, post in enumerate(arrived, num_remembered + 1):
                 row.lengths[post] = min(number, self.config.window)
             if asked:

@@ -28,6 +28,7 @@ def explain_streams(
     elapsed: torch.FloatTensor | None = None,
     timeline_position: torch.FloatTensor | None = None,
     speaker_posts: torch.LongTensor | None = None,
+    known_states: torch.FloatTensor | None = None,
     **posts: torch.Tensor,
 ) -> dict[str, torch.Tensor]:
     """
@@ -41,6 +42,10 @@ def explain_streams(
     """
     shape, posts = stream_index.shape[:2], model.post_inputs(**posts)
     inputs = change_streams(model.config.window, stream_index, elapsed, timeline_position, speaker_posts)
+    if known_states is not None:
+        # What is known of a person stays, but for a post that begins the timeline.
+        inputs["known_states"] = known_states.unsqueeze(2).repeat(1, 1, inputs["stream_index"].shape[2], 1, 1)
+        inputs["known_states"][:, :, -1] = 0.0
     # The posts of all rows become one row, of which the streams are read.
     num_posts = posts["attention_mask"].shape[1]
     posts = {name: values.flatten(0, 1) for name, values in posts.items()}
@@ -130,9 +135,9 @@ class StreamClassificationPipeline(Pipeline):
 
     A timeline is a dict, or another mapping such as a row of a `Dataset`, with `text`, a list of strings, and lists
     of the same length: `timestamp`, times as [`~times_tempoformer.to_seconds`] takes them, if the model was trained
-    with times; and `speaker`, strings, or None for one that is not known, if it reads who speaks. Other keys are not
-    read, such as an id, labels and states; one that is nearly `timestamp` or `speaker`, where that is missing, is
-    refused.
+    with times; `speaker`, strings, or None for one that is not known, if it reads who speaks; and `state`, classes or
+    numbers, or None for one that is not known, if it reads the known states of earlier posts. Other keys are not read,
+    such as an id and labels; one that is nearly one of these, where that is missing, is refused.
     Posts that are out of order are sorted by time, with one warning; results come in the order of the input. A
     timeline may also be a [`~timeline_tempoformer.Timeline`], to which its logits and explanations are then attached,
     and whose `vectors`, if there are any, are read instead of its texts.
@@ -292,7 +297,8 @@ class StreamClassificationPipeline(Pipeline):
         self, timeline: Mapping | Timeline, number: int = 0, targets_per_row: int = 64, explains: bool = False
     ) -> dict[str, Any]:
         """Returns the timeline, its rows, and how many posts were cut."""
-        timeline = timeline if isinstance(timeline, Timeline) else read_timeline(timeline, number)
+        if not isinstance(timeline, Timeline):
+            timeline = read_timeline(timeline, number, self.model.config.reads_known_states)
         limit, num_cut = min(self.tokenizer.model_max_length, self.model.max_tokens), 0
         if timeline.vectors is None:
             columns, num_cut = timeline.tokenize(self.tokenizer, limit)
@@ -302,6 +308,8 @@ class StreamClassificationPipeline(Pipeline):
         if num_cut:
             logger.warning(f"Timeline {timeline.timeline_id!r}: truncated {num_cut} posts to {limit} tokens.")
         config = self.model.config
+        if config.reads_known_states:
+            columns["known_states"] = timeline.known_states(config)
         # An explanation needs two posts of each speaker, as it leaves one of them out.
         own = timeline.speaker_posts(1 + explains) if config.reads_speakers else None
         rows = list(cut_rows(columns, config.window + explains, targets_per_row, own))
@@ -358,21 +366,22 @@ def check_at_least_1(**numbers: int | None):
             raise ValueError(f"`{name}` must be at least 1, got {number}.")
 
 
-def read_timeline(values: Any, number: int) -> Timeline:
+def read_timeline(values: Any, number: int, reads_states: bool) -> Timeline:
     """Reads a timeline as the pipeline takes it. Raises a `ValueError` that names what is wrong."""
     if not isinstance(values, Mapping) or not isinstance(values.get("text"), (list, tuple)):
         raise ValueError(f"Timeline {number} must be a dict with a list of strings as 'text', got {values!r:.80}.")
-    for name in ("timestamp", "speaker"):
+    roles = ["timestamp", "speaker", *["state"] * reads_states]
+    for name in roles:
         # Another case, a plural, spaces and underscores, such as "timestamps"; "speaker_id" is another column.
         near = [key for key in values if "".join(filter(str.isalpha, str(key).lower())).removesuffix("s") == name]
         if near and name not in values:
             raise ValueError(f"Timeline {number} has {near[0]!r}, which is not read: is it {name!r}?")
-    texts, times, speakers = values["text"], values.get("timestamp"), values.get("speaker")
-    for name, cells in (("timestamp", times), ("speaker", speakers)):
+    texts, (times, speakers, *states) = values["text"], map(values.get, roles)
+    for name, cells in zip(roles, (times, speakers, *states), strict=True):
         if cells is not None and not isinstance(cells, (list, tuple)):
             raise ValueError(f"Timeline {number}: {name!r} must be a list of {len(texts)} values, got {cells!r:.80}.")
     try:
-        return Timeline.read(number, texts, times, speakers=speakers)
+        return Timeline.read(number, texts, times, speakers=speakers, states=states[0] if states else None)
     except ValueError as problem:
         raise ValueError(f"Timeline {number}, {problem}") from None
 

@@ -20,7 +20,7 @@ class States(Grown):
 
     def __init__(self, config: PostTempoFormerConfig):
         super().__init__()
-        states = len(config.states)
+        states, self.state_values = len(config.states), config.state_values
         self.add_zeros("center", config.encoder_config.hidden_size)
         self.add_zeros("weight", config.num_members, config.encoder_config.hidden_size, states)
         self.add_zeros("bias", config.num_members, states)
@@ -63,3 +63,42 @@ class States(Grown):
         both = (previous.unsqueeze(-1) * newest.unsqueeze(-2)).flatten(-2)
         probabilities = both @ tables.flatten(-3, -2)
         return probabilities.clamp_min(LEAST_PROBABILITY).log() + self.class_weights.log()
+
+    def with_known(self, states: torch.Tensor, known_states: torch.Tensor | None) -> torch.Tensor:
+        """
+        Returns the states of the newest post and of the one it is compared with (..., 2, states), the latter as it is
+        known by `known_states` (..., 3, states) where it is.
+        """
+        if known_states is None:
+            return states
+        given = known_states[..., 0, :].to(states)
+        previous = given.where(given.any(-1, keepdim=True), states[..., 0, :])
+        return torch.stack((previous, states[..., 1, :]), dim=-2)
+
+    def levels(self, states: torch.Tensor, known_states: torch.Tensor) -> torch.Tensor:
+        """
+        Returns what trees read of a person's own level (..., `config.num_levels`): whether the previous state is
+        known, and the logarithm of how many are; for classes the newest state, the previous and the last known one,
+        and the share of each among those that are known; for numbers the newest, the previous, the last known one, the
+        mean and the standard deviation of those that are known, and the differences of the newest from the previous
+        and the last one and from the mean. Where none is known, the previous state as the model reads it stands for
+        the last one and the mean.
+
+        Args:
+            states (`torch.Tensor` of shape `(..., 2, states)`): As [`with_known`] returns them.
+            known_states (`torch.Tensor` of shape `(..., 3, states)`): As [`states_before`] returns them.
+        """
+        previous, newest = states.unbind(-2)
+        given, last, counts = known_states.to(states).unbind(-2)
+        number = counts.sum(-1, keepdim=True)
+        is_known = number > 0
+        last = last.where(is_known, previous)
+        shares = (counts / number.clamp_min(1)).where(is_known, previous)
+        parts = [given.sum(-1, keepdim=True), number.log1p()]
+        if self.state_values is None:
+            return torch.cat([*parts, newest, previous, last, shares], dim=-1)
+        values = torch.tensor(self.state_values, dtype=torch.float32, device=states.device)
+        newest, previous, last, mean = ((part @ values).unsqueeze(-1) for part in (newest, previous, last, shares))
+        spread = (shares * (values - mean).square()).sum(-1, keepdim=True).sqrt() * is_known
+        steps = [newest - earlier for earlier in (previous, last, mean)]
+        return torch.cat([*parts, newest, previous, last, mean, spread, *steps], dim=-1)

@@ -123,6 +123,55 @@ def posts_before(
     return found
 
 
+def states_before(
+    states: Sequence[int],
+    speakers: Sequence[str] | None,
+    num_states: int,
+    known: dict[str, list[int]] | None = None,
+    previous_states: Sequence[int] | None = None,
+) -> torch.FloatTensor:
+    """
+    Returns what is known of the earlier states of each post's speaker, or without speakers of the timeline, when the
+    post arrives. The state of the post itself is not read, and nothing is known of a speaker who is not known.
+
+    Args:
+        states (`Sequence[int]`): The state of each post of a stretch of a timeline; -1 where it is not known.
+        speakers (`Sequence[str]`, *optional*): Their writers, empty where one is not known.
+        num_states (`int`): Number of states.
+        known (`dict[str, list[int]]`, *optional*): What the posts before these left, by speaker: the state of the last
+            post, the last known state, and how often each state was known. It is updated.
+        previous_states (`Sequence[int]`, *optional*): The state of the speaker's post before each, where it has become
+            known since; it is not read of a post that came with a state.
+
+    Returns:
+        `torch.FloatTensor` of shape `(posts, 3, num_states)`: 1 at the state of the previous post, 1 at the last known
+        state, and how often each state was known; 0 where nothing is known.
+    """
+    known, nothing, found = {} if known is None else known, [-1, -1, *[0] * num_states], []
+
+    def with_state(before: list[int], state: int) -> list[int]:
+        """The state of the next post is added, or that of the last one."""
+        _, last, *counts = before
+        if state >= 0:
+            last = state
+            counts[state] += 1
+        return [state, last, *counts]
+
+    speakers = [None] * len(states) if speakers is None else speakers
+    since = [-1] * len(states) if previous_states is None else previous_states
+    for state, speaker, previous_state in zip(states, speakers, since, strict=True):
+        # Without speakers all posts have one key.
+        key = "" if speaker is None else speaker
+        before = nothing if speaker == "" else known.get(key, nothing)
+        if key in known and before[0] < 0:
+            before = with_state(before, previous_state)
+        previous, last, *counts = before
+        found.append([[float(number == at) for number in range(num_states)] for at in (previous, last)] + [counts])
+        if speaker != "":
+            keep_last(known, key, with_state(before, state))
+    return torch.tensor(found, dtype=torch.float32).reshape(-1, 3, num_states)
+
+
 def change_streams(
     window: int,
     stream_index: torch.LongTensor,

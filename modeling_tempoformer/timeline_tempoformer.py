@@ -5,11 +5,11 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import torch
-from transformers import PreTrainedTokenizerBase
+from transformers import PreTrainedConfig, PreTrainedTokenizerBase
 from transformers.utils import logging
 
-from .names_tempoformer import ALIKE, look_alike, read_id, read_name
-from .streams_tempoformer import posts_before
+from .names_tempoformer import ALIKE, look_alike, read_id, read_name, state_ids
+from .streams_tempoformer import posts_before, states_before
 from .times_tempoformer import TimeColumn
 
 
@@ -163,6 +163,7 @@ class Timeline:
         name_post: Callable[[int], str] = "post {}".format,
         shows_values: bool = True,
         speakers: Sequence[Any] | None = None,
+        states: Sequence[Any] | None = None,
     ) -> "Timeline":
         """
         Reads the posts of a timeline.
@@ -175,22 +176,25 @@ class Timeline:
             shows_values (`bool`, *optional*, defaults to `True`): If True, errors repeat values, which may be private.
             speakers (`Sequence`, *optional*): The writer of each post, for [`~names_tempoformer.read_id`]; None or
                 empty where it is not known. Names that are hard to tell apart are warned of.
+            states (`Sequence`, *optional*): The state of each post, a class or a number; None or empty where it is
+                not known.
 
         Returns:
             [`Timeline`]. Raises a `ValueError` that names the post for a text that is not a string or has half of a
-            surrogate pair, and for a time or a speaker that cannot be read; and one for other numbers of times or
-            speakers than of texts.
+            surrogate pair, and for a time, a speaker or a state that cannot be read; and one for other numbers of
+            times, speakers or states than of texts.
         """
-        for name, values in (("times", timestamps), ("speakers", speakers)):
+        for name, values in (("times", timestamps), ("speakers", speakers), ("states", states)):
             if values is not None and len(values) != len(texts):
                 raise ValueError(f"there are {len(values)} {name} for {len(texts)} posts.")
         missing = [None] * len(texts)
-        values = zip(texts, timestamps or missing, speakers or missing, strict=True)
+        values = zip(texts, timestamps or missing, speakers or missing, states or missing, strict=True)
         times, posts = TimeColumn(shows_values), []
-        for row, (text, timestamp, speaker) in enumerate(values):
+        for row, (text, timestamp, speaker, state) in enumerate(values):
             try:
                 post = read_post(times, row, name_post(row), text, timestamp)
-                posts.append(post if speakers is None else post._replace(speaker=read_role("speaker", speaker)))
+                post = post if speakers is None else post._replace(speaker=read_role("speaker", speaker))
+                posts.append(post if states is None else post._replace(state=read_role("state", state)))
             except BadValue as bad:
                 value = f" {bad.value!r}" if shows_values else ""
                 raise ValueError(f"{name_post(row)}: {bad.field}{value}: {bad.problem}.") from None
@@ -227,6 +231,14 @@ class Timeline:
                 f"Timeline {self.timeline_id!r} has no speakers, but the model reads who speaks: give each post one."
             )
         return posts_before(range(len(self)), self.speakers, count)
+
+    def known_states(self, config: PreTrainedConfig) -> torch.FloatTensor:
+        """
+        Returns what is known of the earlier states when each post arrives ([`states_before`]), for a model with this
+        configuration.
+        """
+        ids = state_ids(self.states or [""] * len(self), config.states, config.state_values)
+        return states_before(ids, self.speakers if config.reads_speakers else None, len(config.states))
 
     def compared_posts(self) -> list[int]:
         """

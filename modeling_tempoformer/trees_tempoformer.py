@@ -83,7 +83,9 @@ class Trees(Grown):
         # `read` puts them together: components of the newest post and of each compared one, a step and a cosine for
         # each compared one, the cosine with all earlier posts, three numbers of position and time, and the changes.
         compared = config.num_compared
+        # With known states, the levels of a person follow.
         features = (1 + 2 * compared) * COMPONENTS + compared + 4 + (config.num_labels if config.states else 0)
+        features += config.num_levels
         self.add_zeros("mean", hidden)
         self.add_zeros("components", COMPONENTS, hidden)
         self.add_zeros("center", features)
@@ -99,6 +101,7 @@ class Trees(Grown):
         cosines: torch.Tensor,
         position_and_gap: torch.Tensor,
         changes: torch.Tensor | None = None,
+        levels: torch.Tensor | None = None,
     ) -> torch.Tensor:
         """
         Returns the features of streams (..., features), each with the mean 0 and the standard deviation 1: principal
@@ -106,7 +109,7 @@ class Trees(Grown):
         differences, from `posts` (..., compared + 1, hidden), the newest last; `cosines` (..., compared + 1) of the
         newest post with its history; the logarithms of `position_and_gap` (..., 3): how many posts came before, and
         the seconds since the first and the last of them. If the model has states, the `changes` (..., classes) of
-        [`States.changes`] follow as they are.
+        [`States.changes`] follow as they are, and if it reads known states the `levels` of [`States.levels`].
         """
         posts, cosines, position_and_gap = (values.to(self.mean) for values in (posts, cosines, position_and_gap))
         is_post = (posts[..., :-1, :] != 0).any(-1, keepdim=True)
@@ -114,7 +117,7 @@ class Trees(Grown):
         newest, compared = components[..., -1:, :], components[..., :-1, :] * is_post
         steps = (newest - compared) * is_post
         parts = [part.flatten(-2) for part in (newest, compared, steps)] + [cosines, position_and_gap.log1p()]
-        parts += [] if changes is None else [changes.to(self.mean)]
+        parts += [part.to(self.mean) for part in (changes, levels) if part is not None]
         return (torch.cat(parts, dim=-1) - self.center) / self.scale
 
     def forward(self, features: torch.Tensor) -> torch.Tensor:

@@ -57,7 +57,8 @@ def start(kind: type[Baseline], arguments: list[str], run: Callable):
     given = options_given(arguments)
     # Untrained methods divide the posts of a training, too.
     reads = read_of_posts(data, training, baseline.calibrate) if baseline.needs == "do_train" else {}
-    check_read(given, {**reads, "no_change_label": (False, f"by --method {baseline.method}")})
+    unread = (False, f"by --method {baseline.method}")
+    check_read(given, {**reads, "no_change_label": unread, "known_states": unread})
     with lock_folder(training.output_dir, training.process_index == 0):
         run(given, baseline, data, training)
 

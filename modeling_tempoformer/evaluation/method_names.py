@@ -9,6 +9,8 @@ METHOD_NAMES = {
     "tempoformer": "TempoFormer",
     "post_tempoformer": "TempoFormer (post model)",
     "position_and_time": "position and time alone",
+    "history": "known states alone, without text",
+    "without_known_states": "the same model without known states",
     "words": "the words of the post alone",
     "trees": "boosted trees on pairs of posts",
     "without_thresholds": "the same model without its thresholds",

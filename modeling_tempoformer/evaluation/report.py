@@ -51,6 +51,7 @@ def score_part(
     vectors: tuple[np.ndarray, np.ndarray] | None = None,
     experts: Mapping[str, tuple[float, np.ndarray]] | None = None,
     config: PreTrainedConfig | None = None,
+    without_known_states: np.ndarray | None = None,
 ) -> dict[str, Any]:
     """
     The number of posts of a split, and whether they were `held_out_in_turn` from training; if any is labelled, also
@@ -59,7 +60,8 @@ def score_part(
     posts with groups, and the [`score_annotators`] of posts that several people have labelled. All these are of
     labels. If the model watches a class, by its `config`, its [`score_alarms`] follow under `alarm`. `predictions` and
     `probabilities` are those of [`decide_posts`]; `train` and `vectors` are as in [`learn_rivals`]; `experts` are
-    weights and, of each expert alone, class ids (posts,).
+    weights and, of each expert alone, class ids (posts,); `without_known_states` are the model's probabilities where
+    no earlier state is known.
     """
     posts, facts = labelled_posts(timelines, predictions, names, probabilities), all_facts(timelines)
     labelled = all_labels(timelines) >= 0
@@ -68,10 +70,12 @@ def score_part(
         counts["held_out_in_turn"] = True
     if not len(posts.labels):
         return counts
-    rivals = learn_rivals(timelines, len(names), train, vectors)
+    rivals = learn_rivals(timelines, len(names), train, vectors, config)
     # Only a model that was calibrated for macro F1 has thresholds.
     has_thresholds = (getattr(config, "calibration", None) or {}).get("thresholds") is not None
     own = {"without_thresholds": (posts.probabilities, {})} if has_thresholds else {}
+    if without_known_states is not None:
+        own["without_known_states"] = without_known_states[labelled], {}
     scores = counts | compute_scores(posts) | compare(posts, rivals | own)
     scores["confidence_range"] = np.quantile(posts.probabilities.max(-1), CENTRAL).tolist()
     if experts is not None:

@@ -13,6 +13,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import f1_score
 from sklearn.model_selection import StratifiedGroupKFold
 from sklearn.pipeline import make_union
+from transformers import PreTrainedConfig
 
 from ..timeline_tempoformer import Timeline
 from .metrics import compute_scores
@@ -39,6 +40,7 @@ def learn_rivals(
     num_labels: int,
     train: Sequence[Timeline] | None,
     vectors: tuple[np.ndarray, np.ndarray] | None = None,
+    config: PreTrainedConfig | None = None,
 ) -> dict[str, tuple[np.ndarray, dict[str, Any]]]:
     """
     Trains rivals.
@@ -49,6 +51,7 @@ def learn_rivals(
         train (`Sequence[Timeline]`, *optional*): The training timelines; without them there are no rivals.
         vectors (`tuple[np.ndarray, np.ndarray]`, *optional*): Vectors (posts, hidden) of the posts of `train` and of
             `timelines`, which boosted trees read.
+        config (`PreTrainedConfig`, *optional*): That of the model. If it reads known states, so does one more rival.
 
     Returns the probabilities (posts, num_labels) of the labelled posts, and facts, of each rival by name.
     """
@@ -58,6 +61,8 @@ def learn_rivals(
     probabilities, features = position_and_time(train, timelines, num_labels)
     rivals = {"position_and_time": (probabilities[labelled], {"features": features})}
     rivals["words"] = words_alone(train, timelines, num_labels)[labelled], {}
+    if getattr(config, "reads_known_states", False):
+        rivals["history"] = position_and_time(train, timelines, num_labels, config)[0][labelled], {}
     if vectors is not None:
         rivals["trees"] = boosted_trees(train, timelines, *vectors, num_labels)[labelled], {}
     return rivals
@@ -102,14 +107,22 @@ def compare_with(posts: Predictions, ids: np.ndarray) -> dict[str, Any]:
 
 
 def position_and_time(
-    train: Sequence[Timeline], timelines: Sequence[Timeline], num_labels: int
+    train: Sequence[Timeline],
+    timelines: Sequence[Timeline],
+    num_labels: int,
+    config: PreTrainedConfig | None = None,
 ) -> tuple[np.ndarray, list[str]]:
     """
     The probabilities (posts, num_labels) that small trees, which do not read texts, give to the posts of `timelines`,
-    and the features that both splits have. Posts that are `held_out` in training are classified by trees that have
-    not learned from them.
+    and the features that both splits have. With the `config` of a model that reads known states, so do the trees.
+    Posts that are `held_out` in training are classified by trees that have not learned from them.
     """
     labels, train_features, features = all_labels(train), post_features(train), post_features(timelines)
+    if config is not None:
+        train_features, features = (
+            pd.concat((part, history_features(posts, config)), axis=1)
+            for part, posts in ((train_features, train), (features, timelines))
+        )
     # If each timeline is a single post, no post has a previous one.
     present = train_features[labels >= 0].dropna(axis="columns", how="all").columns
     names = [name for name in features if name in present]
@@ -241,6 +254,25 @@ def held_out_posts(timelines: Sequence[Timeline]) -> np.ndarray:
     """The member that does not learn from each post (posts,), or [`NOT_HELD_OUT`]."""
     members = [NOT_HELD_OUT if timeline.held_out is None else timeline.held_out for timeline in timelines]
     return np.repeat(members, list(map(len, timelines)))
+
+
+def history_features(timelines: Sequence[Timeline], config: PreTrainedConfig) -> pd.DataFrame:
+    """
+    The known states of earlier posts ([`Timeline.known_states`]) as features of each post: how many are known; the
+    previous and the last one, the mean and the standard deviation; of classes the share of each.
+    """
+    known = np.concatenate([timeline.known_states(config).numpy() for timeline in timelines])
+    counts, number = known[:, 2], known[:, 2].sum(1, keepdims=True)
+    # Divisions by 0 give NaN, which trees read as missing.
+    with np.errstate(invalid="ignore"):
+        previous, last, shares = (part / part.sum(1, keepdims=True) for part in (known[:, 0], known[:, 1], counts))
+    if config.state_values is None:
+        return pd.DataFrame(np.concatenate((number, previous, last, shares), axis=1)).add_prefix("state_")
+    values = np.array(config.state_values)
+    mean = shares @ values
+    spread = np.sqrt((shares * np.square(values - mean[:, None])).sum(1))
+    columns = {"known": number[:, 0], "previous_state": previous @ values, "last_state": last @ values}
+    return pd.DataFrame({**columns, "mean_state": mean, "spread_of_states": spread})
 
 
 def post_features(timelines: Sequence[Timeline]) -> pd.DataFrame:

@@ -8,8 +8,8 @@ import torch
 from transformers import PreTrainedConfig
 
 from ..decisions_tempoformer import read_states
-from ..names_tempoformer import read_number
-from ..posts.states import all_states, state_ids
+from ..names_tempoformer import read_number, state_ids
+from ..posts.states import all_states
 from ..timeline_tempoformer import Timeline
 from .metrics import compute_scores
 from .predictions import Predictions
@@ -33,7 +33,7 @@ def score_states(
         the scores of the most frequent state of `train`, with [`compare_with`]. Empty if no post has a state.
     """
     given, names_and_values = all_states(timelines), (config.states, config.state_values)
-    ids = state_ids(given, *names_and_values)
+    ids = np.array(state_ids(given, *names_and_values))
     logits = torch.cat([timeline.state_logits for timeline in timelines])
     judged = (ids >= 0) & ~logits.isnan().any(-1).numpy()
     if not judged.any():
@@ -55,7 +55,7 @@ def score_states(
         "macro_f1": compute_scores(posts)["macro_f1"],
     }
     frequent: dict[str, Any] = {}
-    known = np.array([], dtype=int) if train is None else state_ids(all_states(train), *names_and_values)
+    known = np.array([] if train is None else state_ids(all_states(train), *names_and_values), dtype=int)
     if (known >= 0).any():
         state = np.bincount(known[known >= 0]).argmax()
         always = np.full(len(posts.labels), state)

@@ -148,6 +148,13 @@ class DataTrainingArguments(PostArguments, DatasetArguments):
             "state stays, else the largest."
         },
     )
+    known_states: bool = field(
+        default=False,
+        metadata={
+            "help": "Read each post with the states of earlier posts, where they are known when the post arrives, as "
+            "in a diary with ratings."
+        },
+    )
     labels: list[str] | None = field(default=None, metadata={"help": "Label names. Default: those in the posts."})
     window: int | None = field(default=None, metadata={"help": "Posts in a stream. Default: the checkpoint's, or 20."})
     targets_per_row: int = field(

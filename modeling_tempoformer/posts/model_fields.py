@@ -26,6 +26,7 @@ def fields_of_posts(
     freezes_encoder: bool = True,
     no_change_label: str | None = None,
     facts: Survey | None = None,
+    known_states: bool = False,
 ) -> dict[str, Any]:
     """
     Returns the fields of a new model's configuration that its training posts decide, for
@@ -43,9 +44,10 @@ def fields_of_posts(
         no_change_label (`str`, *optional*): The class of first posts. Default: the one that most posts have whose
             state is that of the post before; without states the largest.
         facts ([`Survey`], *optional*): The survey of the timelines, if it is known.
+        known_states (`bool`, *optional*, defaults to `False`): If True, the model `reads_known_states`.
 
-    Raises a `ValueError` for a class without posts, for states that cannot be learned, and for a `no_change_label`
-    that is no class or not needed.
+    Raises a `ValueError` for a class without posts, for states that cannot be learned, for known states that the
+    posts or the model do not have, and for a `no_change_label` that is no class or not needed.
     """
     facts = survey(timelines) if facts is None else facts
     fields = {
@@ -60,6 +62,14 @@ def fields_of_posts(
             logger.warning("The states and speakers of a stream are not learned from: that takes all posts at once.")
     else:
         fields |= fields_of_people(timelines, model_class, freezes_encoder)
+    if known_states:
+        if "states" not in fields:
+            raise ValueError(
+                "--known_states needs posts with states, which are held, and the post model over a frozen encoder, "
+                "which learns them: leave it out, or see docs/states.md."
+            )
+        fields["reads_known_states"] = True
+        logger.info("A post is read with the states of earlier posts, as far as they are known, and never its own.")
     no_change = None if no_change_label is None else class_named(no_change_label, names, "no_change_label")
     rule = first_posts_rule(facts.first_posts, fields.get("reads_speakers", False))
     if rule is not None:

@@ -1,12 +1,14 @@
 """Cuts timelines to rows for the model."""
 
+import random
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 from uuid import uuid4
 
 from datasets import Dataset, IterableDataset
-from transformers import PreTrainedTokenizerBase
+from transformers import PreTrainedConfig, PreTrainedTokenizerBase
 from transformers.utils import logging
 
 from ..timeline_tempoformer import NO_LABEL, Timeline, cut_rows
@@ -25,6 +27,7 @@ def to_rows(
     only_labelled: bool = False,
     reads_speakers: bool = False,
     part: str = "posts",
+    known_states: PreTrainedConfig | None = None,
 ) -> Dataset | IterableDataset:
     """
     Cuts timelines to the rows that [`StreamCollator`] takes. A row has up to `targets_per_row` consecutive target
@@ -42,6 +45,9 @@ def to_rows(
             training. In prediction all posts are.
         reads_speakers (`bool`, *optional*, defaults to `False`): The model's. If True, timelines must have speakers.
         part (`str`, *optional*, defaults to `"posts"`): The name of the timelines in the warning, such as their split.
+        known_states (`PreTrainedConfig`, *optional*): The configuration of a model that `reads_known_states`. Its rows
+            have `known_states` of each post, and with `only_labelled` also `thinned_states`, as if each state were
+            known by chance.
 
     Returns:
         `Dataset`, for a stream `IterableDataset`: Rows in the order of the timelines. Their columns are those of the
@@ -65,7 +71,7 @@ def to_rows(
             f"`max_seq_length` must be at least {smallest}, for the special tokens and one of the text; got {limit}."
         )
     settings = {"tokenizer": tokenizer, "window": window, "targets_per_row": targets_per_row, "limit": limit}
-    settings |= {"only_labelled": only_labelled, "reads_speakers": reads_speakers}
+    settings |= {"only_labelled": only_labelled, "reads_speakers": reads_speakers, "known_states": known_states}
     if isinstance(timelines, TimelineStream):
         # Datasets divides lists among workers and processes, so `shards` must be the only list.
         given = {"shards": timelines.shards, "stream": timelines, "part": part, **settings}
@@ -108,6 +114,13 @@ def stream_rows(
         yield from rows
 
 
+def thin(timeline: Timeline) -> Timeline:
+    """Returns a timeline of which each state is left out by chance, one of two; the same ones at each call."""
+    generator = random.Random(f"{timeline.timeline_id} {len(timeline)}")
+    states = timeline.states or [""] * len(timeline)
+    return replace(timeline, states=[state if generator.random() < 0.5 else "" for state in states])
+
+
 def timeline_to_rows(
     timeline: Timeline,
     tokenizer: PreTrainedTokenizerBase,
@@ -116,12 +129,17 @@ def timeline_to_rows(
     limit: int,
     only_labelled: bool,
     reads_speakers: bool,
+    known_states: PreTrainedConfig | None,
 ) -> tuple[list[dict[str, Any]], int]:
     """Returns the rows of a timeline, and the number of truncated posts."""
     columns, num_cut = timeline.tokenize(tokenizer, limit)
     columns["labels"] = timeline.labels
     if timeline.states is not None:
         columns["states"] = timeline.states
+    if known_states is not None:
+        columns["known_states"] = timeline.known_states(known_states).tolist()
+        if only_labelled:
+            columns["thinned_states"] = thin(timeline).known_states(known_states).tolist()
     rows = []
     own = timeline.speaker_posts() if reads_speakers else None
     for row in cut_rows(columns, window, targets_per_row, own):

@@ -151,17 +151,6 @@ def check_states(timelines: Iterable[Timeline], names: Sequence[str] | None, val
             raise ValueError(f"The state {state!r} and the model's state {name!r} {ALIKE}: write them alike.")
 
 
-def state_ids(states: Sequence[str], names: Sequence[str], values: Sequence[float] | None) -> np.ndarray:
-    """Returns the number of each state (posts,), -1 for one that is missing or is not among the names."""
-    if values is None:
-        known = {name: number for number, name in enumerate(map(read_name, names))}
-        return np.array([known.get(state, -1) for state in states], dtype=int)
-    given = [math.nan if (number := read_number(state)) is None else number for state in states]
-    # Halves, because the distance of two large numbers may be too large for a float.
-    nearest = np.abs(np.subtract.outer(np.array(given) / 2, np.array(values) / 2))
-    return np.where(np.isnan(given), -1, np.nan_to_num(nearest).argmin(-1))
-
-
 def all_states(timelines: Iterable[Timeline]) -> list[str]:
     """Returns the states of all posts, in the order of the timelines, empty where there is none."""
     return [state for timeline in timelines for state in timeline.states or [""] * len(timeline)]

@@ -1,6 +1,7 @@
 """Grows the experts of a post model over a frozen encoder, after its members are trained, and weighs them."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,7 +14,7 @@ from transformers import PreTrainedModel, TrainerCallback, TrainerControl, Train
 from ..data_collator_tempoformer import StreamCollator
 from ..modeling_post_tempoformer import PostTempoFormerForStreamClassification, of_members
 from .state_fitting import changes_for_members, fit_states
-from .tree_growing import grow_trees
+from .tree_growing import KNOWLEDGES, grow_trees
 
 
 BATCH_SIZE = 256  # rows
@@ -55,7 +56,9 @@ def grow_experts(model: PostTempoFormerForStreamClassification, rows: Dataset, s
     Raises a `ValueError` for rows without one of these.
     """
     first = rows[0]
-    for name in ("post_embeds", "held_out", *["states"] * (model.states is not None)):
+    needed = ["post_embeds", "held_out", *["states"] * (model.states is not None)]
+    needed += ["known_states", "thinned_states"] if model.config.reads_known_states else []
+    for name in needed:
         if name not in first:
             raise ValueError(f"The experts of a model grow on rows with '{name}', which these lack: see `to_rows`.")
     config = model.config
@@ -64,14 +67,22 @@ def grow_experts(model: PostTempoFormerForStreamClassification, rows: Dataset, s
         tables = fit_states(model.states.cpu(), config, rows)
         model.states.to(model.device)
     collator = StreamCollator(None, config.window, timed="timestamps" in first)
-    read = [read_batch(model, batch) for batch in DataLoader(rows, BATCH_SIZE, collate_fn=collator)]
+    read = [read_batch(model, collator, part) for part in DataLoader(rows, BATCH_SIZE, collate_fn=list)]
     logits, labels, held_out, *rest = (torch.cat(parts).cpu() for parts in zip(*read, strict=True))
-    tree_inputs, states = rest[:3], rest[3:]
+    tree_inputs, states, known = rest[:3], rest[3:5], rest[5:]
+    if config.reads_known_states:
+        # Learned together, so that one model serves people whose states are known, known now and then, and unknown.
+        known = torch.cat((*known, torch.zeros_like(known[0])))
+        logits, labels, held_out, *tree_inputs, probabilities, has_previous = (
+            torch.cat([values] * KNOWLEDGES) for values in (logits, labels, held_out, *tree_inputs, *states)
+        )
+        states = [model.states.cpu().with_known(probabilities, known), has_previous]
     labels, members = labels.numpy(), held_out.numpy()
     changes = changes_for_members(model.states, tables, members, *states) if states else None
+    levels = model.states.levels(states[0], known) if config.reads_known_states else None
     experts = [logits.numpy()]
     if model.trees is not None:
-        experts.append(grow_trees(model, labels, members, seed, changes, *tree_inputs))
+        experts.append(grow_trees(model, labels, members, seed, changes, levels, *tree_inputs))
     if changes is not None:
         experts.append(changes[members, np.arange(len(labels))].numpy())
     model.mixture.weights.copy_(torch.tensor(weigh(experts, labels, config.class_weights)))
@@ -82,21 +93,27 @@ def grow_experts(model: PostTempoFormerForStreamClassification, rows: Dataset, s
     model.to(model.device)
 
 
-def read_batch(model: PostTempoFormerForStreamClassification, batch: dict[str, torch.Tensor]) -> list[torch.Tensor]:
+def read_batch(
+    model: PostTempoFormerForStreamClassification, collator: StreamCollator, rows: list[dict[str, Any]]
+) -> list[torch.Tensor]:
     """
     Returns, for each labelled post, its logits by the member that has not learned from it, its label and that member,
-    the arguments of [`Trees.read`] but the changes, and if the model has states
-    [`~PostTempoFormerForStreamClassification.compared_states`].
+    the arguments of [`Trees.read`] but those of states, and if the model has states
+    [`~PostTempoFormerForStreamClassification.compared_states`] and, if it reads known ones, these and half of them.
     """
-    batch = {name: values.to(model.device) for name, values in batch.items()}
+    batch = {name: values.to(model.device) for name, values in collator(rows).items()}
     labels, held_out, timeline_position = (batch.pop(name) for name in ("labels", "held_out", "timeline_position"))
+    known = []
+    if "known_states" in batch:
+        thinned = [{**row, "known_states": row["thinned_states"]} for row in rows]
+        known = [batch.pop("known_states"), collator(thinned)["known_states"].to(model.device)]
     if not model.config.reads_speakers:
         batch.pop("speaker_posts", None)
     outputs = model.base_model(**batch, return_dict=True)
     logits = of_members(model.member_logits(outputs), held_out)
-    inputs = model.tree_inputs(outputs, timeline_position, batch.get("elapsed"))[:3]
+    inputs = model.tree_inputs(outputs, timeline_position, batch.get("elapsed"))
     states = () if model.states is None else model.compared_states(outputs, held_out)
-    values = (logits, labels, held_out.unsqueeze(-1).expand_as(labels), *inputs, *states)
+    values = (logits, labels, held_out.unsqueeze(-1).expand_as(labels), *inputs, *states, *known)
     return [tensor[labels >= 0] for tensor in values]
 
 

@@ -161,7 +161,7 @@ def run(
         if not is_saved:
             timelines, facts = splits.of("train")
             kind = MODEL_CLASSES[model_args.model_type], training.freeze_encoder
-            known |= fields_of_posts(timelines, names, *kind, data.no_change_label, facts)
+            known |= fields_of_posts(timelines, names, *kind, data.no_change_label, facts, data.known_states)
         model = load_model(model_args, config, data.window, known)
         tokenizer = load_tokenizer(model_args, model, data.max_seq_length or (None if is_saved else DEFAULT_LENGTH))
         if training.freeze_encoder:
@@ -266,6 +266,7 @@ def check_checkpoint(model_args: ModelArguments, data: DataTrainingArguments, sa
         ("labels", data.labels and list(map(read_name, data.labels)), list(map(read_name, names))),
         ("change_step", data.change_step, saved.change_step),
         ("no_change_label", data.no_change_label, None if saved.no_change is None else names[saved.no_change]),
+        ("known_states", data.known_states or None, saved.reads_known_states),
     ):
         if given is not None and given != has:
             hint = "" if has is None else f"; it has {has}"
@@ -351,6 +352,7 @@ def make_rows(
 ) -> dict[str, Dataset | IterableDataset]:
     """The rows of each wanted split. Only test rows have targets without a label."""
     settings = {"targets_per_row": data.targets_per_row, "reads_speakers": config.reads_speakers}
+    settings["known_states"] = config if config.reads_known_states else None
     return {
         part: to_rows(timelines[part], tokenizer, config.window, only_labelled=part != "test", part=part, **settings)
         for part in wanted

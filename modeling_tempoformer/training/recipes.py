@@ -27,7 +27,7 @@ RECIPES = (".yaml", ".yml", ".json")
 SET_ELSEWHERE = {
     *("window", "num_labels", "id2label", "label2id", "calibration", "encoder_config"),
     *("embedding_size", "timed", "class_weights", "watched"),
-    *("first_posts", "no_change", "reads_speakers", "states", "state_values", "change_step"),
+    *("first_posts", "no_change", "reads_speakers", "states", "state_values", "reads_known_states", "change_step"),
 }
 
 

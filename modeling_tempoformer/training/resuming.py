@@ -37,7 +37,16 @@ DEFINING = (
     # The model that it starts from
     *("model_name_or_path", "model_revision", "model_type", "config_name", "config_overrides", "tokenizer_name"),
     # Streams and labels
-    *("window", "targets_per_row", "max_seq_length", "labels", "no_change_label", "change_step", "streaming"),
+    *(
+        "window",
+        "targets_per_row",
+        "max_seq_length",
+        "labels",
+        "no_change_label",
+        "change_step",
+        "known_states",
+        "streaming",
+    ),
     # Which posts are held out
     *("validation_fraction", "test_fraction", "split_seed", "split_column", "fold"),
     # Texts with dates and their masks

@@ -10,7 +10,7 @@ from scipy.special import log_softmax
 from sklearn.linear_model import LogisticRegression
 
 from ..configuration_post_tempoformer import PostTempoFormerConfig
-from ..posts.states import state_ids
+from ..names_tempoformer import state_ids
 from ..states_tempoformer import States
 
 

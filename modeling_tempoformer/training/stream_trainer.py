@@ -4,7 +4,7 @@ import logging
 import math
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -212,6 +212,11 @@ class StreamTrainer(HubTrainer):
         if keeps_vectors:
             rows = self.embed_posts(rows, asked)
         seconds = time.perf_counter() - begun
+        config, unknown = self.model.config, None
+        if getattr(config, "reads_known_states", False):
+            bare = [replace(timeline) for timeline in asked]
+            self.predict_posts(rows.remove_columns("known_states"), bare, prefix)
+            unknown = decide_posts(bare, getattr(config, "calibration", None))[1]
         metrics = self.predict_posts(rows, asked, prefix)
         metrics[f"{prefix}_runtime"] += seconds
         calibration = getattr(self.model.config, "calibration", None)
@@ -227,12 +232,12 @@ class StreamTrainer(HubTrainer):
         if split == "test" and "train" in timelines and "post_index" in (items["train"].column_names or ()):
             vectors = tuple(post_vectors(items[part], timelines[part]) for part in ("train", "test"))
         train = timelines.get("train")
-        config, mixture = self.model.config, getattr(self.model, "mixture", None)
+        mixture = getattr(self.model, "mixture", None)
         experts = None
         if split == "test" and mixture is not None:
             weights = dict(zip(config.experts, mixture.weights.tolist(), strict=True))
             experts = decide_experts(asked, weights)
-        scores = score_part(asked, predictions, probabilities, names, train, vectors, experts, config)
+        scores = score_part(asked, predictions, probabilities, names, train, vectors, experts, config, unknown)
         watched = getattr(config, "watched", None)
         if watched is not None:
             scores["watched"] = names[watched]

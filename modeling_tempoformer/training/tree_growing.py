@@ -13,6 +13,8 @@ from ..trees_tempoformer import DEPTH, NUM_SPLITS, Trees
 
 # Fewest posts of a leaf, and the share of the features among which a split is chosen
 MIN_SAMPLES_LEAF, SHARE_OF_FEATURES = 3, 0.3
+# A model that reads known states learns from each post with all that is known, with half of it, and with nothing.
+KNOWLEDGES = 3
 POSTS_AT_ONCE = 512
 # Smallest spread of a feature that counts; of a component, as a share of the spread of the largest one. Features are
 # divided by their spread, and with a smaller one rounding errors would be as large as the feature.
@@ -27,15 +29,19 @@ def grow_trees(
     held_out: np.ndarray,
     seed: int,
     changes: torch.Tensor | None,
+    levels: torch.Tensor | None,
     compared: torch.Tensor,
     *others: torch.Tensor,
 ) -> np.ndarray:
     """
     Grows the trees of each member. Returns the logits (posts, classes) that each labelled post gets from the member
-    that has not learned from it. `changes` are those of [`changes_for_members`], if the model has states; `compared`
-    and `others` are the other arguments of [`Trees.read`].
+    that has not learned from it. `changes` are those of [`changes_for_members`], if the model has states, and `levels`
+    those of [`States.levels`], if it reads known ones; `compared` and `others` are the other arguments of
+    [`Trees.read`].
     """
     trees, posts = model.trees.cpu(), np.arange(len(labels))
+    # Posts that are learned from several times do not fill a leaf by themselves.
+    copies = 1 if levels is None else KNOWLEDGES
     newest = compared[:, -1].numpy()
     components = PCA(min(len(trees.components), *newest.shape), random_state=seed).fit(newest)
     trees.mean.copy_(torch.from_numpy(components.mean_))
@@ -45,16 +51,17 @@ def grow_trees(
     trees.scale.fill_(1)
 
     # Center and scale are the same for all members, so that they are not those of changes, which tell of labels.
-    features = trees.read(compared, *others, None if changes is None else torch.zeros_like(changes[0]))
+    features = trees.read(compared, *others, None if changes is None else torch.zeros_like(changes[0]), levels)
     trees.center.copy_(features.mean(0))
     spread = features.std(0)
     counts = spread > least_spread(trees, spread, compared.shape[1] - 1)
     trees.scale.copy_(torch.where(counts, spread, 1.0))
     if changes is not None:
-        counts[-changes.shape[-1] :] = True
+        end = len(counts) - model.config.num_levels
+        counts[end - changes.shape[-1] : end] = True
 
-    def read(*changes: torch.Tensor) -> torch.Tensor:
-        return trees.read(compared, *others, *changes).masked_fill(~counts, 0.0).round(decimals=DECIMALS)
+    def read(changes: torch.Tensor | None = None) -> torch.Tensor:
+        return trees.read(compared, *others, changes, levels).masked_fill(~counts, 0.0).round(decimals=DECIMALS)
 
     for member in range(model.config.num_members):
         learned = held_out != member
@@ -62,7 +69,7 @@ def grow_trees(
         forest = ExtraTreesClassifier(
             model.config.num_trees,
             max_depth=DEPTH,
-            min_samples_leaf=MIN_SAMPLES_LEAF,
+            min_samples_leaf=MIN_SAMPLES_LEAF * copies,
             max_features=SHARE_OF_FEATURES,
             class_weight="balanced",
             random_state=seed + member,

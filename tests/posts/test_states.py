@@ -6,11 +6,11 @@ import pytest
 from datasets import Dataset
 from helpers import make_timeline
 
+from modeling_tempoformer.names_tempoformer import state_ids
 from modeling_tempoformer.posts.states import (
     choose_states,
     first_posts_rule,
     no_change_class,
-    state_ids,
     with_changes,
 )
 from modeling_tempoformer.posts.surveys import survey
@@ -70,7 +70,7 @@ def test_numbers_as_large_as_a_float_can_be_are_cut():
     names, values = choose_states([told(*(f"{number}e307" for number in range(-15, 15)))])
     assert values == pytest.approx([-12.5e307, -6.5e307, -0.5e307, 5.5e307, 11.5e307])
     assert list(map(float, names)) == pytest.approx(values, rel=0.1) and max(map(len, names)) < 12
-    assert state_ids(["-1.7e308", "1.7e308", "0"], names, values).tolist() == [0, 4, 2]
+    assert state_ids(["-1.7e308", "1.7e308", "0"], names, values) == [0, 4, 2]
 
 
 def test_decimal_commas_are_those_of_numbers(caplog):
@@ -79,7 +79,7 @@ def test_decimal_commas_are_those_of_numbers(caplog):
         choose_states([german])
     german.states[-1] = "1,0"
     assert choose_states([german]) == (["1", "1.5", "4.5"], [1.0, 1.5, 4.5])
-    assert state_ids(german.states, ["1", "1.5", "4.5"], [1.0, 1.5, 4.5]).tolist() == [1, 2, 2, 1, 0]
+    assert state_ids(german.states, ["1", "1.5", "4.5"], [1.0, 1.5, 4.5]) == [1, 2, 2, 1, 0]
     assert with_changes(german, 3).labels == [-100, 1, 0, 1, 0]
     facts = survey([make_timeline([1, 0, 0, 0, 1], states=["1,5", "1,50", "1,5", "2", "1"])])
     assert facts.unchanged == {0: 2}
@@ -100,8 +100,8 @@ def test_states_of_a_spreadsheet_with_decimal_commas(tmp_path):
 
 
 def test_a_state_has_the_number_of_its_name_or_of_the_nearest_value():
-    assert state_ids(["sad", "", "new", "glad"], ["glad", "sad"], None).tolist() == [1, -1, -1, 0]
-    assert state_ids(["2", "", "0.9", "-7", "none"], ["0", "2"], [0.0, 2.0]).tolist() == [1, -1, 0, 0, -1]
+    assert state_ids(["sad", "", "new", "glad"], ["glad", "sad"], None) == [1, -1, -1, 0]
+    assert state_ids(["2", "", "0.9", "-7", "none"], ["0", "2"], [0.0, 2.0]) == [1, -1, 0, 0, -1]
 
 
 def test_changes_of_classes_are_those_of_the_same_speaker():
