@@ -34,7 +34,7 @@ from modeling_tempoformer import (
 )
 from modeling_tempoformer.evaluation.metrics import compute_metrics
 from modeling_tempoformer.modeling_streams_tempoformer import ZeroStart
-from modeling_tempoformer.posts.rows import to_rows
+from modeling_tempoformer.posts.rows import thin, to_rows
 from modeling_tempoformer.posts.synthetic import synthetic_posts
 from modeling_tempoformer.posts.timelines import to_timelines
 from modeling_tempoformer.states_tempoformer import States
@@ -225,13 +225,19 @@ def tiny_reader(folder: Path | None = None, family: str = "bert", **settings):
     return model, tokenizer
 
 
-def rows_of_vectors(timelines: list[Timeline], vectors: list, targets_per_row: int) -> Dataset:
-    """Returns rows for a window of four posts, with the vectors (posts, hidden) of each timeline as posts."""
+def rows_of_vectors(timelines: list[Timeline], vectors: list, targets_per_row: int, config=None) -> Dataset:
+    """
+    Returns rows for a window of four posts, with the vectors (posts, hidden) of each timeline as posts, and with known
+    states for a model whose `config` says that it reads them.
+    """
     rows = []
     for number, (timeline, posts) in enumerate(zip(timelines, vectors, strict=True)):
         columns = {"input_ids": [[1]] * len(timeline), "post_embeds": np.asarray(posts).tolist()}
         columns |= {name: getattr(timeline, name) for name in ("labels", "timestamps", "states")}
         columns = {name: values for name, values in columns.items() if values is not None}
+        if getattr(config, "reads_known_states", False):
+            columns["known_states"] = timeline.known_states(config).tolist()
+            columns["thinned_states"] = thin(timeline).known_states(config).tolist()
         for row in cut_rows(columns, window=4, targets_per_row=targets_per_row):
             row |= {"labels": row["labels"][row["num_context"] :], "held_out": timeline.held_out, "timeline": number}
             rows.append({name: values for name, values in row.items() if name != "input_ids"})

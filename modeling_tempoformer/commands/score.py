@@ -58,6 +58,12 @@ class ScoringArguments(DownloadArguments, TableArguments):
     speaker_column: str | None = field(
         default=None, metadata={"help": "Writers of posts. Default: 'speaker', if the model reads who speaks."}
     )
+    state_column: str | None = field(
+        default=None,
+        metadata={
+            "help": "Known states, for a model that reads those of earlier posts. Default: state, if there is one."
+        },
+    )
     keep_columns: list[str] = field(
         default_factory=list,
         metadata={"help": "Columns of the input that are written beside the predictions, such as text and speaker."},
@@ -78,14 +84,17 @@ def main(arguments: list[str]):
     # `auto` is the precision in which the model was saved.
     loaded = load_pipeline(args.model_name_or_path, dtype="auto", **args.downloads)
     pipe = CountingPipeline(model=loaded.model, tokenizer=loaded.tokenizer, device="cpu")
-    # Labels and states are not read.
-    roles = ("timeline", "timestamp", "text", "id", "speaker")
-    columns = Columns({role: getattr(args, f"{role}_column") for role in roles})
+    # Labels are not read.
+    roles = ["timeline", "timestamp", "text", "id", "speaker"]
+    reads_states = pipe.model.config.reads_known_states
+    columns = Columns({role: getattr(args, f"{role}_column") for role in roles + ["state"] * reads_states})
     # A table without it is refused, as one without texts is.
     reads_speakers = pipe.model.config.reads_speakers
     columns["speaker"] = columns["speaker"] or ("speaker" if reads_speakers else None)
     unread = "by this model, which does not know who speaks (--keep_columns writes a column beside the predictions)"
-    check_read(options_given(arguments), {"speaker_column": (reads_speakers, unread)})
+    reads = {"speaker_column": (reads_speakers, unread)}
+    reads["state_column"] = (reads_states, "by this model, which reads no known states")
+    check_read(options_given(arguments), reads)
     if columns["speaker"] == NO_COLUMN:
         raise ValueError(f"--speaker_column {NO_COLUMN} cannot be given with this model, which reads who speaks.")
     check_kept(args.keep_columns, class_names(pipe.model.config))

@@ -29,7 +29,7 @@ KEPT = "kept."
 POSTS_AT_ONCE = 100_000
 POSTS = pa.schema(
     {
-        **dict.fromkeys(("timeline_id", "post_id", "text", "speaker"), pa.string()),
+        **dict.fromkeys(("timeline_id", "post_id", "text", "speaker", "state"), pa.string()),
         **{"time": pa.float64(), "file": pa.int32(), "row": pa.int64()},
     }
 )
@@ -75,7 +75,8 @@ class Corpus:
     """
     The posts of all input files, partitioned by a hash of the timeline id. The posts of each input file are in one
     Parquet file in `WORK`. With n partitions, its row groups k, n + k, 2n + k and so on belong to partition k.
-    `columns` are those of the timeline, the timestamp, the text, the id and the speaker; `records`,
+    `columns` are those of the timeline, the timestamp, the text, the id and the speaker, and of the state for a model
+    that reads known ones; `records`,
     `one_timeline` and `drop_incomplete` are the arguments of [`load_table`] and [`to_timelines`]. `kept` names columns
     that stand beside the predictions, as texts.
     """
@@ -115,7 +116,7 @@ class Corpus:
                     partitions: list[list[dict]] = [[] for _ in counts]
                     for timeline_id, post in batch:
                         row = {"timeline_id": timeline_id, "text": post.text, "time": post.timestamp}
-                        row["speaker"] = post.speaker or ""
+                        row |= {"speaker": post.speaker or "", "state": post.state or ""}
                         row["post_id"] = post.post_id if self.columns["id"] else f"{table}:{post.row}"
                         partition = crc32(timeline_id.encode()) % self.num_partitions
                         row |= {**cells_of_row(kept, post.row), "file": number, "row": post.row}

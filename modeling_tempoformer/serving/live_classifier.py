@@ -172,6 +172,8 @@ class LiveClassifier:
         self.model, self.tokenizer, self.store = pipe.model.eval(), pipe.tokenizer, store
         self.count: Callable[[dict[str, Any]], None] = lambda answer: None
         config = self.model.config
+        if config.reads_known_states:
+            logger.warning("A live service passes no states: the model reads each post as if none were known.")
         # The same as in training. If the configuration does not say, posts must have a time.
         self.timed = config.timed is not False
         self.fingerprint = self.model.fingerprint()

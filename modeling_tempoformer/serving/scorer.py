@@ -109,8 +109,11 @@ def each_timeline(posts: pa.Table, timed: bool) -> Iterator[Timeline]:
     """Yields the timelines of sorted posts one by one."""
     for timeline_id, table in posts.to_pandas().groupby("timeline_id", sort=False):
         times = table["time"].tolist() if timed else [None] * len(table)
-        values = zip(table.index.tolist(), table["text"], times, table["post_id"], table["speaker"], strict=True)
-        rows = [Post(row, text, time, post_id, speaker=speaker) for row, text, time, post_id, speaker in values]
+        columns = (table[name] for name in ("text", "post_id", "speaker", "state"))
+        rows = [
+            Post(row, text, time, post_id, speaker=speaker, state=state)
+            for row, time, text, post_id, speaker, state in zip(table.index.tolist(), times, *columns, strict=True)
+        ]
         yield Timeline.from_posts(timeline_id, rows)
 
 
