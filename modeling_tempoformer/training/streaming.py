@@ -9,6 +9,7 @@ from datasets import IterableDataset
 from transformers import TrainingArguments
 from transformers.trainer_utils import IntervalStrategy
 
+from ..evaluation.rivals import MOST_POSTS
 from ..posts.timelines import TimelineStream
 from ..timeline_tempoformer import Timeline
 
@@ -52,6 +53,13 @@ def begin_streams(timelines: Mapping[str, list[Timeline] | TimelineStream]) -> d
 
 
 def first_timelines(timelines: TimelineStream) -> list[Timeline]:
-    """The first 2,000 timelines of a stream, without texts, for the methods that a report compares the model with."""
+    """
+    The first 2,000 timelines of a stream, for the methods that a report compares the model with. Only those among the
+    first 20,000 posts keep their texts.
+    """
     logger.info("Position and time, beside the scores, learn from the first %d timelines at most.", COMPARED_TIMELINES)
-    return [replace(timeline, texts=[]) for timeline in islice(timelines, COMPARED_TIMELINES)]
+    first, num_posts = [], 0
+    for timeline in islice(timelines, COMPARED_TIMELINES):
+        num_posts += len(timeline)
+        first.append(timeline if num_posts <= MOST_POSTS else replace(timeline, texts=[]))
+    return first

@@ -6,10 +6,12 @@ from pathlib import Path
 import pytest
 from helpers import ROOT, read_json, read_table, with_other_ids, write_posts
 
+from modeling_tempoformer.view.timelines import load_pipeline
 from run_glue_style import main
 
 
 NAMES = {"No-Change", "Change"}
+PIPELINE_KEYS = ("text", "timestamp", "speaker", "state")
 
 
 @pytest.fixture(autouse=True)
@@ -130,3 +132,34 @@ def test_a_stream_says_that_it_learns_neither_speakers_nor_states(tmp_path, enco
     assert any("stream are not learned" in entry.getMessage() for entry in caplog.records)
     config = read_json(tmp_path / "out" / "config.json")
     assert config.get("states") is None and not config.get("reads_speakers")
+
+
+@pytest.mark.slow
+def test_known_states_of_earlier_posts_are_read_and_scored_beside_none(tmp_path, encoder):
+    # Only every other text tells the state.
+    posts = [
+        {**post, "text": "the plane" if row % 2 else post["text"]} for row, post in enumerate(scenes(number=True))
+    ]
+    rows = train(tmp_path / "out", encoder, posts, "--change_step", "2", "--known_states")
+    results = read_json(tmp_path / "out" / "all_results.json")["test"]["compared_with"]
+    assert {"history", "without_known_states", "words", "position_and_time"} <= set(results)
+    asked = {row["timeline_id"] for row in rows}
+    saved = ["--do_predict", "--report_to", "none", "--model_name_or_path", str(tmp_path / "out")]
+
+    def predict(name: str, posts: list[dict]) -> list[float]:
+        file = write_posts(tmp_path / f"{name}.csv", [post for post in posts if post["timeline_id"] in asked])
+        main([*saved, "--test_file", file, "--output_dir", str(tmp_path / name)])
+        table = read_table(tmp_path / name / "_predictions.csv")
+        return [float(row["probability_Change"]) for row in table]
+
+    before = [float(row["probability_Change"]) for row in rows]
+    assert predict("again", posts) == pytest.approx(before, abs=1e-5)
+    unknown = predict("unknown", [{**post, "state": ""} for post in posts])
+    assert max(abs(one - other) for one, other in zip(unknown, before, strict=True)) > 0.01
+    pipe = load_pipeline(str(tmp_path / "out"))
+    scene = [post for post in posts if post["timeline_id"] == next(iter(asked))]
+    answers = pipe({name: [post[name] for post in scene] for name in PIPELINE_KEYS})
+    given = [float(row["probability_Change"]) for row in rows if row["timeline_id"] == scene[0]["timeline_id"]]
+    assert [answer["watched_probability"] for answer in answers] == pytest.approx(given, abs=1e-5)
+    with pytest.raises(ValueError, match="--known_states"):
+        train(tmp_path / "no", encoder, [{**post, "label": "a", "state": ""} for post in posts], "--known_states")
