@@ -63,6 +63,7 @@ METHODS = {
     "trained in bfloat16": (
         "run_glue_style.py configuration/default.yaml configuration/trained_encoder.yaml --use_cpu --bf16 " + ASKED
     ),
+    "known states": f"run_glue_style.py --known_states {ASKED}",
     # Their posts lack a column.
     "no times": f"run_glue_style.py {ASKED}",
     "no states": f"run_glue_style.py {ASKED}",

@@ -162,4 +162,5 @@ def test_known_states_of_earlier_posts_are_read_and_scored_beside_none(tmp_path,
     given = [float(row["probability_Change"]) for row in rows if row["timeline_id"] == scene[0]["timeline_id"]]
     assert [answer["watched_probability"] for answer in answers] == pytest.approx(given, abs=1e-5)
     with pytest.raises(ValueError, match="--known_states"):
-        train(tmp_path / "no", encoder, [{**post, "label": "a", "state": ""} for post in posts], "--known_states")
+        labelled = [{**post, "label": "ab"[row % 2], "state": ""} for row, post in enumerate(posts)]
+        train(tmp_path / "no", encoder, labelled, "--known_states")
