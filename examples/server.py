@@ -12,7 +12,8 @@ GET  /health    200 while posts can be scored, with the results of the model's t
 GET  /          a description for people; /openapi.json is for programs
 GET  /metrics   for Prometheus
 
-A model that reads who speaks also needs the `speaker` of each post, null where that is not known.
+A model that reads who speaks also needs the `speaker` of each post, null where that is not known. One that reads known
+states takes the `state` of each post, for later ones, and the `previous_state`, where it has become known since.
 
 Several models may share a Redis: docs/update_a_model.md brings a new one into service. docs/watch.md has the metrics,
 and monitoring/ a dashboard and alert rules for them.
@@ -109,6 +110,7 @@ Text = Annotated[str, Field(max_length=MAX_CHARACTERS)]
 # Strict, because `true` would be 1 second otherwise.
 Time = StrictFloat | StrictStr | None
 Speaker = Annotated[str, Field(max_length=200)] | None
+KnownState = StrictFloat | Annotated[StrictStr, Field(max_length=200)] | None
 
 
 class Body(BaseModel):
@@ -120,11 +122,15 @@ class EarlierPost(Body):
     timestamp: Time = None
     # Without a default in the description for programs: null is a speaker who is not known.
     speaker: Speaker = Field(default_factory=lambda: MISSING)
+    state: KnownState = Field(None, description="Its state, which only later posts read.")
 
 
 class NewPost(EarlierPost):
     timeline_id: Id
     post_id: Id
+    previous_state: KnownState = Field(
+        None, description="The state of the speaker's last post, where it has become known since."
+    )
     history: list[EarlierPost] = Field([], max_length=MAX_POSTS)
 
 
@@ -166,6 +172,7 @@ class WholeTimeline(Body):
     text: list[Text] = Field(max_length=MAX_POSTS)
     timestamp: list[Time] | None = None
     speaker: list[Speaker] | None = None
+    state: list[KnownState] | None = None
 
 
 class Person(Body):
@@ -307,7 +314,8 @@ def create_app(model: str, redis_url: str, keep_texts: int = 0) -> FastAPI:
         return [classifier.forget(timeline_id) for timeline_id in timeline_ids]
 
     def explain_one(given: WholeTimeline) -> list[dict[str, Any]]:
-        timeline = Timeline.read("given", given.text, given.timestamp, shows_values=False, speakers=given.speaker)
+        people = {"speakers": given.speaker, "states": given.state}
+        timeline = Timeline.read("given", given.text, given.timestamp, shows_values=False, **people)
         columns, _ = timeline.tokenize(explainer.tokenizer, classifier.max_tokens)
         if (size := sum(map(len, columns["input_ids"]))) > MAX_EXPLAINED_TOKENS:
             raise ValueError(f"The timeline has {size} tokens, of which at most {MAX_EXPLAINED_TOKENS} are explained.")
@@ -343,8 +351,9 @@ def create_app(model: str, redis_url: str, keep_texts: int = 0) -> FastAPI:
     @app.post("/score")
     async def score(post: NewPost, request: Request) -> Answer:
         start = time.perf_counter()
-        history = [(earlier.text, earlier.timestamp, earlier.speaker) for earlier in post.history]
+        history = [(earlier.text, earlier.timestamp, earlier.speaker, earlier.state) for earlier in post.history]
         given = (post.timeline_id, post.post_id, post.text, post.timestamp, history, post.speaker)
+        given += (post.state, post.previous_state)
         try:
             # In another thread, so that other requests are taken while a long history becomes tokens.
             read = await asyncio.to_thread(classifier.read, *given)

@@ -16,10 +16,10 @@ from safetensors.torch import load, save
 from transformers.utils import logging
 
 from ..data_collator_tempoformer import StreamCollator
-from ..names_tempoformer import read_id, read_name
+from ..names_tempoformer import read_id, read_name, state_ids
 from ..online_tempoformer import RememberedTimeline, StreamMemory, with_checksum
 from ..pipeline_tempoformer import StreamClassificationPipeline
-from ..timeline_tempoformer import Timeline, tokenize_posts
+from ..timeline_tempoformer import BadValue, Timeline, read_role, tokenize_posts
 from ..times_tempoformer import ReadTime, are_since_start, check_kind, read_time, to_date
 from .redis_store import Forgotten, RedisStore, StoredTimeline
 
@@ -49,7 +49,8 @@ class LivePost(NamedTuple):
     A tokenized post, its text, and its speaker, None where that is not known. `columns`, `times` and `speakers` hold
     the earlier posts that come with it, and then the post. `time_kind` is the kind of all times ([`read_time`]).
     `source` says where the earlier posts are from, one of `CONTEXTS`, and `num_missed` how many of them a memory
-    missed. `begun` is there if some of the earlier posts were read already: the others are left.
+    missed. `states` and `previous_states` are those of all posts that a model reads which reads known ones, else
+    empty. `begun` is there if some of the earlier posts were read already: the others are left.
     """
 
     timeline_id: str
@@ -63,6 +64,8 @@ class LivePost(NamedTuple):
     source: str
     num_missed: int = 0
     begun: "Begun | None" = None
+    states: Sequence[str] = ()
+    previous_states: Sequence[str] = ()
 
     @property
     def key(self) -> tuple[str, str]:
@@ -80,8 +83,13 @@ class LivePost(NamedTuple):
 
     @property
     def as_text(self) -> str:
-        """The post as [`read_kept`] reads it: a checksum, its id, text, time in seconds, kind of time and speaker."""
-        values = json.dumps([self.post_id, self.text, self.times and self.times[-1], self.time_kind, self.speaker])
+        """
+        The post as [`read_kept`] reads it: a checksum, its id, text, time in seconds, kind of time and speaker, its
+        state and the previous one.
+        """
+        known = [*self.states[-1:], *self.previous_states[-1:]]
+        seconds = self.times and self.times[-1]
+        values = json.dumps([self.post_id, self.text, seconds, self.time_kind, self.speaker, *known])
         return short_hash(values.encode()) + values
 
     def after(self, count: int) -> "LivePost":
@@ -90,6 +98,8 @@ class LivePost(NamedTuple):
             columns={name: values[count:] for name, values in self.columns.items()},
             times=self.times and self.times[count:],
             speakers=self.speakers and self.speakers[count:],
+            states=self.states[count:],
+            previous_states=self.previous_states[count:],
         )
 
 
@@ -172,8 +182,6 @@ class LiveClassifier:
         self.model, self.tokenizer, self.store = pipe.model.eval(), pipe.tokenizer, store
         self.count: Callable[[dict[str, Any]], None] = lambda answer: None
         config = self.model.config
-        if config.reads_known_states:
-            logger.warning("A live service passes no states: the model reads each post as if none were known.")
         # The same as in training. If the configuration does not say, posts must have a time.
         self.timed = config.timed is not False
         self.fingerprint = self.model.fingerprint()
@@ -193,6 +201,8 @@ class LiveClassifier:
         timestamp: Any = None,
         history: Sequence[tuple] = (),
         speaker: str | None = MISSING,
+        state: Any = None,
+        previous_state: Any = None,
     ) -> LivePost:
         """
         Checks and tokenizes a post.
@@ -204,16 +214,20 @@ class LiveClassifier:
             timestamp (`str`, `float` or `datetime`, *optional*): The time, in a form that [`to_seconds`] takes. None
                 for a model that was trained without times.
             history (`Sequence[tuple]`, *optional*): Earlier posts of the timeline, oldest first, each a tuple of text
-                and timestamp, or of text, timestamp and speaker. They are read if the timeline has no memory. If it
-                has one, and posts have times, those are read that are newer than its last post.
+                and timestamp, or of text, timestamp, speaker and state. They are read if the timeline has no memory.
+                If it has one, and posts have times, those are read that are newer than its last post.
             speaker (`str`, *optional*): The writer of the post, None where that is not known, for a model that
                 `reads_speakers`; others do not read it.
+            state, previous_state (`str` or `float`, *optional*): The state of the post, which only later ones read,
+                and that of the speaker's last post, where it has become known since, for a model that
+                `reads_known_states`; others do not read them.
 
         Returns:
-            [`LivePost`]. Raises a `ValueError`, which repeats no id, text, time or speaker, for ids that are missing,
-            cannot be read or have a control character, for a timestamp that is missing or not a time, for one that is
-            given to a model without times, for a date that is more than a day ahead of this machine's clock, for times
-            that are not in order, for a speaker that is missing or cannot be read, and for a text that cannot be read.
+            [`LivePost`]. Raises a `ValueError`, which repeats no id, text, time, speaker or state, for ids that are
+            missing, cannot be read or have a control character, for a timestamp that is missing or not a time, for one
+            that is given to a model without times, for a date that is more than a day ahead of this machine's clock,
+            for times that are not in order, for a speaker that is missing or cannot be read, for a state that is none
+            of the model's, and for a text that cannot be read.
         """
         check_id("timeline_id", timeline_id)
         check_id("post_id", post_id)
@@ -222,9 +236,10 @@ class LiveClassifier:
             raise ValueError(
                 "The ids of the timeline and of the post must not be empty, nor a word for nothing (nan)."
             )
-        posts = [(*post, MISSING)[:3] for post in (*history, (text, timestamp, speaker))]
+        nothing = ("", None, MISSING, None)
+        posts = [(*post, *nothing[len(post) :]) for post in (*history, (text, timestamp, speaker, state))]
         names = [*(f"post {row} of `history`" for row in range(len(history))), "the post"]
-        texts, timestamps, speakers = zip(*posts, strict=True)
+        texts, timestamps, speakers, states = zip(*posts, strict=True)
         if not self.model.config.reads_speakers:
             speakers = None
         elif MISSING in speakers:
@@ -241,7 +256,22 @@ class LiveClassifier:
         columns, given = self.tokenize(timeline.texts), None if speaker is MISSING else read_id(speaker) or None
         source = "texts" if history else "none"
         values = (columns, timeline.timestamps, moment.kind, timeline.speakers, text, given, source)
-        return LivePost(timeline_id, post_id, *values)
+        known: dict[str, list[str]] = {}
+        if self.model.config.reads_known_states:
+            known["states"] = [self.read_state(*pair) for pair in zip(states, names, strict=True)]
+            known["previous_states"] = [""] * len(history) + [self.read_state(previous_state, "the post")]
+        return LivePost(timeline_id, post_id, *values, **known)
+
+    def read_state(self, state: Any, name: str) -> str:
+        """Reads a state of the post that `name` names. Raises a `ValueError`, which does not repeat it."""
+        config = self.model.config
+        try:
+            read = read_role("state", state)
+        except BadValue as bad:
+            raise ValueError(f"{name}: the state {bad.problem}.") from None
+        if read and state_ids([read], config.states, config.state_values)[0] < 0:
+            raise ValueError(f"{name}: its state is none of the model's: {', '.join(config.states)}.")
+        return read
 
     def tokenize(self, texts: Sequence[str]) -> dict[str, list]:
         """Returns the columns of texts, cut to what the model reads."""
@@ -429,7 +459,7 @@ class LiveClassifier:
 
     def kept_kind(self, post: LivePost, kept: list[list]) -> str | None:
         """Returns the kind of the times of the kept posts before this one, None without any."""
-        kinds = [kind for post_id, _, seconds, kind, _ in kept if post_id != post.post_id and seconds is not None]
+        kinds = [kind for post_id, _, seconds, kind, *_ in kept if post_id != post.post_id and seconds is not None]
         return kinds[-1] if kinds and self.timed else None
 
     def with_earlier(self, post: LivePost, kept: list[list], last: float, has_memory: bool) -> LivePost:
@@ -447,12 +477,14 @@ class LiveClassifier:
             elif has_memory:
                 kept = []
             if kept:
-                _, texts, times, _, speakers = zip(*kept, strict=True)
+                _, texts, times, _, speakers, states, previous_states = zip(*kept, strict=True)
                 earlier = self.tokenize(texts)
                 post = post._replace(
                     columns={name: values + post.columns[name] for name, values in earlier.items()},
                     times=[*times, *post.times] if self.timed else None,
                     speakers=post.speakers and [*(speaker or "" for speaker in speakers), *post.speakers],
+                    states=post.states and [*states, *post.states],
+                    previous_states=post.previous_states and [*previous_states, *post.previous_states],
                     source="kept",
                 )
         if not has_memory:
@@ -464,12 +496,14 @@ class LiveClassifier:
     def step(self, parts: list[Part], memory: StreamMemory) -> list[Reading | None]:
         """Reads parts of posts. Returns the readings of those that are whole, else None. Updates `memory`."""
         columns: dict[str, list] = {name: [] for name in parts[0].post.columns}
-        timeline_ids, moments, speakers, is_context = [], [], [], []
+        timeline_ids, moments, speakers, is_context, states, previous_states = [], [], [], [], [], []
         for post, count, _ in parts:
             for name, values in post.columns.items():
                 columns[name] += values[:count]
             moments += [ReadTime(post.time_kind, seconds) for seconds in (post.times or ())[:count]]
             speakers += (post.speakers or ())[:count]
+            states += post.states[:count]
+            previous_states += post.previous_states[:count]
             timeline_ids += [post.timeline_id] * count
             is_context += [number < post.num_posts - 1 for number in range(count)]
         # One row that holds all posts.
@@ -480,6 +514,8 @@ class LiveClassifier:
             timestamps=moments if self.timed else None,
             is_context=is_context,
             speakers=speakers or None,
+            states=states or None,
+            previous_states=previous_states or None,
             memory=memory,
         )
         readings: list[Reading | None] = []
@@ -546,13 +582,15 @@ def short_hash(values: bytes) -> str:
 
 def read_kept(stored: bytes) -> list:
     """
-    Returns the id, the text, the time in seconds, the kind of the time and the speaker of a kept post
-    ([`LivePost.as_text`]). Raises an error if it is damaged.
+    Returns the id, the text, the time in seconds, the kind of the time, the speaker, the state and the previous state
+    of a kept post ([`LivePost.as_text`]). Raises an error if it is damaged.
     """
     checksum, values = stored[:16].decode(), stored[16:]
     if short_hash(values) != checksum:
         raise ValueError("The checksum differs.")
-    return json.loads(values)
+    read = json.loads(values)
+    # One that was kept for a model that reads no known states has none.
+    return read + [""] * (7 - len(read))
 
 
 def last_time(memory: StreamMemory, timeline_id: str) -> float:
