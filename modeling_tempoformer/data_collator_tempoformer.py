@@ -15,27 +15,28 @@ class StreamCollator:
     """
     Pads rows of tokenized posts and builds the stream of every target post.
 
-    A row holds `input_ids` (and what else the tokenizer's `model_input_names` lists), a list for each post, or
+    A row holds `input_ids` (and the other columns of the tokenizer's `model_input_names`), a list for each post, or
     `post_embeds`, a vector for each post (posts, hidden). It may hold `timestamps` (seconds, one for each post),
     `num_context` (number of leading posts that are context only, by default 0), and for each post after the context
     `labels` (-100 for none) and `is_target` (False for a post that is not classified, by default all are).
     `num_before` (by default 0) posts of the timeline are before the row, and it began at `start_time` (seconds, by
-    default with the row). `held_out` is the member of the model that does not learn from the row. Rows with speakers
-    have `speaker_posts`, for each post after the context a list of the positions of its speaker's last posts before
-    it (-1 for none), and `num_older`: so many leading posts are there for a speaker alone, and in no stream.
+    default with the row). `held_out` is the member of the ensemble that does not learn from the row, which is in the
+    member's held-out fold. Rows with speakers have `speaker_posts`, for each post after the context the positions of
+    its speaker's last posts before it (-1 for none), and `num_older`, the number of leading posts that are in no
+    stream and serve only as a speaker's last posts.
 
     Args:
         tokenizer (`PreTrainedTokenizerBase`, *optional*): Pads the posts. Rows of vectors need none.
         window (`int`): Posts in a stream, at least 1.
         timed (`bool`, *optional*, defaults to `True`): If True, rows must have `timestamps`.
-        pad_rows_to_multiple_of (`int`, *optional*, defaults to 1): A batch gets rows without posts until their number
-            is a multiple of this one. For a stream of rows that several processes share, it is the number of
-            processes: Accelerate would repeat rows that have been counted.
+        pad_rows_to_multiple_of (`int`, *optional*, defaults to 1): A batch is padded with empty rows to a multiple
+            of this number. Where several processes share a stream of rows, give the number of processes: otherwise
+            Accelerate fills the batch with rows that were used before, which then count twice.
 
     A call returns tensors with the rows (B) first: `input_ids` and `attention_mask` (B, posts, tokens), or
     `post_embeds` (B, posts, hidden) and `attention_mask` (B, posts, 1); `stream_index` (B, streams, window), `elapsed`
-    in seconds of the same shape if timed, `timeline_position` (B, streams, 2), how many posts of the timeline come
-    before and seconds since the first of them, and if the rows have them `speaker_posts` (B, streams, count), `labels`
+    in seconds of the same shape if timed, `timeline_position` (B, streams, 2), the number of earlier posts of the
+    timeline and the seconds since its first, and if the rows have them `speaker_posts` (B, streams, count), `labels`
     (B, streams) and `held_out` (B,).
     Raises a `ValueError` that names the row for missing columns, posts without tokens, labels that are not integers or
     not as many as targets, and timestamps that are out of order or in floats of fewer than 64 bits.
@@ -127,7 +128,7 @@ class StreamCollator:
         return {name: pad(tensor.split(lengths), self.fills().get(name, 0)) for name, tensor in padded.items()}
 
     def fills(self) -> dict[str, int]:
-        """Returns what stands for an absent post where it is not 0: it differs from a real one by its mask alone."""
+        """Returns the padding values that are not 0. Only its mask tells a padding post from a real one."""
         return {} if self.tokenizer is None else {"input_ids": self.tokenizer.pad_token_id}
 
 
@@ -163,10 +164,10 @@ def checked_times(timestamps: Any, num_posts: int) -> torch.DoubleTensor:
 
 
 def pad(tensors: list[torch.Tensor], value: float) -> torch.Tensor:
-    """Stacks tensors that differ in their first axis."""
+    """Stacks tensors, each padded with `value` to the longest first axis."""
     return torch.nn.utils.rnn.pad_sequence(list(tensors), batch_first=True, padding_value=value)
 
 
 def pad_rows(tensor: torch.Tensor, count: int, value: float) -> torch.Tensor:
-    """Adds so many rows of one value behind those of a tensor."""
+    """Appends `count` rows of `value` to a tensor."""
     return torch.cat([tensor, tensor.new_full((count, *tensor.shape[1:]), value)])
