@@ -40,7 +40,8 @@ def to_rows(
             there are some).
         only_labelled (`bool`, *optional*, defaults to `False`): If True, only labelled posts are targets, as in
             training. In prediction all posts are.
-        reads_speakers (`bool`, *optional*, defaults to `False`): The model's. If True, timelines must have speakers.
+        reads_speakers (`bool`, *optional*, defaults to `False`): As in the model's configuration. If True,
+            timelines must have speakers.
         part (`str`, *optional*, defaults to `"posts"`): The name of the timelines in the warning, such as their split.
 
     Returns:
@@ -77,7 +78,7 @@ def to_rows(
         batch_size=1,
         desc="Tokenizing timelines",
         load_from_cache_file=False,
-        # Nothing is read from a cache, so that the posts need not be hashed.
+        # A random one: nothing is read from a cache, so that the posts need not be hashed.
         new_fingerprint=uuid4().hex,
     )
     if sum(truncated):
