@@ -31,8 +31,8 @@ def grow_trees(
     *others: torch.Tensor,
 ) -> np.ndarray:
     """
-    Grows the trees of each member. Returns the logits (posts, classes) that each labelled post gets from the member
-    that has not learned from it. `changes` are those of [`changes_for_members`], if the model has states; `compared`
+    Grows the trees of each member. Returns the logits (posts, classes) of each labelled post by the member that has
+    the post in its held-out fold. `changes` are those of [`changes_for_members`], if the model has states; `compared`
     and `others` are the other arguments of [`Trees.read`].
     """
     trees, posts = model.trees.cpu(), np.arange(len(labels))
@@ -44,7 +44,7 @@ def grow_trees(
     trees.center.zero_()
     trees.scale.fill_(1)
 
-    # Center and scale are the same for all members, so that they are not those of changes, which tell of labels.
+    # Center and scale are shared by all members, so changes, which leak labels across folds, are left out of them.
     features = trees.read(compared, *others, None if changes is None else torch.zeros_like(changes[0]))
     trees.center.copy_(features.mean(0))
     spread = features.std(0)
@@ -78,7 +78,7 @@ def grow_trees(
 
 
 def least_spread(trees: Trees, spread: torch.Tensor, num_compared: int) -> torch.Tensor:
-    """The standard deviation from which each of the trees' features counts. `spread` is that of each feature."""
+    """Returns the smallest standard deviation of each feature that counts. `spread` has the features' own."""
     # If all texts are the same, the largest component holds only the rounding errors of their vector.
     largest = torch.maximum(spread[0], LEAST_SPREAD * trees.mean.norm())
     scales = (largest * trees.components.norm(dim=-1)).repeat(1 + 2 * num_compared)
