@@ -81,7 +81,7 @@ def main(arguments: list[str]):
     # Labels and states are not read.
     roles = ("timeline", "timestamp", "text", "id", "speaker")
     columns = Columns({role: getattr(args, f"{role}_column") for role in roles})
-    # A table without it is refused, as one without texts is.
+    # Named, so that a table without speakers is refused if the model needs them.
     reads_speakers = pipe.model.config.reads_speakers
     columns["speaker"] = columns["speaker"] or ("speaker" if reads_speakers else None)
     unread = "by this model, which does not know who speaks (--keep_columns writes a column beside the predictions)"

@@ -53,13 +53,13 @@ def score_part(
     config: PreTrainedConfig | None = None,
 ) -> dict[str, Any]:
     """
-    The number of posts of a split, and whether they were `held_out_in_turn` from training; if any is labelled, also
-    its [`compute_scores`], its [`compare`], the `confidence_range`, in which the largest probability of 95 % of the
-    posts lies, and for each of the model's `experts` its `weight` and its [`compare_with`]; the [`score_groups`] of
-    posts with groups, and the [`score_annotators`] of posts that several people have labelled. All these are of
-    labels. If the model watches a class, by its `config`, its [`score_alarms`] follow under `alarm`. `predictions` and
-    `probabilities` are those of [`decide_posts`]; `train` and `vectors` are as in [`learn_rivals`]; `experts` are
-    weights and, of each expert alone, class ids (posts,).
+    Returns the numbers of a split: its posts, and `held_out_in_turn` if each was predicted by the member that has it
+    in its held-out fold. If a post is labelled, also the scores of labels: [`compute_scores`], [`compare`], the
+    `confidence_range`, in which the largest probability of 95 % of the posts lies, the `weight` and [`compare_with`]
+    of each of the model's `experts`, [`score_groups`] if posts have groups, and [`score_annotators`] if several people
+    have labelled posts; and [`score_alarms`] under `alarm` if the model's `config` has a watched class. `predictions`
+    and `probabilities` are those of [`decide_posts`]; `train` and `vectors` are as in [`learn_rivals`]; `experts` are
+    the weight of each expert, and the class ids (posts,) that it predicts alone.
     """
     posts, facts = labelled_posts(timelines, predictions, names, probabilities), all_facts(timelines)
     labelled = all_labels(timelines) >= 0
@@ -176,8 +176,8 @@ def listed(names: Sequence[str]) -> str:
 
 def compared(score: Mapping[str, Any]) -> str:
     """
-    Words for the difference between a model and what it is compared with. Without an interval, of a single timeline,
-    nothing can be said.
+    The verdict on the difference between a model and a rival: better, worse, or as good if the interval contains 0 or
+    is missing, as for a single timeline.
     """
     low, high = score.get("difference_interval", (-math.inf, math.inf))
     if low > 0:
@@ -198,8 +198,8 @@ def expert_lines(results: Mapping[str, Any]) -> list[str]:
 
 def alarm_lines(results: Mapping[str, Any]) -> list[str]:
     """
-    The scores of alarms in words, and a sentence on those of rivals, if there are any; none of a model that watches no
-    class.
+    The scores of alarms in words, and a sentence on those of rivals, if there are any; none for a model without a
+    watched class.
     """
     if "alarm" not in results:
         return []
@@ -328,7 +328,7 @@ def annotator_lines(results: Mapping[str, Any]) -> list[str]:
 
 
 def difference_of(score: Mapping[str, Any]) -> str:
-    """A difference, or that there is none that can be told; empty if it is not known."""
+    """A difference, or words for one whose interval contains 0; empty if it is not known."""
     if "difference" not in score:
         return ""
     return NO_DIFFERENCE if compared(score) == AS_GOOD else f"{score['difference']:+.3f}"
@@ -342,9 +342,9 @@ def to_table(rows: Sequence[Sequence[str]]) -> str:
 
 def test_summary(results: Mapping[str, Any], config: PreTrainedConfig | None = None) -> list[str]:
     """
-    A summary of a model's test in sentences: its macro F1, its rivals with theirs and the other [`remarks`], its
-    alarms, how sure it is, people beside it, and the scores of its states. With the model's configuration also
-    [`alarm_sentence`], the rule of its alarms as it is now.
+    A summary of a model's test in sentences: its macro F1, that of its rivals, other [`remarks`], its alarms, its
+    calibration, its annotators, and the scores of its states. With the model's configuration also [`alarm_sentence`],
+    the current rule of its alarms.
     """
     alarm = config and alarm_sentence(config)
     last = [f"Alarms: {alarm}"] if alarm else []

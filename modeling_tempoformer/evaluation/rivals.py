@@ -1,4 +1,4 @@
-"""Compares a model with rivals that cost nothing, on the same posts: the larger class, and boosted trees."""
+"""Compares a model with cheap baselines, its rivals, on the same posts: the largest class, and boosted trees."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -17,7 +17,7 @@ from .significance import paired_bootstrap
 DAY, HOUR = 86_400, 3_600  # seconds
 # Number of principal components of a post's vector that trees read
 COMPONENTS = 48
-# The member of timelines that no member holds out
+# The member of timelines that are in no held-out fold
 NOT_HELD_OUT = -1
 
 
@@ -92,8 +92,8 @@ def position_and_time(
 ) -> tuple[np.ndarray, list[str]]:
     """
     The probabilities (posts, num_labels) that small trees, which do not read texts, give to the posts of `timelines`,
-    and the features that both splits have. Posts that are `held_out` in training are classified by trees that have
-    not learned from them.
+    and the features that both splits have. Posts of a held-out fold are classified by trees that have not learned
+    from this fold.
     """
     labels, train_features, features = all_labels(train), post_features(train), post_features(timelines)
     # If each timeline is a single post, no post has a previous one.
