@@ -265,10 +265,10 @@ def score_words(
 def design_effects(counts: Sequence[np.ndarray], totals: Sequence[np.ndarray]) -> list[float]:
     """
     Returns for each time the design effect (Kish, 1965): the variance of a share divided by its variance for
-    independent usages, which is smaller because usages in one document are alike. The intraclass correlation is estimated
-    from the documents of all times by the residuals of their counts; it is 1 if the share is 0 or 1 at each time.
-    Because it is uncertain with few documents, the effect is multiplied by the ratio of the squared quantiles of the t
-    and the normal distribution. NaN if each time has one document.
+    independent usages, which is smaller because usages in one document are alike. The intraclass correlation is
+    estimated from the documents of all times by the residuals of their counts; it is 1 if the share is 0 or 1 at each
+    time. Because it is uncertain with few documents, the effect is multiplied by the ratio of the squared quantiles of
+    the t and the normal distribution. NaN if each time has one document.
 
     Args:
         counts (`np.ndarray` of shape `(documents,)` for each time): The usages of a kind in each document.

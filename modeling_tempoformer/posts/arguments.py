@@ -30,7 +30,7 @@ class DatasetArguments:
 
 @dataclass
 class TableArguments:
-    """Where a table has its posts, and its columns."""
+    """The place of the posts in a table, and its columns."""
 
     records: str | None = field(
         default=None,
