@@ -141,7 +141,7 @@ class StreamClassificationPipeline(Pipeline):
     be more probable, and `reason` then says why. The answers of a model with a watched class begin with
     `watched_probability`, the probability of that class; `alarm`, True if this probability is at least
     `watched_threshold`, which may differ from the threshold of the label (None with three classes or more and no alarm
-    in the calibration; then a post is an alarm if its label is the class); and `watched`, the name of the class. A
+    for the class; then a post is an alarm if its label is the class); and `watched`, the name of the class. A
     model that has learned states also answers the `state` of each post: a dict with `label`, the likeliest, `score`
     and `probabilities`, and if states are numbers their `mean`. The options can be given to a call or to the
     constructor.
