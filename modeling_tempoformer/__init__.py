@@ -107,8 +107,9 @@ MODELS = {
 
 class OwnPipelines(dict):
     """
-    The pipelines that a saved model names, none of which is found in its folder. So Transformers, which asks for trust
-    in the code that it finds there, takes the one that this package has registered; the name of the task is kept.
+    The `custom_pipelines` of a saved model, whose `in` is always False. Transformers then takes the pipeline that this
+    package has registered, instead of code in the model's folder, which needs `trust_remote_code`. The keys still name
+    the task.
     """
 
     def __contains__(self, task: object) -> bool:

@@ -21,7 +21,7 @@ dropout = interval(min=0, max=1, exclude_max=True)
 
 @dataclass(kw_only=True)
 class CheckedFields:
-    """Checks the labels of a configuration, and makes a `ValueError` of the library's errors."""
+    """Checks the labels of a configuration, and raises the library's validation errors as a `ValueError`."""
 
     @classmethod
     def from_dict(cls, config_dict: dict[str, Any], **kwargs):
@@ -34,7 +34,7 @@ class CheckedFields:
         return loaded
 
     def validate_labels(self):
-        """Labels must have different names, and be numbered from 0 without gaps."""
+        """Checks that labels have different names, and are numbered from 0 without gaps."""
         if len(set((self.id2label or {}).values())) < len(self.id2label or ()):
             raise ValueError(f"`id2label` must give each class a name of its own, got {self.id2label}.")
         for name, ids in (("id2label", self.id2label or ()), ("label2id", (self.label2id or {}).values())):
@@ -43,7 +43,7 @@ class CheckedFields:
 
 
 def check_shape(name: str, tensor: torch.Tensor | None, *shape: int | None):
-    """Raises a `ValueError` that names a tensor of another shape, in which None stands for any length."""
+    """Raises a `ValueError` that names a tensor without this shape, in which None stands for any length."""
     if tensor is None:
         return
     lengths = tuple(tensor.shape)
@@ -53,7 +53,7 @@ def check_shape(name: str, tensor: torch.Tensor | None, *shape: int | None):
 
 
 def narrow_float(value: Any) -> Any:
-    """Returns the dtype of a number, tensor or array in floats of fewer than 64 bits; None for anything else."""
+    """Returns the dtype of a number, tensor or array if that is a float of fewer than 64 bits, else None."""
     dtype = getattr(value, "dtype", None)
     # PyTorch's dtypes, and NumPy's.
     is_float = getattr(dtype, "is_floating_point", False) or getattr(dtype, "kind", "") == "f"
@@ -62,8 +62,8 @@ def narrow_float(value: Any) -> Any:
 
 def check_whole(source: Any, missing: Iterable[str], unexpected: Iterable[str] = ()):
     """
-    Raises a `ValueError` that names weights that a checkpoint lacks, which would be random numbers, or that the model
-    does not have.
+    Raises a `ValueError` that names the weights that are `missing` in a checkpoint, and would be random, or that are
+    `unexpected` in the model.
     """
     for problem, names in (("lack", sorted(missing)), ("also have", sorted(unexpected))):
         if names:
@@ -75,7 +75,7 @@ def check_whole(source: Any, missing: Iterable[str], unexpected: Iterable[str] =
 
 
 def check_indices(source: Any, name: str, indices: torch.Tensor, count: int):
-    """Raises a `ValueError` for an index outside of `count` values: one below 0 would be read from the end."""
+    """Raises a `ValueError` for an index outside of 0 to `count - 1`: a negative one would count from the end."""
     if indices.is_meta:
         return
     wrong = indices[(indices < 0) | (indices >= count)]
@@ -90,7 +90,7 @@ def longest_input(encoder: PreTrainedModel) -> int:
     """Returns the largest number of tokens that an encoder has positions for; 1e30 without a limit."""
     for name, table in encoder.named_modules():
         if name.endswith("position_embeddings") and isinstance(table, nn.Embedding):
-            # With an id for padding, positions start behind it.
+            # Positions start after the id of padding, if there is one.
             return table.num_embeddings - (0 if table.padding_idx is None else table.padding_idx + 1)
     most = getattr(encoder.config, "max_position_embeddings", None) or -1
     return most if most > 0 else int(1e30)

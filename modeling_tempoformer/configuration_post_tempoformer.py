@@ -24,22 +24,22 @@ class PostTempoFormerConfig(StreamFields, PreTrainedConfig):
             A post's vector: the `"mean"` of its tokens in the encoder's last layer, or the first of them (`"cls"`).
         num_stream_layers (`int`, *optional*, defaults to 1): Layers over the vectors of a stream's posts, at least 1.
         num_members (`int`, *optional*, defaults to 5):
-            Sets of stream layers and head, whose logits are averaged. Over a frozen encoder each is trained without
-            another part of the timelines (`held_out`).
+            Members of the ensemble: each has its own stream layers and head, and their logits are averaged. Over a
+            frozen encoder each member has a held-out fold, timelines that it does not learn from (`held_out`).
         num_trees (`int`, *optional*, defaults to 40):
-            Decision trees of each member, a second expert ([`~trees_tempoformer.Trees`]); 0 for none.
+            Decision trees of each member, an expert beside the network ([`~trees_tempoformer.Trees`]); 0 for none.
         reads_speakers (`bool`, *optional*, defaults to `False`):
-            True if the newest post is compared with its speaker's own previous post, beside the post before it.
-        states (`list[str]`, *optional*): Names of the posts' states, which the model learns and answers.
+            If True, the newest post is compared with its speaker's own previous post, and with the post before it.
+        states (`list[str]`, *optional*): Names of the posts' states, which the model predicts.
         state_values (`list[float]`, *optional*): The number that each state stands for.
         reads_known_states (`bool`, *optional*, defaults to `False`):
             True if a post is read with the states of earlier posts, as far as they are known when it arrives.
         change_step (`float`, *optional*):
-            If the labels were derived from the states: the smallest difference of numbers that is a change; 0 if any
-            other state is one.
+            If the labels were derived from the states: the smallest difference of `state_values` that is a change; 0
+            if any other state is a change.
         stream_hidden_size (`int`, *optional*, defaults to 192):
-            Width of these layers, an even multiple of the number of their heads, which is the encoder's.
-        stream_dropout (`float`, *optional*, defaults to 0.1): Dropout in these layers.
+            Width of the stream layers, an even multiple of the number of attention heads, which is the encoder's.
+        stream_dropout (`float`, *optional*, defaults to 0.1): Dropout in the stream layers.
         stream_attention (`str`, *optional*, defaults to `"temporal_rotary"`):
             Attention across the posts of a stream: `"temporal_rotary"` rotates queries and keys by the logarithm of
             the seconds to the newest post, `"rotary"` by the distance in posts, `"full"` does not rotate.
@@ -51,26 +51,26 @@ class PostTempoFormerConfig(StreamFields, PreTrainedConfig):
         focal_gamma (`float`, *optional*, defaults to 2.0): Exponent of the focal loss; 0 gives cross-entropy.
         class_weights (`list[float]`, *optional*): Weight of each class in the loss; 1 for all if omitted.
         calibration (`dict`, *optional*):
-            Values that were tuned on posts outside the training, each positive: `"temperature"`, from 1e-6 to 1e6,
-            divides the logits before the softmax; a post gets the class with the largest probability / `"thresholds"`.
-            `"alarm"`, a dict, changes no label: a post is an alarm if the probability of the class with the id
-            `"label"` is at least `"threshold"`, from 0 to 1; what was `"wanted"` and what was `"measured"` there are
-            for a reader. Each of the three may be missing.
+            Values that were tuned on posts outside the training set; each may be missing. `"temperature"`, from 1e-6
+            to 1e6, divides the logits before the softmax. `"thresholds"`, a positive number for each class: a post
+            gets the class with the largest probability / threshold. `"alarm"`, a dict, changes no label: a post is an
+            alarm if the probability of the class with the id `"label"` is at least `"threshold"`, from 0 to 1; its
+            `"wanted"` and `"measured"` document how the threshold was chosen.
         timed (`bool`, *optional*):
-            True if the model was trained with the time between posts. Streams must match it, whatever the attention
-            reads; if None, this is not checked.
+            Whether the model was trained with the times of posts. Its inputs must have times if and only if it was,
+            with any `stream_attention`; if None, this is not checked.
         first_posts (`str`, *optional*):
-            `"timeline"` or `"speaker"` if the first post of each cannot be a change, as none had a label in training.
-            Such posts get the class `no_change`.
+            `"timeline"` or `"speaker"` if the first post of each timeline, or of each speaker, cannot be a change
+            because no first post had a label in training. First posts get the class `no_change`.
         no_change (`int`, *optional*): The id of this class.
         watched (`int`, *optional*):
-            The id of the class that matters to a reader, on which pages and tables of the model open, and of which
-            answers say whether they are an alarm. The model does not read it.
+            The id of the class of interest: pages and tables show it first, and answers say whether a post is an alarm
+            for it. It does not change the logits.
         problem_type (`str`, *optional*):
-            `"single_label_classification"`, which None stands for too: a post has one of at least 2 classes.
+            `"single_label_classification"` or None, which means the same: a post has one of at least 2 classes.
 
     Raises a validation error that names the field for a value outside its range; `from_pretrained` and `from_dict`
-    make a `ValueError` of it.
+    raise it as a `ValueError`.
     """
 
     model_type = "post_tempoformer"
@@ -112,7 +112,7 @@ class PostTempoFormerConfig(StreamFields, PreTrainedConfig):
 
     @property
     def head_width(self) -> int:
-        """The width of what each member's head reads of a stream."""
+        """The width of the input of each member's head."""
         return (1 + 2 * self.num_compared) * self.stream_hidden_size + self.num_compared + 1
 
     @property
@@ -121,13 +121,13 @@ class PostTempoFormerConfig(StreamFields, PreTrainedConfig):
         return ["network", *["trees"] * bool(self.num_trees), *["states"] * bool(self.states)]
 
     def validate_encoder(self):
-        """The encoder must load where this package is not installed."""
+        """Checks that the encoder is one of Transformers, which loads where this package is not installed."""
         encoder = self.encoder_config
         if not type(encoder).__module__.startswith("transformers."):
             raise ValueError(f"`encoder_config` must be of a type of Transformers, got '{encoder.model_type}'.")
 
     def validate_states(self):
-        """There must be names and numbers of as many states."""
+        """Checks that states have different names, and that `state_values`, if given, has a finite number for each."""
         if self.states is not None and len(set(self.states)) != len(self.states) or self.states == []:
             raise ValueError(f"`states` are different names, got {self.states}.")
         if self.reads_known_states and not self.states:

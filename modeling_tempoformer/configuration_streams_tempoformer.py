@@ -1,4 +1,4 @@
-"""The fields of configuration that both models of streams share, and their checks."""
+"""The configuration fields that both stream models share, and their checks."""
 
 import math
 from dataclasses import dataclass
@@ -38,7 +38,7 @@ class StreamFields(CheckedFields):
     no_change: int | None = None
     watched: int | None = None
     change_step: float | int | None = None
-    # Models that read who speaks, or learn states, have fields of their own.
+    # Models that read speakers, or learn states, have fields in place of these.
     reads_speakers: ClassVar[bool] = False
     reads_known_states: ClassVar[bool] = False
     states: ClassVar[list[str] | None] = None
@@ -54,7 +54,7 @@ class StreamFields(CheckedFields):
 
     @classmethod
     def from_dict(cls, config_dict: dict[str, Any], **kwargs):
-        """Reads a configuration, without its [`CLASS_FIELDS`] if another number of classes is given."""
+        """Reads a configuration, but drops its [`CLASS_FIELDS`] if another number of classes is given."""
         given = {name: kwargs.pop(name) for name in (*CLASS_FIELDS, "id2label", "label2id") if name in kwargs}
         values = {**config_dict, **given}
         if "custom_pipelines" in values:
@@ -67,7 +67,7 @@ class StreamFields(CheckedFields):
         return super().from_dict(values, **kwargs)
 
     def validate_classes(self):
-        """The loss is for one of several classes, with a positive weight each; decisions take a positive threshold."""
+        """Checks that there are at least 2 classes, and that weights, thresholds and temperature are positive."""
         if self.problem_type not in (None, "single_label_classification"):
             raise ValueError(f"The focal loss is for posts that have one class each, not for '{self.problem_type}'.")
         if self.num_labels < 2:
@@ -78,7 +78,7 @@ class StreamFields(CheckedFields):
                 f"`calibration` has 'temperature', 'thresholds' and 'alarm', got {', '.join(map(repr, unknown))}."
             )
         temperature = calibration.get("temperature")
-        # Where float32 holds a number and its inverse, neither losses nor scores become 0 or infinite by it.
+        # Float32 holds such numbers and their inverses, so that neither losses nor scores become 0 or infinite.
         tiny = torch.finfo(torch.float32).tiny
         for name, numbers, count, least in (
             ("class_weights", self.class_weights, self.num_labels, tiny),
@@ -93,7 +93,7 @@ class StreamFields(CheckedFields):
                 raise ValueError(f"`{name}` must lie between {least:g} and {1 / least:g}, got {numbers}.")
 
     def validate_alarm(self):
-        """An alarm has the class that it is about, and the probability from which on it is given."""
+        """Checks that an alarm has the id of a class, and a probability as threshold."""
         if (alarm := (self.calibration or {}).get("alarm")) is None:
             return
         label, threshold, name = alarm.get("label"), alarm.get("threshold"), "calibration['alarm']"
@@ -103,7 +103,7 @@ class StreamFields(CheckedFields):
             raise ValueError(f"`{name}['threshold']` must lie between 0 and 1, got {threshold}.")
 
     def validate_first_posts(self):
-        """First posts must have a class, and those of speakers a model that knows speakers."""
+        """Checks that `first_posts` comes with `no_change`, and "speaker" only with `reads_speakers`."""
         if (self.first_posts is None) != (self.no_change is None):
             raise ValueError(
                 "`first_posts` needs `no_change`, the class that these posts get, and the other way round."
@@ -112,24 +112,24 @@ class StreamFields(CheckedFields):
             raise ValueError("`first_posts` can be 'speaker' only in a model that `reads_speakers`.")
 
     def validate_change_step(self):
-        """A step is a finite distance."""
+        """Checks that `change_step` is a finite number of at least 0."""
         if self.change_step is not None and not 0 <= self.change_step < math.inf:
             raise ValueError(f"`change_step` must be a finite number from 0, got {self.change_step}.")
 
     def validate_class_ids(self):
-        """A field that names a class has the id of one."""
+        """Checks that `no_change` and `watched` are ids of classes."""
         for name in ("no_change", "watched"):
             label = getattr(self, name)
             if label is not None and not 0 <= label < self.num_labels:
                 raise ValueError(f"`{name}` must be one of {self.num_labels} class ids, got {label}.")
 
     def validate_head(self):
-        """The classifier's hidden layers must have a width."""
+        """Checks that the classifier's hidden layers are at least 1 wide."""
         if not all(size >= 1 for size in self.head_hidden_sizes):
             raise ValueError(f"`head_hidden_sizes` must be at least 1, got {self.head_hidden_sizes}.")
 
     def validate_stream_width(self):
-        """The stream layers must have whole heads, and whole pairs to rotate."""
+        """Checks that the heads of the stream layers have whole dimensions, even ones if they are rotated in pairs."""
         width, heads = self.stream_width, self.encoder_config.num_attention_heads
         rotates = self.num_stream_layers > 0 and self.stream_attention != "full"
         if width < 1 or width % (2 * heads if rotates else heads):
@@ -139,7 +139,7 @@ class StreamFields(CheckedFields):
             )
 
     def get_text_config(self, decoder=None, encoder=None) -> PreTrainedConfig:
-        """The encoder's configuration, as it is the one with a vocabulary."""
+        """Returns the encoder's configuration, which has the vocabulary."""
         return self.encoder_config
 
     def to_diff_dict(self) -> dict[str, Any]:

@@ -28,10 +28,10 @@ class TempoFormerConfig(StreamFields, PreTrainedConfig):
             hidden states of a scale near 1.
         stream_residual (`bool`, *optional*, defaults to `False`):
             If True, a stream layer adds the context to a post's own vector, `c' = c + attention(c)`, instead of
-            putting it in its place (paper, section 4.2). The attention's output projection then starts at 0, so that
+            replacing the vector (paper, section 4.2). The attention's output projection then starts at 0, so that
             training starts from the pretrained encoder's own [CLS].
         fusion (`str`, *optional*, defaults to `"gate"`):
-            Joins a post's own vector and its context in the last stream layer: `"gate"` (Gate&Norm) or `"none"` (the
+            How the last stream layer joins a post's own vector and its context: `"gate"` (Gate&Norm) or `"none"` (the
             context alone).
         head (`str`, *optional*, defaults to `"mlp"`):
             `"mlp"` reads the newest post; `"lstm"` reads all posts of the stream in turn (RoTempoFormer, or RoBERT
@@ -44,11 +44,11 @@ class TempoFormerConfig(StreamFields, PreTrainedConfig):
         window, stream_attention, rope_theta, head_hidden_sizes, head_dropout: Fields of [`PostTempoFormerConfig`].
         focal_gamma, class_weights, calibration, timed, watched, problem_type: Fields of [`PostTempoFormerConfig`].
         change_step: A field of [`PostTempoFormerConfig`].
-        first_posts, no_change: Fields of [`PostTempoFormerConfig`]. As this model does not read who speaks, the first
+        first_posts, no_change: Fields of [`PostTempoFormerConfig`]. As this model does not read speakers, the first
             posts are those of timelines.
 
     Raises a validation error that names the field for a value outside its range; `from_pretrained` and `from_dict`
-    make a `ValueError` of it.
+    raise it as a `ValueError`.
     """
 
     model_type = "tempoformer"
@@ -69,7 +69,7 @@ class TempoFormerConfig(StreamFields, PreTrainedConfig):
     recurrent_order: Literal["forward", "reverse"] = "forward"
 
     def validate_layers(self):
-        """The stream layers must be layers of the encoder."""
+        """Checks that stream layers are layers of the encoder, and that a list of values for them fits."""
         num_layers = self.encoder_config.num_hidden_layers
         if not 0 <= self.num_stream_layers <= num_layers:
             raise ValueError(

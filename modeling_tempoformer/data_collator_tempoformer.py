@@ -15,7 +15,7 @@ class StreamCollator:
     """
     Pads rows of tokenized posts and builds the stream of every target post.
 
-    A row holds `input_ids` (and what else the tokenizer's `model_input_names` lists), a list for each post, or
+    A row holds `input_ids` (and the other columns of the tokenizer's `model_input_names`), a list for each post, or
     `post_embeds`, a vector for each post (posts, hidden). It may hold `timestamps` (seconds, one for each post),
     `num_context` (number of leading posts that are context only, by default 0), and for each post after the context
     `labels` (-100 for none) and `is_target` (False for a post that is not classified, by default all are).
@@ -29,9 +29,9 @@ class StreamCollator:
         tokenizer (`PreTrainedTokenizerBase`, *optional*): Pads the posts. Rows of vectors need none.
         window (`int`): Posts in a stream, at least 1.
         timed (`bool`, *optional*, defaults to `True`): If True, rows must have `timestamps`.
-        pad_rows_to_multiple_of (`int`, *optional*, defaults to 1): A batch gets rows without posts until their number
-            is a multiple of this one. For a stream of rows that several processes share, it is the number of
-            processes: Accelerate would repeat rows that have been counted.
+        pad_rows_to_multiple_of (`int`, *optional*, defaults to 1): A batch is padded with empty rows to a multiple
+            of this number. Where several processes share a stream of rows, give the number of processes: otherwise
+            Accelerate fills the batch with rows that were used before, which then count twice.
 
     A call returns tensors with the rows (B) first: `input_ids` and `attention_mask` (B, posts, tokens), or
     `post_embeds` (B, posts, hidden) and `attention_mask` (B, posts, 1); `stream_index` (B, streams, window), `elapsed`
@@ -134,7 +134,7 @@ class StreamCollator:
         return {name: pad(tensor.split(lengths), self.fills().get(name, 0)) for name, tensor in padded.items()}
 
     def fills(self) -> dict[str, int]:
-        """Returns what stands for an absent post where it is not 0: it differs from a real one by its mask alone."""
+        """Returns the padding values that are not 0. Only its mask tells a padding post from a real one."""
         return {} if self.tokenizer is None else {"input_ids": self.tokenizer.pad_token_id}
 
 
@@ -170,10 +170,10 @@ def checked_times(timestamps: Any, num_posts: int) -> torch.DoubleTensor:
 
 
 def pad(tensors: list[torch.Tensor], value: float) -> torch.Tensor:
-    """Stacks tensors that differ in their first axis."""
+    """Stacks tensors, each padded with `value` to the longest first axis."""
     return torch.nn.utils.rnn.pad_sequence(list(tensors), batch_first=True, padding_value=value)
 
 
 def pad_rows(tensor: torch.Tensor, count: int, value: float) -> torch.Tensor:
-    """Adds so many rows of one value behind those of a tensor."""
+    """Appends `count` rows of `value` to a tensor."""
     return torch.cat([tensor, tensor.new_full((count, *tensor.shape[1:]), value)])

@@ -1,4 +1,4 @@
-"""Turns the logits of a model into probabilities, labels, alarms and log odds. No other code decides."""
+"""Turns the logits of a model into probabilities, labels, alarms and log odds. No other module does."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -59,8 +59,8 @@ def find_alarms(
 
     Args:
         probabilities (`torch.Tensor` of shape `(..., num_labels)`): The probabilities of [`decide`].
-        labels (`torch.Tensor` of shape `(...)`): The first of its classes.
-        watched (`int`): The class to watch.
+        labels (`torch.Tensor` of shape `(...)`): The label of each post, the first of its classes in [`decide`].
+        watched (`int`): The id of the class of interest.
         calibration (`dict`, *optional*): The argument of [`decide`].
 
     Returns:
@@ -74,7 +74,7 @@ def find_alarms(
 
 
 def own_alarm(label: int, calibration: dict[str, Any] | None) -> dict[str, Any] | None:
-    """Returns the alarm of a calibration if it is about this class."""
+    """Returns the alarm of a calibration if it is for this class, else None."""
     alarm = (calibration or {}).get("alarm")
     return alarm if alarm is not None and alarm["label"] == label else None
 
@@ -87,14 +87,14 @@ def log_odds(logits: torch.Tensor, calibration: dict[str, Any] | None = None) ->
 
 
 def watched_threshold(config: PreTrainedConfig, calibration: dict[str, Any] | None) -> float | None:
-    """Returns the [`alarm_threshold`] of the class that the model watches."""
+    """Returns the [`alarm_threshold`] of the model's watched class."""
     return alarm_threshold(config.watched, config.num_labels, calibration or {})
 
 
 def alarm_threshold(label: int, num_labels: int, calibration: dict[str, Any]) -> float | None:
     """
-    Returns the probability of a class from which on a post is an alarm ([`find_alarms`]). None where no such number is
-    known: of three classes or more, without an alarm for this one.
+    Returns the smallest probability of a class that makes a post an alarm ([`find_alarms`]). It is None with three
+    classes or more and no alarm for this class, as the label then depends on all probabilities.
     """
     if (alarm := own_alarm(label, calibration)) is not None:
         return alarm["threshold"]
@@ -109,7 +109,7 @@ def read_answers(
     state_logits: torch.Tensor | None = None,
 ) -> list[dict[str, Any]]:
     """
-    Returns the answer about each post, in plain Python. All that answer call this.
+    Returns the answer about each post, in plain Python. All modules take their answers from this function.
 
     Args:
         logits (`torch.Tensor` of shape `(posts, num_labels)`): The model's output.
@@ -118,13 +118,13 @@ def read_answers(
         state_logits (`torch.Tensor` of shape `(posts, num_states)`, *optional*): The argument of [`read_states`].
 
     Returns:
-        A dict for each post. If the model watches a class, it begins with `watched_probability`, the probability of
-        the class; `alarm`, whether the post is one ([`find_alarms`]); `watched_threshold`, the probability from which
-        on it is ([`alarm_threshold`]); and `watched`, the class. Then come the `label` that [`decide`] chooses, its
-        probability `score`, the `probabilities` of all classes, and the `thresholds` of the calibration by class (None
-        without any). If thresholds or an alarm decide: `reason`, which says why the label is not the most probable
-        class, and why a post is an alarm with another label, or none with the label of the class; else None. If the
-        model has learned states: `state`.
+        A dict for each post. If the model has a watched class, the dict begins with `watched_probability`, the
+        probability of that class; `alarm`, whether the post is an alarm ([`find_alarms`]); `watched_threshold`, the
+        smallest probability of an alarm ([`alarm_threshold`]); and `watched`, the name of the class. Then come the
+        `label` that [`decide`] chooses, its probability `score`, the `probabilities` of all classes, and the
+        `thresholds` of the calibration by class (None without any). If the calibration has thresholds or an alarm:
+        `reason`, which says why the label is not the most probable class, or why alarm and label disagree; None if
+        there is nothing to say. If the model has learned states: `state`.
     """
     names = class_names(config)
     probabilities, ranked = decide(logits, calibration)
@@ -155,7 +155,7 @@ def read_answers(
 def explain_label(
     scores: Sequence[float], label: int, names: Sequence[str], thresholds: Sequence[float] | None
 ) -> str | None:
-    """Returns a sentence that says why a post has this label although another is more probable; None where none is."""
+    """Returns a sentence that says why a post has this label although another is more probable, else None."""
     best = max(range(len(scores)), key=scores.__getitem__)
     if scores[best] <= scores[label]:
         return None
@@ -174,8 +174,8 @@ def explain_alarm(
     calibration: dict[str, Any],
 ) -> str | None:
     """
-    Returns a sentence that says why a post is an alarm although its label is another class than the watched one, or
-    none although it is this class; None where the label says it.
+    Returns a sentence that says why a post is an alarm although its label is not the watched class, or no alarm
+    although its label is the watched class; None where alarm and label agree.
     """
     if is_alarm == (label == watched):
         return None

@@ -52,13 +52,13 @@ class PostTempoFormerModelOutput(ModelOutput):
     Args:
         last_hidden_state (`torch.FloatTensor` of shape `(batch_size, num_streams, num_members * head_width)`):
             Input of the head for each stream, the members side by side; 0 for a stream without posts. Each member has
-            the newest post after the stream layers, the step from each post that it is compared with (its speaker's
-            own previous post, if the model reads speakers, and the post before it), the steps' absolute values (each
-            `stream_hidden_size`), and the cosines.
+            the newest post after the stream layers, its difference from each post that it is compared with (its
+            speaker's own previous post, if the model reads speakers, and the post before it), the absolute values of
+            these differences (each `stream_hidden_size`), and the cosines.
         stream_mask (`torch.BoolTensor` of shape `(batch_size, num_streams, window)`): True for the posts of a stream,
             False for padding.
         compared (`torch.FloatTensor` of shape `(batch_size, num_streams, num_compared + 1, hidden_size)`):
-            The vectors of the posts that the newest one of each stream is compared with, and of the newest; 0 where
+            The vectors of the posts that the newest one of each stream is compared with, then of the newest; 0 where
             there is none.
         cosines (`torch.FloatTensor` of shape `(batch_size, num_streams, num_compared + 1)`):
             The cosines of the newest post's vector with those that it is compared with, and with the mean direction of
@@ -82,8 +82,8 @@ class PostTempoFormerModelOutput(ModelOutput):
 
 class MemberLinear(nn.Module):
     """
-    A linear layer of each member, from (members, ..., inputs), or the same for all (1, ..., inputs), to (members, ...,
-    outputs).
+    One linear layer for each member of the ensemble. Maps (members, ..., inputs), or (1, ..., inputs) if all members
+    have the same input, to (members, ..., outputs).
     """
 
     def __init__(self, members: int, inputs: int, outputs: int, bias: bool = True):
@@ -104,11 +104,11 @@ class MemberHeadLinear(HeadStart, MemberLinear):
 
 
 class MemberResidualLinear(ZeroStart, MemberLinear):
-    """The last projection of each member's attention, which a residual goes round."""
+    """The output projection of each member's attention, inside a residual connection."""
 
 
 class MemberLayerNorm(nn.Module):
-    """A layer norm of each member, of (members, ..., width). The library chooses its initial values by its name."""
+    """One layer norm for each member, of (members, ..., width). The library initialises it by its class name."""
 
     def __init__(self, members: int, width: int):
         super().__init__()
@@ -132,7 +132,7 @@ class PostTempoFormerPreTrainedModel(StreamPreTrainedModel):
     config: PostTempoFormerConfig
     # Modules that must not be split across devices.
     _no_split_modules = ["PostTempoFormerStreamLayers"]
-    # Models of 0.2.0 have none: of the experts of their configuration `from_pretrained` reads the weights.
+    # Checkpoints of 0.2.0 lack these: `from_pretrained` takes the weights of experts from their configuration.
     _keys_to_ignore_on_load_missing = [r"states\.held_out_change", r"mixture\."]
 
     @torch.no_grad()
@@ -146,7 +146,7 @@ class PostTempoFormerPreTrainedModel(StreamPreTrainedModel):
             for weights in (module.weights, module.held_out):
                 init.copy_(weights, torch.eye(weights.shape[-1])[0].expand_as(weights))
         elif isinstance(module, Grown):
-            # An expert that is not grown finds all classes equally likely.
+            # An expert that is not fitted yet gives all classes the same probability.
             start = {"scale": 1.0, "class_weights": 1.0}
             start |= dict.fromkeys(("leaves", "change", "held_out_change"), 1 / self.config.num_labels)
             for name, values in module.named_buffers():
@@ -154,7 +154,7 @@ class PostTempoFormerPreTrainedModel(StreamPreTrainedModel):
 
     @staticmethod
     def encoder_class(config: PreTrainedConfig) -> Any:
-        """Returns the class that builds and loads the encoder; where `AutoModel` adds a decoder, the one without."""
+        """Returns the Auto class of the encoder: `AutoModelForTextEncoding` where `AutoModel` would add a decoder."""
         whole, encoder = (kind.get(type(config), None) for kind in (MODEL_MAPPING, MODEL_FOR_TEXT_ENCODING_MAPPING))
         return AutoModel if encoder in (None, whole) else AutoModelForTextEncoding
 
@@ -163,7 +163,7 @@ class PostTempoFormerPreTrainedModel(StreamPreTrainedModel):
         cls, name: str, config: PostTempoFormerConfig, **kwargs
     ) -> tuple[PreTrainedModel, dict[str, Any]]:
         """Returns the pretrained encoder `name`, without its pooler, and the library's loading info."""
-        # The library's own class, as where the model is loaded again, also where the encoder comes with code.
+        # The library's own class even if the encoder's repository has code, as when the saved model is loaded.
         kwargs |= {"config": config.encoder_config, "output_loading_info": True}
         encoder, info = cls.encoder_class(config.encoder_config).from_pretrained(name, **kwargs)
         encoder.pooler = None
@@ -171,7 +171,7 @@ class PostTempoFormerPreTrainedModel(StreamPreTrainedModel):
 
 
 class PostTempoFormerStreamLayer(GradientCheckpointingLayer):
-    """A pre-norm layer: stream positions, attention across the posts of a stream, and a feed-forward step."""
+    """A pre-norm layer: stream positions, attention across the posts of a stream, and a feed-forward network."""
 
     def __init__(self, config: PostTempoFormerConfig):
         super().__init__()
@@ -199,7 +199,7 @@ class PostTempoFormerStreamLayer(GradientCheckpointingLayer):
 
 
 class PostTempoFormerStreamLayers(nn.Module):
-    """The layers between the vectors of posts and the heads: norm, projection, stream layers, steps and cosines."""
+    """The layers between the vectors of posts and the heads: norm, projection, stream layers, differences, cosines."""
 
     def __init__(self, config: PostTempoFormerConfig):
         super().__init__()
@@ -222,12 +222,12 @@ class PostTempoFormerStreamLayers(nn.Module):
             tensor.to(vectors.device)
             for tensor in (streams.slot_post, streams.slot_mask, streams.compared_post, streams.compared_mask)
         )
-        # Vectors that were computed before may be in more bits than the model.
+        # Precomputed vectors may have a wider dtype than the model.
         projected = self.projection(self.norm(vectors.unsqueeze(0).to(self.norm.weight.dtype)))
         states = projected[:, slot_post]
         all_states, attentions = [states], []
         for index, layer in enumerate(self.layers):
-            # The newest post is all that is read of the last layer.
+            # Only the newest post is needed from the last layer.
             only_newest = index == len(self.layers) - 1 and not (output_attentions or all_posts)
             states, weights = layer(states, streams, output_attentions, only_newest)
             all_states.append(states)
@@ -245,9 +245,9 @@ def cosines_with_history(
     compared: torch.Tensor, vectors: torch.Tensor, slot_post: torch.LongTensor, slot_mask: torch.BoolTensor
 ) -> torch.Tensor:
     """
-    Returns the cosines (streams, compared + 1) of each stream's newest vector with those that it is `compared` with,
-    (streams, compared + 1, hidden), the newest last, and with the mean direction of all before it, from `vectors`
-    (posts, hidden).
+    Returns the cosines (streams, compared + 1) of each stream's newest vector with each vector that it is compared
+    with, and with the mean direction of all earlier ones. `compared` is (streams, compared + 1, hidden), the newest
+    last; `vectors` is (posts, hidden).
     """
     # Computed in float32, because in float16 the bound that prevents a division of 0 by 0 is 0 itself.
     compared, units = compared.float(), nn.functional.normalize(vectors.float(), dim=-1)
@@ -258,8 +258,8 @@ def cosines_with_history(
 
 def of_members(logits: torch.Tensor, held_out: torch.LongTensor | None) -> torch.Tensor:
     """
-    Returns the mean of the members' logits (members, batch_size, ...), or for each row those of the member that has
-    not learned from it (`held_out`).
+    Returns the mean of the members' logits (members, batch_size, ...), or with `held_out` for each row the logits of
+    the one member that has not learned from that row.
     """
     if held_out is None:
         return logits.mean(0)
@@ -311,12 +311,12 @@ class PostTempoFormerModel(StreamReaderMixin, PostTempoFormerPreTrainedModel):
         r"""
         Args:
             input_ids (`torch.LongTensor` of shape `(batch_size, num_posts, num_tokens)`, *optional*):
-                Every post of a row once. A post whose `attention_mask` is all 0 is absent.
+                Every post of a row once. A post whose `attention_mask` is all 0 is padding.
             attention_mask, token_type_ids (`torch.LongTensor`, *optional*):
                 Tensors of the shape of `input_ids`: 1 for real tokens, 0 for padding (all 1 if omitted); and segment
                 ids (all 0 if omitted).
             stream_index (`torch.LongTensor` of shape `(batch_size, num_streams, window)`, *optional*):
-                The posts of each stream, oldest to newest, -1 on the left where there is none; `window` at most
+                The posts of each stream, oldest to newest, padded with -1 on the left; `window` is at most
                 `config.window`. If omitted, the posts of a row are one stream up to its last real one.
             elapsed (`torch.FloatTensor` of shape `(batch_size, num_streams, window)`, *optional*):
                 Seconds from each post to the newest, in float32 whatever the model's dtype. If omitted, the rotation
@@ -327,15 +327,15 @@ class PostTempoFormerModel(StreamReaderMixin, PostTempoFormerPreTrainedModel):
             post_embeds (`torch.FloatTensor` of shape `(batch_size, num_posts, hidden_size)`, *optional*):
                 The posts' vectors, as `embed_posts` returns them, instead of `input_ids`; `num_tokens` is then 1.
             speaker_posts (`torch.LongTensor` of shape `(batch_size, num_streams, count)`, *optional*):
-                The newest post's speaker's posts before it, oldest first, -1 where there is none, for a model that
+                The earlier posts of the newest post's speaker, oldest first, padded with -1, for a model that
                 `reads_speakers`.
             kwargs: `output_hidden_states`, `output_attentions`, `output_stream_attentions`, `return_dict`; and those
                 that change nothing here, such as `num_items_in_batch`.
 
         Returns:
             [`PostTempoFormerModelOutput`]. Raises a `ValueError` for tensors of other shapes, and for `elapsed` that
-            is missing or given unlike in training; a `TypeError` for any other argument, so that no misspelled input
-            is lost. Values are not checked, as [`StreamCollator`] checks them.
+            disagrees with `config.timed`; a `TypeError` for an unknown argument, which may be a misspelled input.
+            Values are not checked here but in [`StreamCollator`].
         """
         output_hidden_states, _, output_attentions = self.output_settings(kwargs)
         given = {"input_ids": input_ids, "token_type_ids": token_type_ids, "inputs_embeds": inputs_embeds}
@@ -385,7 +385,7 @@ class PostTempoFormerModel(StreamReaderMixin, PostTempoFormerPreTrainedModel):
         if not batches:
             width = self.config.encoder_config.hidden_size
             return torch.zeros(len(mask), width, dtype=self.dtype, device=mask.device)
-        # Sent before the encoder begins, since the host would wait for it.
+        # Sent before the encoder begins, as later the host would wait for the encoder.
         order, is_absent = torch.cat([chosen for chosen, _ in batches]), ~mask.any(-1, keepdim=True)
         order, is_absent = order.to(first.device), is_absent.to(first.device)
         for chosen, length in batches:
@@ -418,8 +418,8 @@ class PostTempoFormerModel(StreamReaderMixin, PostTempoFormerPreTrainedModel):
 
 def batches_of(mask: torch.BoolTensor, as_one: bool = False) -> list[tuple[torch.LongTensor, int]]:
     """
-    Batches of posts of similar length, or all posts `as_one`, from the mask of tokens (posts, tokens): their indices,
-    and their length.
+    Returns batches of posts of similar length, or with `as_one` one batch, from the mask of tokens (posts, tokens).
+    Each batch is the indices of its posts, and the length of the longest.
     """
     if as_one or torch.compiler.is_compiling():
         # While compiling, shapes must not depend on values.
@@ -429,7 +429,7 @@ def batches_of(mask: torch.BoolTensor, as_one: bool = False) -> list[tuple[torch
     for post in sorted((post for post, length in enumerate(lengths) if length), key=lengths.__getitem__):
         batch, length = batches[-1], lengths[post]
         num_tokens = len(batch) * length
-        # The longest post of a batch has at most half as many tokens more than the shortest, unless all are few.
+        # The longest post of a batch has at most 1.5 times the tokens of the shortest, unless the batch is small.
         if num_tokens >= TOKENS_AT_ONCE or (num_tokens >= FEW_TOKENS and 2 * length > 3 * lengths[batch[0]]):
             batches.append([])
         batches[-1].append(post)
@@ -487,10 +487,11 @@ class PostTempoFormerForStreamClassification(StreamClassificationMixin, PostTemp
             labels (`torch.LongTensor` of shape `(batch_size, num_streams)`, *optional*):
                 Class of each stream's newest post; -100 for none.
             held_out (`torch.LongTensor` of shape `(batch_size,)`, *optional*):
-                The member that does not learn from a row, and alone gives the row's logits.
+                The member of the ensemble that has a row in its held-out fold: it does not learn from the row, and
+                alone gives the row's logits.
             num_items_in_batch (`int` or `torch.Tensor`, *optional*):
-                The argument of [`focal_loss`]. Refused without `labels`: so a Trainer with a loss of its own calls the
-                model.
+                The argument of [`focal_loss`]. Refused without `labels`, as a Trainer then computes another loss than
+                the model's.
             kwargs: Inputs of [`PostTempoFormerModel`].
 
         Returns:
@@ -526,7 +527,7 @@ class PostTempoFormerForStreamClassification(StreamClassificationMixin, PostTemp
             check_shape("labels", labels, *logits.shape[:2])
             judged, labels = logits, labels.to(logits.device)
             if self.training:
-                # Each member learns by itself, and not from the rows that it holds out.
+                # Each member learns by itself, and not from the rows of its held-out fold.
                 judged = self.without_first_posts(members, is_first)
                 labels = labels.expand(members.shape[:-1])
                 if held_out is not None:
@@ -558,9 +559,8 @@ class PostTempoFormerForStreamClassification(StreamClassificationMixin, PostTemp
         known_states: torch.Tensor | None,
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
         """
-        Returns the logits of each expert (batch_size, num_streams, experts, num_labels), of which those of the
-        `network` are given, and the log-probabilities of the newest posts' states (batch_size, num_streams,
-        num_states).
+        Returns the logits of each expert (batch_size, num_streams, experts, num_labels), first those of the `network`
+        as given, and the log-probabilities of the newest posts' states (batch_size, num_streams, num_states).
         """
         if timeline_position is None:
             raise ValueError("The model needs `timeline_position`, as `StreamCollator` makes it.")
@@ -607,8 +607,8 @@ class PostTempoFormerForStreamClassification(StreamClassificationMixin, PostTemp
         self, outputs: PostTempoFormerModelOutput, held_out: torch.LongTensor | None
     ) -> tuple[torch.Tensor, torch.BoolTensor]:
         """
-        Returns the probabilities of the states (batch_size, num_streams, 2, states) of the first of the posts that the
-        newest one is compared with, and of the newest, and whether there is such a first one.
+        Returns the probabilities of the states (batch_size, num_streams, 2, states) of the first post that the newest
+        one is compared with and of the newest, and where (batch_size, num_streams) that first post exists.
         """
         posts = outputs.compared[..., :: self.config.num_compared, :]
         return self.states(posts, held_out), (posts[..., 0, :] != 0).any(-1)

@@ -1,6 +1,6 @@
 """
 The parts that both models of streams share: the focal loss, the rotation by log time and the attention across posts
-(Tseriotou, Tsakalidis and Liakata, 2024, section 4), and the laying out of streams.
+(Tseriotou, Tsakalidis and Liakata, 2024, section 4), and the layout of streams.
 """
 
 from collections.abc import Callable
@@ -30,7 +30,7 @@ logger = logging.get_logger(__name__)
 IGNORED_KWARGS = {"num_items_in_batch", "output_router_logits", "return_dict", "use_cache"}
 # The number that a mask adds to scores: its softmax is 0 in every dtype, and twice the number is finite in float16.
 MASKED = -3e4
-# The logit of the one class that a post can have. The others have less by twice as much.
+# The logit of the only class that a post can have; the logits of the others are -CERTAIN.
 CERTAIN = 6.0
 
 
@@ -72,7 +72,7 @@ class Streams:
 
     @property
     def visible(self) -> torch.BoolTensor:
-        """Returns where posts attend to (streams, window). An empty stream sees all of its slots, for the softmax."""
+        """Returns the slots that posts attend to (streams, window): all in an empty stream, to keep softmax finite."""
         return self.slot_mask | ~self.slot_mask[:, -1:]
 
 
@@ -92,7 +92,7 @@ def focal_loss(
         gamma (`float`, *optional*, defaults to 2.0): 0 gives weighted cross-entropy.
         class_weights (`list[float]`, *optional*): `w`; 1 for every class if omitted.
         num_items_in_batch (`int` or `torch.Tensor`, *optional*):
-            The number of labelled streams in all batches of an optimiser step; that in `labels` if omitted.
+            The number of labelled streams in all batches of an optimiser step; the number in `labels` if omitted.
 
     Returns:
         A scalar in float32; 0 where no stream has a label.
@@ -100,7 +100,7 @@ def focal_loss(
     labelled = labels != -100
     target = labels.masked_fill(~labelled, 0).unsqueeze(-1)
     log_p = logits.float().log_softmax(-1).gather(-1, target).squeeze(-1)
-    # Above zero, where the slope of x^gamma is infinite for gamma < 1.
+    # Kept above zero, because at zero the slope of x^gamma is infinite for gamma < 1.
     missing = (-torch.expm1(log_p)).clamp_min(torch.finfo(log_p.dtype).tiny)
     losses = -(missing**gamma) * log_p
     if class_weights is not None:
@@ -121,8 +121,8 @@ class StreamPositionEmbedding(nn.Embedding):
     """Embeddings of stream positions; a class of its own for its initial scale."""
 
 
-# Initial weights go by the class of a layer itself, and not by that of what contains it: of models outside of itself
-# the library initialises only modules that have parameters of their own.
+# The class of a layer itself decides on its initial weights, not the class of the module around it: in models outside
+# of Transformers, the library initialises only modules that have parameters of their own.
 class ZeroStart:
     """A layer whose weights start at 0, so that adding its output changes nothing at first."""
 
@@ -136,7 +136,7 @@ class HeadLinear(HeadStart, nn.Linear):
 
 
 def class_layers(config: StreamFields, width: int, linear: Callable[[int, int], HeadStart]) -> nn.Sequential:
-    """Returns the classifier of vectors of `width`: hidden layers with ReLU and dropout, and one output a class."""
+    """Returns the classifier of vectors of `width`: hidden layers with ReLU and dropout, and one output per class."""
     layers = []
     for hidden_width in config.head_hidden_sizes:
         layers += [linear(width, hidden_width), nn.ReLU(), nn.Dropout(config.head_dropout)]
@@ -153,7 +153,7 @@ def eager_attention(
     scaling: float,
     **kwargs,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Computes attention step by step. Returns the context, with posts before heads, and the attention."""
+    """Computes attention without a fused kernel. Returns the context (streams, posts, heads, ...) and the weights."""
     scores = (query @ key.mT * scaling).masked_fill(~attention_mask, MASKED)
     weights = scores.softmax(-1, dtype=torch.float32).to(query.dtype)
     return (weights @ value).transpose(1, 2), weights
@@ -182,7 +182,7 @@ class StreamAttention(nn.Module):
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
         """
         Returns the context of `posts` (members, streams, window, width), or with `only_newest` of the newest posts
-        alone; and, if asked for, the attention, in which the members' heads stand side by side.
+        alone; and, if asked for, the attention weights, with the heads of all members on one axis.
         """
         asking = slice(-1, None) if only_newest else slice(None)
         query, key, value = (
@@ -235,14 +235,14 @@ class StreamPreTrainedModel(PreTrainedModel):
     def from_pretrained(cls, pretrained_model_name_or_path, *model_args, output_loading_info=False, **kwargs):
         """
         Loads a model as the library does, but from safetensors only, since a pickle can hold code, and only from a
-        checkpoint that has all weights and no others. A checkpoint without a head leaves a head new, with the
-        library's warning.
+        checkpoint that has all weights and no others. A head that the checkpoint lacks is new, with the library's
+        warning.
 
         Args:
             pretrained_model_name_or_path, model_args, kwargs: The library's arguments.
             output_loading_info (`bool`, *optional*, defaults to `False`):
-                If True, the names of weights are returned, too, instead of raising a `ValueError` that names missing
-                or unexpected ones.
+                If True, returns the model and the library's loading info. By default returns the model, and raises a
+                `ValueError` that names missing or unexpected weights.
         """
         kwargs |= {"output_loading_info": True, "use_safetensors": True}
         model, info = super().from_pretrained(pretrained_model_name_or_path, *model_args, **kwargs)
@@ -250,13 +250,13 @@ class StreamPreTrainedModel(PreTrainedModel):
         has_new_head = bool(info["mismatched_keys"])
         if model.base_model is not model and type(model.base_model).__name__ in (model.config.architectures or ()):
             missing = {name for name in missing if name.startswith(f"{cls.base_model_prefix}.")}
-            # That of a head that the weights may once have had.
+            # A calibration belongs to a head, which this checkpoint lacks.
             model.config.calibration, has_new_head = None, True
-        # The configuration of a model of 0.2.0 weighs its experts.
+        # In 0.2.0 the configuration held the weights of the experts.
         weights = vars(model.config).pop("expert_weights", None)
         if (mixture := getattr(model, "mixture", None)) is not None:
             if has_new_head:
-                # The weights are those of experts that are gone.
+                # The weights belong to experts that were not loaded.
                 mixture.reset()
             elif weights:
                 mixture.weights.copy_(torch.tensor(weights))
@@ -265,9 +265,9 @@ class StreamPreTrainedModel(PreTrainedModel):
             check_indices(pretrained_model_name_or_path, "trees.feature", trees.feature, len(trees.center))
         if output_loading_info:
             return model, info
-        # Without a name the weights are those that the caller gives.
+        # Without a name, the caller gives the weights.
         if pretrained_model_name_or_path is not None:
-            # A model without a head leaves out the head.
+            # A model without a head ignores the head of a checkpoint.
             check_whole(pretrained_model_name_or_path, missing, () if model.base_model is model else unexpected)
         return model
 
@@ -335,7 +335,7 @@ class StreamReaderMixin:
         return hidden_states, attentions, stream_attentions
 
     def check_times(self, times: object | None):
-        """Raises a `ValueError` for times unlike in training, whatever the attention reads: trees read times, too."""
+        """Raises a `ValueError` unless times are given as in training, with any attention: trees read times, too."""
         timed = self.config.timed
         if timed is not None and timed != (times is not None):
             problem = "no times are given" if timed else "times are given"
@@ -351,7 +351,7 @@ class StreamReaderMixin:
     ) -> tuple[dict[str, torch.Tensor], Streams]:
         """Returns the given inputs of the posts of all rows, (posts, ...), and their streams."""
         given = {name: tensor for name, tensor in posts.items() if tensor is not None}
-        # First, as it is what a pipeline for single texts gives.
+        # Checked first, because pipelines for single texts give such inputs.
         if "input_ids" in given and given["input_ids"].dim() != 3:
             raise ValueError(
                 f"`input_ids` must have the shape (rows, posts, tokens), got {tuple(given['input_ids'].shape)}. Give "
@@ -379,7 +379,7 @@ class StreamReaderMixin:
         num_streams, window = stream_index.shape[1:]
         if window > self.config.window:
             raise ValueError(f"Streams of {window} posts, but the model's `window` is {self.config.window}.")
-        # A stream is real if its newest post is, and its posts are those that are real.
+        # A stream without a newest post is padding, and so is every slot without a real post.
         first_post = torch.arange(batch_size, device=stream_index.device)[:, None, None] * num_posts
         slot_post = (stream_index.clamp_min(0) + first_post).flatten(0, 1)
         slot_mask = (stream_index >= 0).flatten(0, 1) & is_post.flatten()[slot_post]
@@ -390,7 +390,7 @@ class StreamReaderMixin:
         elif self.config.stream_attention != "full":
             distance = torch.arange(window - 1, -1, -1, device=slot_post.device, dtype=torch.float32)
             tau = distance.expand(slot_post.shape)
-        # A slot before the first, since in a window of one there is no other than the newest.
+        # Padded on the left, since a window of one post has no slot before the newest.
         compared = [nn.functional.pad(slots, (1, 0))[:, -2:] for slots in (slot_post, slot_mask)]
         if self.config.reads_speakers:
             if speaker_posts is None:
@@ -421,7 +421,7 @@ class StreamClassificationMixin(StreamStepMixin):
     # The loss divides by `num_items_in_batch`.
     accepts_loss_kwargs = True
 
-    # PEFT reaches these through the head: the `base_model` of its models is another one.
+    # PEFT finds these on the model with the head, because its own `base_model` is another one.
     @property
     def max_tokens(self) -> int:
         """The largest number of tokens in a post that the encoder has positions for."""
@@ -429,12 +429,12 @@ class StreamClassificationMixin(StreamStepMixin):
 
     @property
     def input_device(self) -> torch.device:
-        """The device of the first weights; the CPU where they are offloaded, and are brought to what they read."""
+        """The device of the first weights; the CPU if they are offloaded, as their hooks then move the inputs."""
         device = self.device
         return torch.device("cpu") if device.type == "meta" else device
 
     def post_inputs(self, **posts: torch.Tensor) -> dict[str, torch.Tensor]:
-        """Returns inputs of `forward` for posts (batch_size, num_posts, num_tokens), so that none is read twice."""
+        """Returns inputs of `forward` for posts (batch_size, num_posts, num_tokens), so that none is encoded twice."""
         return self.tempoformer.post_inputs(**posts)
 
     def check_loss(self, labels: torch.LongTensor | None, num_items_in_batch: torch.Tensor | int | None):
@@ -447,7 +447,7 @@ class StreamClassificationMixin(StreamStepMixin):
             )
 
     def without_first_posts(self, logits: torch.Tensor, is_first: torch.BoolTensor | None) -> torch.Tensor:
-        """Returns logits (..., classes) in which the posts that are first (...) surely have the class of no change."""
+        """Returns logits (..., classes) in which first posts, by the mask `is_first`, have the class `no_change`."""
         if is_first is None:
             return logits
         certain = logits.new_full((self.num_labels,), -CERTAIN)
@@ -457,7 +457,7 @@ class StreamClassificationMixin(StreamStepMixin):
     def find_first_posts(
         self, timeline_position: torch.Tensor | None, speaker_posts: torch.LongTensor | None = None
     ) -> torch.BoolTensor | None:
-        """Returns where a post (batch_size, num_streams) cannot be a change, None for a model without the rule."""
+        """Returns a mask (batch_size, num_streams) of posts that cannot be a change; None without `first_posts`."""
         if self.config.first_posts is None:
             return None
         if self.config.first_posts == "speaker":

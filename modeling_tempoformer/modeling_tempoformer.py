@@ -69,8 +69,8 @@ class TempoFormerModelOutput(ModelOutput):
 
 class StreamPosition(nn.Module):
     """
-    Adds the embedding of a post's position in the stream to all its tokens, then LayerNorm and dropout. Before a
-    pre-norm layer there is no LayerNorm, and dropout only on the embedding, as on everything that such layers add.
+    Adds the embedding of a post's position in the stream to all its tokens, then applies LayerNorm and dropout. Before
+    a pre-norm layer it applies no LayerNorm, and dropout only to the embedding: such layers drop out what they add.
     """
 
     def __init__(self, config: TempoFormerConfig):
@@ -81,7 +81,7 @@ class StreamPosition(nn.Module):
         self.dropout = nn.Dropout(adapter.dropout(config.encoder_config))
 
     def forward(self, hidden_states: torch.Tensor, positions: torch.LongTensor) -> torch.Tensor:
-        """`hidden_states` (..., hidden), `positions` of the same leading axes, or one that broadcasts to them."""
+        """Returns new states. `hidden_states` is (..., hidden); `positions` broadcasts to its leading axes."""
         position = self.embedding(positions)
         if self.norm is None:
             return hidden_states + self.dropout(position)
@@ -89,7 +89,7 @@ class StreamPosition(nn.Module):
 
 
 class ResidualLinear(ZeroStart, nn.Linear):
-    """The last projection of an attention with a residual."""
+    """The output projection of an attention inside a residual connection."""
 
 
 class TempoFormerStreamLayer(nn.Module):
@@ -200,7 +200,7 @@ class TempoFormerModel(StreamReaderMixin, TempoFormerPreTrainedModel):
             if omitted.
     """
 
-    # `encode_posts` may record these; the encoder's class says in which of its modules.
+    # Lets `encode_posts` record attentions; the encoder's class says in which of its modules.
     _can_record_outputs = {"attentions": StreamAttention}
 
     def __init__(self, config: TempoFormerConfig, encoder: PreTrainedModel | None = None):
@@ -286,9 +286,9 @@ class TempoFormerModel(StreamReaderMixin, TempoFormerPreTrainedModel):
     ) -> dict[str, list[torch.Tensor]]:
         """
         Passes each real post once, by itself, through the embeddings and the layers below the stream layers. Returns
-        `states`, the last layer's output (posts, width, hidden) of each group; `hidden_states`, if asked for all of
-        them (rows, posts, tokens, hidden); and with `output_attentions=True` what the library records, `attentions`
-        (posts, heads, width, width) of each layer and group.
+        `states`, the last layer's output (posts, width, hidden) of each group; `hidden_states`, if asked for, those
+        of all layers (rows, posts, tokens, hidden); and with `output_attentions=True` the library's record,
+        `attentions` (posts, heads, width, width) of each layer and group.
         """
         groups = zip(*(posts.split(values) for values in inputs.values()), strict=True)
         states = [self.adapter.embed(self.encoder, **dict(zip(inputs, group, strict=True))) for group in groups]
@@ -343,7 +343,7 @@ class TempoFormerModel(StreamReaderMixin, TempoFormerPreTrainedModel):
     def copy_posts(
         self, posts: PostGroups, states: list[torch.Tensor], source: torch.LongTensor, numbers: list[int] | None
     ) -> tuple[PostGroups, list[torch.Tensor]]:
-        """`posts` and their `states`, a copy for each index in `source`; `numbers` are these indices on the host."""
+        """Returns a copy of a post and its states for each index in `source`; `numbers` has these on the host."""
         lengths = None if numbers is None else [posts.lengths[post] for post in numbers]
         copies = PostGroups(posts.mask[source], lengths, posts.as_one)
         return copies, copies.split(posts.join_states(states), source)
@@ -373,10 +373,10 @@ class TempoFormerModel(StreamReaderMixin, TempoFormerPreTrainedModel):
         numbers = shared = None
         if slots is None:
             filled, source = torch.arange(streams.slot_post.numel(), device=device), streams.slot_post.flatten()
-            # Not the remainder of `filled`, which ONNX cannot take by a size that it does not know.
+            # Not `filled % window`, because ONNX has no remainder by an unknown size.
             positions = torch.arange(window, device=device).expand(streams.slot_post.shape).flatten()
         else:
-            # Without any post one that is absent, so that no layer gets an empty batch.
+            # Without any post, a slot of padding, so that no layer gets an empty batch.
             filled = [slot for slot, post in enumerate(slots) if post >= 0] or [0]
             # A post, and its position in the stream
             pairs = [(max(0, slots[slot]), slot % window) for slot in filled]
@@ -461,14 +461,14 @@ class TempoFormerForStreamClassification(StreamClassificationMixin, TempoFormerP
             input_ids, attention_mask, token_type_ids, stream_index, elapsed, inputs_embeds:
                 Inputs of [`TempoFormerModel`].
             timeline_position (`torch.FloatTensor` of shape `(batch_size, num_streams, 2)`, *optional*):
-                Posts of the timeline before the newest one, and seconds since the first, for a model whose
-                `first_posts` cannot be a change.
-            speaker_posts (`torch.LongTensor`, *optional*): Not read, so that one batch fits both models.
+                Number of posts of the timeline before the newest one, and seconds since its first. Needed with
+                `first_posts`.
+            speaker_posts (`torch.LongTensor`, *optional*): Ignored, so that one batch fits both models.
             labels (`torch.LongTensor` of shape `(batch_size, num_streams)`, *optional*):
                 Class of each stream's newest post; -100 for none.
             num_items_in_batch (`int` or `torch.Tensor`, *optional*):
-                The argument of [`focal_loss`]. Refused without `labels`: so a Trainer with a loss of its own calls the
-                model.
+                The argument of [`focal_loss`]. Refused without `labels`, as a Trainer then computes another loss than
+                the model's.
             kwargs: Inputs of [`TempoFormerModel`].
 
         Returns:

@@ -20,8 +20,9 @@ def make_mask(
     config: PreTrainedConfig, tokens: torch.BoolTensor, dtype: torch.dtype, window: int | None = None
 ) -> Any:
     """
-    Returns the mask of real tokens (posts, tokens) for the attention backend that `config` names; with `window` each
-    token sees so many others on each side. For eager and SDPA attention the library would wait for the device.
+    Returns the attention mask for the backend that `config` names, from `tokens` (posts, tokens), True for real
+    tokens; with `window`, each token sees so many others on each side. For eager and SDPA attention the mask is built
+    here, because the library's function would wait for the device.
     """
     if config._attn_implementation not in ("eager", "sdpa"):
         make = create_bidirectional_mask if window is None else create_bidirectional_sliding_window_mask
@@ -287,8 +288,8 @@ class DebertaV2Adapter(EncoderAdapter):
 class ModernBertAdapter(EncoderAdapter):
     """
     ModernBERT: pre-norm layers with local or global attention and rotary positions, no token types. Their residual
-    stream is never normalised: stream positions and the context of [CLS] enter it without a norm, and what reads [CLS]
-    outside the layers, the pooler, the attention across posts and Gate&Norm, reads it after the encoder's final norm.
+    stream is never normalised: stream positions and the context of [CLS] enter it without a norm. The pooler, the
+    attention across posts and Gate&Norm, which are outside the layers, read [CLS] after the encoder's final norm.
     """
 
     is_pre_norm = True

@@ -1,5 +1,5 @@
 """
-Reads names as users write them, of timelines, speakers, labels, states, groups and annotators, and the numbers among
+Reads the names of timelines, speakers, labels, states, groups and annotators as users write them, and numbers among
 them.
 """
 
@@ -19,10 +19,10 @@ NOTHING = ("nan", "null", "<na>", "#n/a")
 HIDDEN = (
     "\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\u00ad\u034f\u061c\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\ufeff"
 )
-# Persian needs these inside of words, and emojis inside of families.
+# Joiners, which Persian words and combined emojis have inside.
 JOINERS = "\u200c\u200d"
 INVISIBLE = re.compile(f"[{HIDDEN}]")
-# The last ones choose between two pictures of a character.
+# The last range, variation selectors, chooses between two pictures of a character.
 NOT_COMPARED = re.compile(rf"[\s{HIDDEN}{JOINERS}\ufe00-\ufe0f]")
 ALIKE = "differ at most in case, width, white space or characters that cannot be seen"
 # An integer in a column with gaps, as programs write it. Three zeros may be thousands.
@@ -73,8 +73,8 @@ def read_id(value: Any) -> str:
         value: The argument of [`read_name`].
 
     Returns:
-        `str`: The result of [`read_name`]. Raises its errors, and a `ValueError` for an id that has lost digits: as
-        spreadsheets shorten long numbers, or in a float that is too large to hold them.
+        `str`: The result of [`read_name`]. Raises its errors, and a `ValueError` for an id that has lost digits: in
+        a spreadsheet, which shortens long numbers, or as a float that is too large to be exact.
     """
     name = read_name(value)
     if looks_shortened(name) or (isinstance(value, float) and abs(value) > LARGEST_EXACT_FLOAT):
@@ -97,7 +97,7 @@ def clean(text: str) -> str:
 
 
 def appearance(name: str) -> str:
-    """Returns what names have in common that [`ALIKE`]: their characters without case, width and white space."""
+    """Returns a key that is the same for names that look alike: without case, width and white space."""
     folded = name if name.isascii() else unicodedata.normalize("NFKC", name)
     return unicodedata.normalize("NFKC", NOT_COMPARED.sub("", folded.casefold()))
 
@@ -133,7 +133,7 @@ def may_be_thousands(texts: Iterable[str]) -> bool:
 
 
 def distance(one: float, other: float) -> float:
-    """Returns the distance of two numbers as decimals: that of 0.5 and 0.7 is 0.2, and not 0.19999999999999996."""
+    """Returns the distance of two numbers in decimals: 0.2 for 0.5 and 0.7, and not 0.19999999999999996."""
     return float(abs(Decimal(repr(one)) - Decimal(repr(other))))
 
 

@@ -23,7 +23,7 @@ logger = logging.get_logger(__name__)
 
 
 class LatePostError(ValueError):
-    """A post that is older than the newest one seen of its timeline."""
+    """A post is older than the newest post of its timeline that was already seen."""
 
 
 @dataclass
@@ -48,7 +48,7 @@ class RememberedTimeline:
         return replace(self, posts=list(self.posts), times=times, **copies)
 
     def add(self, post: dict[str, torch.Tensor], time: ReadTime, speaker: str = ""):
-        """Adds a post, of a speaker if that is known. Raises a `ValueError` if it cannot follow the others."""
+        """Adds a post, and its speaker if known. Raises a `ValueError` if the post cannot follow the others."""
         kind, seconds = time
         if self.num_seen:
             check_kind(kind, self.time_kind)
@@ -71,7 +71,7 @@ class RememberedTimeline:
             keep_last(self.by_speaker, speaker, post)
 
     def cut(self, window: int):
-        """Drops the posts that no later post is read with. The newest is, even where the window is one post."""
+        """Drops the posts that no later post needs. Keeps the newest, even if the window is one post."""
         count = max(1, window - 1)
         self.posts = self.posts[-count:]
         self.times = None if self.times is None else self.times[-count:]
@@ -101,7 +101,7 @@ class StreamMemory:
     a BERT `(window - 1) * (24 * tokens + 8)` bytes.
 
     The memory grows with the number of timelines, until some are forgotten ([`StreamMemory.evict`]). It keeps the
-    [`~StreamStepMixin.fingerprint`] of its model, and no other model takes it.
+    [`~StreamStepMixin.fingerprint`] of its model, and any other model refuses it.
 
     Attributes: `timelines`, a dict by timeline id, in the order of their last steps.
     """
@@ -133,11 +133,11 @@ class StreamMemory:
             raise ValueError("The memory belongs to a model with other weights, another precision or another window.")
 
     def remember(self, timelines: dict[str, RememberedTimeline], window: int, fingerprint: str):
-        """Keeps what a later post reads of timelines, for a model with this window and fingerprint."""
+        """Keeps the part of timelines that later posts need, for a model with this window and fingerprint."""
         self.model = fingerprint
         for timeline_id, timeline in timelines.items():
             timeline.cut(window)
-            # Behind all others: the first timelines are those whose last step is longest ago.
+            # Moved to the end, so that the first timelines are those whose last step is longest ago.
             self.timelines.pop(timeline_id, None)
             self.timelines[timeline_id] = timeline
 
@@ -203,7 +203,7 @@ class StreamStepOutput(ModelOutput):
         logits (`torch.FloatTensor` of shape `(num_posts, num_labels)`): Scores before softmax for each new post; 0
             for context, and for a late post that was left out.
         stream_lengths (`torch.LongTensor` of shape `(num_posts,)`):
-            The number of posts that were read for each, itself included, at most `window`: 1 if no post of its
+            The number of posts in the stream of each new post, itself included, at most `window`: 1 if no post of its
             timeline was remembered, 0 for a late post that was left out.
         state_logits (`torch.FloatTensor` of shape `(num_posts, num_states)`, *optional*):
             The log-probability of each state of each new post, if the model has learned states.
@@ -277,8 +277,8 @@ class StreamStepMixin:
         logits are those of a batch that holds the whole timelines; `model.answer` turns them into labels, scores and
         alarms.
 
-        A new post costs one pass of the encoder, in the paper's model one of its window. Leave the new posts on the
-        CPU: the step checks them there.
+        A new post costs one pass of the encoder, in the paper's model one for all posts of its window. Leave the new
+        posts on the CPU: the step checks them there.
 
         Args:
             input_ids (`torch.LongTensor` of shape `(num_posts, num_tokens)`):
@@ -291,7 +291,7 @@ class StreamStepMixin:
                 Values for [`~times_tempoformer.to_seconds`]. Those of a timeline, also in earlier steps, are of one
                 kind: all dates, all numbers or all durations, or all posts have none.
             is_context (`Sequence[bool]`, *optional*):
-                True for a new post that is remembered for those after it and not classified; False for all if omitted.
+                True for a new post that is remembered for later posts but not classified; False for all if omitted.
             speakers (`Sequence[str]`, *optional*):
                 The writer of each post, which [`~names_tempoformer.read_id`] reads, None or empty where it is not
                 known, for a model that `reads_speakers`; others do not read it.
@@ -406,7 +406,7 @@ class StreamStepMixin:
         for post, timeline_id in enumerate(new.timeline_ids):
             posts_of.setdefault(timeline_id, []).append(post)
         row = StepRow(new=[{} for _ in new.names], lengths=torch.zeros(len(new), dtype=torch.long))
-        places = []  # those of a timeline's posts in the row, and that of the last post of each of its speakers
+        places = []  # in the row: of a timeline's posts, and of the last post of each of its speakers
         for timeline_id in posts_of:
             timeline = memory.timelines.get(timeline_id, RememberedTimeline()).copy()
             self.check_columns(timeline_id, timeline, new.inputs)
@@ -482,10 +482,9 @@ class StreamStepMixin:
     def fingerprint(self) -> str:
         """
         Returns the window, the precision, the pooling of posts and the SHA-256 of the weights, by which a memory knows
-        its model. The calibration, the watched class and the names of classes do not count: they
-        decide on what was computed. The weights are read at the first call, wherever they are, and again after
-        `train`, `eval` or `load_state_dict`: call `eval` after changing weights in another way. Quantised weights do
-        not count.
+        its model. The calibration, the watched class and the names of classes do not count: they change decisions, not
+        what is remembered. The weights are hashed at the first call, wherever they are, and again after `train`,
+        `eval` or `load_state_dict`: call `eval` after changing weights in another way. Quantised weights do not count.
         """
         # A local variable, because another thread may call `eval` meanwhile.
         digest = self.weights_digest
@@ -497,12 +496,12 @@ class StreamStepMixin:
         return f"window {self.config.window}, {self.dtype}, pooling {pooling}, weights {digest}"
 
     def train(self, mode: bool = True):
-        """Sets the mode as the library does. The next [`fingerprint`] reads the weights again."""
+        """Sets the mode as the library does. The next [`fingerprint`] hashes the weights again."""
         self.weights_digest = None
         return super().train(mode)
 
     def load_state_dict(self, *args, **kwargs):
-        """Loads weights as the library does. The next [`fingerprint`] reads them again."""
+        """Loads weights as the library does. The next [`fingerprint`] hashes them again."""
         self.weights_digest = None
         return super().load_state_dict(*args, **kwargs)
 
@@ -523,7 +522,7 @@ class StreamStepMixin:
             raise ValueError(f"{names[post]}: `input_ids` must lie between 0 and {count - 1}, got {value}.")
 
     def check_columns(self, timeline_id: str, timeline: RememberedTimeline, inputs: dict[str, torch.Tensor]):
-        """Raises a `ValueError` if a model that reads the tokens of earlier posts again has other columns of them."""
+        """Raises a `ValueError` if the model needs the tokens of earlier posts, and these have other columns."""
         if self.tempoformer.reads_vectors or not timeline.posts:
             return
         if differing := ", ".join(f"`{name}`" for name in timeline.posts[0].keys() ^ inputs.keys()):
@@ -536,8 +535,8 @@ class StreamStepMixin:
         streams: dict[str, torch.Tensor],
     ) -> tuple[list[dict[str, torch.Tensor]], torch.Tensor | None, torch.Tensor | None]:
         """
-        Reads the new posts `inputs` and streams of the remembered posts and these. The host sends all before the
-        encoder begins, and waits for a device once, when it takes all back.
+        Encodes the new posts, `inputs`, and classifies `streams` of remembered and new posts. The host sends all
+        inputs before the encoder begins, and waits for the device once, for all outputs.
 
         Returns what is remembered of each new post, the logits of streams (streams, classes) and those of their
         states, on the host; the last two are None where there is nothing to classify.
@@ -549,7 +548,7 @@ class StreamStepMixin:
                 {name: values[post, :length].clone() for name, values in inputs.items()}
                 for post, length in enumerate(lengths)
             ]
-        # Faster than without gradients alone. Copies that are made outside are ordinary tensors.
+        # Faster than `no_grad`. Copies that are made after this block are ordinary tensors.
         with torch.inference_mode():
             row = {name: values.unsqueeze(0).to(device) for name, values in streams.items()}
             if reads_vectors:

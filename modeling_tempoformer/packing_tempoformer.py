@@ -56,7 +56,7 @@ class PostGroups:
 
     Args:
         mask (`torch.BoolTensor` of shape `(num_posts, num_tokens)`):
-            True for real tokens. A post without any is absent, and in no group.
+            True for real tokens. A post without any is padding, and in no group.
         lengths (`list[int]`, *optional*):
             The position after the last real token of each post. If omitted, while compiling, all posts are one group,
             so that shapes do not depend on values.
@@ -64,7 +64,7 @@ class PostGroups:
 
     Attributes:
         order: The indices of the posts that are in groups, one group after the other.
-        members: The same for each group.
+        members: The indices of the posts in each group.
         widths: The number of tokens of each group's longest post.
         masks: True for the real tokens of each group (posts, width).
     """
@@ -76,7 +76,7 @@ class PostGroups:
             self.members, self.widths, self.masks = [self.order], [mask.shape[1]], [unmask_empty_rows(mask)]
             return
         cost = math.inf if as_one else CPU_COST if mask.device.type == "cpu" else GPU_COST
-        # Without any post one that is absent, so that no layer gets an empty batch.
+        # Without any post, a padding post, so that no layer gets an empty batch.
         groups = group_by_length(lengths, cost) or [[0]]
         self.widths = [max(1, lengths[group[0]]) for group in groups]
         self.order = to_device([post for group in groups for post in group], mask.device)
@@ -97,7 +97,7 @@ class PostGroups:
         return [values[:, :width].index_select(0, posts.to(values.device)) for posts, width in pairs]
 
     def join(self, parts: list[torch.Tensor]) -> torch.Tensor:
-        """Joins a tensor (posts, ...) of each group to one (num_posts, ...), 0 for absent posts."""
+        """Joins a tensor (posts, ...) of each group to one (num_posts, ...), 0 for padding posts."""
         return scatter(torch.cat(parts), self.order, self.mask.shape[:1])
 
     def join_states(self, states: list[torch.Tensor]) -> torch.Tensor:

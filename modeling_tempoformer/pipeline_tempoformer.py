@@ -37,8 +37,8 @@ def explain_streams(
 
     Returns `logits` (batch_size, num_streams, window + 3, num_labels) of these streams. `attention` (batch_size,
     num_streams, num_stream_layers, window) is from the newest post, mean over heads. `state_logits` (batch_size,
-    num_streams, num_states) is of the streams themselves, if the model has learned states. The values of absent posts
-    mean nothing.
+    num_streams, num_states) is of the unchanged streams, if the model has learned states. Values at padding mean
+    nothing.
     """
     shape, posts = stream_index.shape[:2], model.post_inputs(**posts)
     inputs = change_streams(model.config.window, stream_index, elapsed, timeline_position, speaker_posts)
@@ -52,7 +52,7 @@ def explain_streams(
     offset = torch.arange(shape[0], device=stream_index.device)[:, None, None, None] * num_posts
     for name in INDICES & inputs.keys():
         inputs[name] = torch.where(inputs[name] < 0, -1, inputs[name] + offset)
-    # Only the streams themselves need their attention, of which other layers compute less.
+    # Only the unchanged streams need attention weights; without these, layers compute less.
     usual = read_streams(model, posts, {name: values[:, :, 0].flatten(0, 1) for name, values in inputs.items()}, True)
     changed = read_streams(model, posts, {name: values[:, :, 1:].flatten(0, 2) for name, values in inputs.items()})
     logits = usual["logits"].unsqueeze(1), changed["logits"].unflatten(0, (len(usual["logits"]), -1))
@@ -143,12 +143,13 @@ class StreamClassificationPipeline(Pipeline):
     and whose `vectors`, if there are any, are read instead of its texts.
 
     The label is the most probable class, and its probability is the score; with decision thresholds another class can
-    be more probable, and `reason` then says why. The answers of a model that watches a class begin with
-    `watched_probability`, the probability of that class; `alarm`, True where it is at least `watched_threshold`, which
-    may be another number than that from which on the class is the label (None without such a number; then an alarm is
-    a post whose label is the class); and `watched`, its name. A model that has learned states also
-    answers the `state` of each post: a dict with `label`, the likeliest, `score` and `probabilities`, and if states
-    are numbers their `mean`. The options can be given to a call or to the constructor.
+    be more probable, and `reason` then says why. The answers of a model with a watched class begin with
+    `watched_probability`, the probability of that class; `alarm`, True if this probability is at least
+    `watched_threshold`, which may differ from the threshold of the label (None with three classes or more and no alarm
+    for the class; then a post is an alarm if its label is the class); and `watched`, the name of the class. A
+    model that has learned states also answers the `state` of each post: a dict with `label`, the likeliest, `score`
+    and `probabilities`, and if states are numbers their `mean`. The options can be given to a call or to the
+    constructor.
 
     Args:
         batch_size (`int`, *optional*, defaults to 8): Rows in a batch, at least 1; timelines share batches.
@@ -159,7 +160,7 @@ class StreamClassificationPipeline(Pipeline):
         calibrated (`bool`, *optional*, defaults to `True`):
             If True, [`decide`] gets the `calibration` of the model's configuration, if it has one.
         truncation (`bool`, *optional*, defaults to `True`):
-            Must be `True`, since longer posts are always cut to what the model reads, with a warning.
+            Must be `True`, since longer posts are always truncated to what the model reads, with a warning.
         num_workers (`int`, *optional*):
             Accepted as in other pipelines, but not used, since posts are tokenized in this process.
     """
@@ -221,8 +222,8 @@ class StreamClassificationPipeline(Pipeline):
         calibrated: bool | None = None,
     ):
         """
-        Classifies timelines, and explains the labels: by the effects of changing one thing at a time, which are
-        measured, and by attention, which shows where the model looked and not what moved it.
+        Classifies timelines, and explains the labels: by the measured effects of changing one thing at a time, and by
+        attention, which shows where the model looked, and not why it decided so.
 
         Args:
             inputs, batch_size, targets_per_row, calibrated: The arguments of a call.
@@ -231,16 +232,17 @@ class StreamClassificationPipeline(Pipeline):
             The result of a call, with its errors, but each post is a dict of plain Python with
 
             - `text`, and `timestamp` in seconds, None without times.
-            - all that a call returns, `probabilities`, a dict from each class to its own, and the calibration's
-              `thresholds` by class, or None without any.
+            - all that a call returns, the `probabilities` of all classes, a dict, and the calibration's `thresholds`
+              by class, or None without any.
             - `stream`, a list of the posts of its stream: indices in the input, oldest first, the post itself last.
             - `attention`, for each stream layer a list of how much the post looked at each of `stream`: the mean over
               heads, summing to 1.
-            - `effects`, a dict from each class to a list: its probability minus what it would be, for each earlier
-              post of `stream`, had that never been written (those before it move up by one, and one older post
-              enters); then had the post itself said what the post before it said; had it come at once after that one;
-              and were it said to be the first of its timeline, which trees read. 0 where nothing changes.
-            - `log_odds_effects`, the same of `log(p / (1 - p))`, also where a probability is close to 0 or 1.
+            - `effects`, a dict from each class to a list: the probability of the class minus its probability after one
+              change. The changes are, for each earlier post of `stream`, to leave it out (the posts before it move up
+              by one, and one older post enters); then to give the post itself the text of the post before it; to put
+              no time between these two; and to make the post the first of its timeline, which trees read. 0 where
+              nothing changes.
+            - `log_odds_effects`, the same for `log(p / (1 - p))`, also where a probability is close to 0 or 1.
         """
         options = {"targets_per_row": targets_per_row, "calibrated": calibrated}
         return self.answer(inputs, batch_size, options, explains=True)
@@ -283,7 +285,7 @@ class StreamClassificationPipeline(Pipeline):
         explains = postprocess["explains"]
         rows = (row for entry in entries for row in entry["rows"])
         for timed, neighbours in groupby(rows, lambda row: "timestamps" in row):
-            # One post more: without a post of a stream, one that is older enters.
+            # One post more, because an older post enters where an explanation leaves one out.
             collator = StreamCollator(self.tokenizer, self.model.config.window + explains, timed=timed)
             while batch := list(islice(neighbours, batch_size)):
                 outputs = self.forward(dict(collator(batch)), explains=explains)

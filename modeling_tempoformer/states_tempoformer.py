@@ -8,14 +8,14 @@ from .trees_tempoformer import LEAST_PROBABILITY, Grown
 
 class States(Grown):
     """
-    Learns the state of a post from its vector, by a logistic regression of each member. A script fits them
-    ([`fit_states`]).
+    Predicts the state of a post from its vector, by one logistic regression for each member of the ensemble. A script
+    fits them ([`fit_states`]).
 
     Buffers: `center` (hidden,) of the posts' vectors; `weight` (members, hidden, states) and `bias` (members, states);
-    `held_out_change` (members, states + 1, states, classes), the probability of each class after a state, the last one
-    standing for no earlier post, and before another, in the posts from which a member learns; `change`, the mean of
-    the members; `class_weights` (classes,), those of the loss. A model of 0.2.0 has no `held_out_change`: it tells
-    nothing about the change of held-out posts.
+    `held_out_change` (members, states + 1, states, classes), the probability of each class for a pair of states, the
+    earlier post's (the last one stands for no earlier post) and the newest post's, counted on the posts from which a
+    member learns; `change`, the mean of the members; `class_weights` (classes,), those of the loss. A model of 0.2.0
+    has no `held_out_change`: all classes are then equally likely for held-out posts.
     """
 
     def __init__(self, config: PostTempoFormerConfig):
@@ -54,7 +54,7 @@ class States(Grown):
         """
         Returns the log-probability of each class (batch_size, num_streams, classes), plus the logarithm of its weight
         in the loss. The states of the newest post and of the one it is compared with, `states` (batch_size,
-        num_streams, 2, states), count as independent, and the pairs of both are summed. `has_previous` (batch_size,
+        num_streams, 2, states), count as independent, and the sum is over all pairs. `has_previous` (batch_size,
         num_streams) is where there is such a post, and `tables` are those of [`States.tables`].
         """
         previous, newest = states.unbind(-2)

@@ -1,4 +1,4 @@
-"""Lays out streams: which posts each has, how long ago they were, and what stands before. No other code does."""
+"""Lays out streams: their posts, elapsed times, and positions in the timeline. No other module does."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -10,9 +10,9 @@ from transformers.utils import logging
 
 logger = logging.get_logger(__name__)
 
-# Speakers of a timeline whose last posts are known at any moment
+# The most speakers of a timeline whose last posts are remembered
 MOST_SPEAKERS = 64
-# The inputs of `forward` that are numbers of posts
+# The inputs of `forward` that are indices of posts
 INDICES = {"stream_index", "speaker_posts"}
 
 
@@ -69,7 +69,7 @@ def lay_out_streams(
 
     Returns:
         `stream_index` (num_targets, window), -1 where there is no post; `timeline_position` (num_targets, 2), the
-        posts of the timeline before each target, and the seconds since the first; and with times `elapsed`
+        number of posts of the timeline before each target, and the seconds since the first; and with times `elapsed`
         (num_targets, window) in seconds.
     """
     windows = stream_windows(targets, window)
@@ -84,8 +84,8 @@ def lay_out_streams(
 
 def keep_last(by_speaker: dict[str, Any], speaker: str, last: Any):
     """
-    Keeps a speaker's last post. If these are more than 64 speakers, the one who has not written for longest is
-    dropped, and their next post is read as their first, so that what is remembered of a timeline has a bound.
+    Keeps a speaker's last post. With more than 64 speakers, the one who has not written for longest is dropped, and
+    their next post counts as their first, so that the memory of a timeline is bounded.
     """
     by_speaker.pop(speaker, None)
     by_speaker[speaker] = last
@@ -105,8 +105,8 @@ def posts_before(
 ) -> list[list[int]]:
     """
     Returns for each post its speaker's last `count` posts before it, oldest first, -1 where there is none: for a
-    speaker who has not written before, or not since 64 others did ([`keep_last`]). Where the speaker is not known, the
-    posts before it stand for them.
+    speaker who has not written before, or not since 64 others did ([`keep_last`]). If a post's speaker is not
+    known, the last `count` posts of the timeline take their place.
 
     Args:
         posts (`Sequence[int]`): The places of the posts of a stretch of a timeline.
@@ -180,23 +180,23 @@ def change_streams(
     speaker_posts: torch.LongTensor | None = None,
 ) -> dict[str, torch.Tensor]:
     """
-    Lays out streams, and the same streams with one thing changed: the stream itself; without each of its posts but the
-    newest, oldest first, as if the post had never been written; with the post before the newest once more in the
-    newest one's slot and time; with no time between these two; and at the beginning of the timeline.
+    Lays out each stream unchanged, and with one thing changed: without one of its earlier posts, oldest first; with
+    the previous post repeated in the slot and at the time of the newest post; with no time between these two; and at
+    the beginning of the timeline.
 
     Args:
         window (`int`): The model's window w.
         stream_index, elapsed, timeline_position, speaker_posts (`torch.Tensor` of shape `(rows, streams, ...)`):
             Streams of w + 1 posts. Where a post is left out, those before it move up, and the oldest one enters.
-            `speaker_posts` has two posts of the speaker, the earlier one for where the later is left out.
+            `speaker_posts` has the speaker's last two posts: the earlier one is used if the later is left out.
 
     Returns:
-        The same tensors, of shape `(rows, streams, w + 3, ...)`, for windows of w posts. A stream without a post that
-        is not there has -1 alone.
+        The same tensors, of shape `(rows, streams, w + 3, ...)`, for windows of w posts. Where the post to leave out
+        is padding, the whole stream is -1.
     """
     slots = torch.arange(window, device=stream_index.device)
-    # The slots that remain without each slot. Without the first slot, the one that enters, a stream is as usual. The
-    # last three are streams as usual, too, which are changed below.
+    # The slots that remain when each slot is left out. Leaving out the first of the w + 1 slots gives the unchanged
+    # stream. The last three are unchanged, too, until they are edited below.
     kept = torch.cat((slots + (slots >= slots.unsqueeze(-1)), (slots + 1).expand(3, -1)))
     repeated, at_once, at_first = range(window, window + 3)
     # Not computed where there is no post to leave out.

@@ -98,7 +98,7 @@ class Timeline:
         speakers (`list[str]`, *optional*): The writer of each post; empty if that is not known.
         states (`list[str]`, *optional*): The state of each post, a class or a number; empty where it is missing.
         facts (`list`, *optional*): What else their table says of each post, such as its group. No model reads it.
-        held_out (`int`, *optional*): The member of the model that does not learn from the timeline.
+        held_out (`int`, *optional*): The member of the ensemble with the timeline in its held-out fold.
         logits (`torch.Tensor` of shape `(posts, classes)`, *optional*):
             A model's answer, in float32; NaN for a post that it was not asked about.
         state_logits (`torch.Tensor` of shape `(posts, states)`, *optional*):
@@ -107,7 +107,7 @@ class Timeline:
             The answer of each of a model's experts, likewise.
         explanations (`list[dict]`, *optional*): The result of the pipeline's `explain` for each post.
         vectors (`torch.Tensor` of shape `(posts, hidden_size)`, *optional*):
-            The posts as the encoder of a post model has them (`embed_posts`); its pipeline reads these and no texts.
+            The posts' vectors from a post model's encoder (`embed_posts`), which its pipeline reads instead of texts.
     """
 
     timeline_id: str | int
@@ -209,8 +209,8 @@ class Timeline:
 
     def tokenize(self, tokenizer: PreTrainedTokenizerBase, limit: int) -> tuple[dict[str, list], int]:
         """
-        Tokenizes the posts, each cut to `limit` tokens. Returns the columns that [`cut_rows`] takes, with `timestamps`
-        if there are times, and how many posts were cut.
+        Tokenizes the posts, each truncated to `limit` tokens. Returns the columns that [`cut_rows`] takes, with
+        `timestamps` if there are times, and how many posts were truncated.
         """
         columns, num_cut = tokenize_posts(tokenizer, self.texts, limit)
         return columns if self.timestamps is None else {**columns, "timestamps": self.timestamps}, num_cut
@@ -255,8 +255,8 @@ class Timeline:
 
 def tokenize_posts(tokenizer: PreTrainedTokenizerBase, texts: list[str], limit: int) -> tuple[dict[str, list], int]:
     """
-    Tokenizes posts, each cut to `limit` tokens. Returns the tokenizer's columns but the mask, which the collator
-    makes, and how many posts were cut.
+    Tokenizes posts, each truncated to `limit` tokens. Returns the tokenizer's columns but the mask, which the collator
+    makes, and how many posts were truncated.
     """
 
     def tokenize(posts: list[str], **settings) -> dict[str, list]:
@@ -287,8 +287,8 @@ def cut_rows(
 ) -> Iterator[dict[str, Any]]:
     """
     Yields the rows of a timeline for [`StreamCollator`], by [`row_bounds`], from the columns of its posts, which are
-    lists or tensors. With `speaker_posts` ([`Timeline.speaker_posts`]) those that are older than the row stand before
-    it.
+    lists or tensors. With `speaker_posts` ([`Timeline.speaker_posts`]), those that are older than the row's own posts
+    are put in front of them.
     """
     start_time = {"start_time": columns["timestamps"][0]} if columns.get("timestamps") else {}
     num_posts = len(next(iter(columns.values())))

@@ -145,7 +145,8 @@ class TimeColumn:
 
     def warn(self):
         """
-        Says, once a run, what times may mean instead: numbers in 1970 or after 2100, or with commas, and durations.
+        Warns, once a run, of times that may mean something else: numbers in 1970 or after 2100, numbers with commas,
+        and durations.
         """
         kind = self.first[0] if self.first else "missing"
         if self.may_be_thousands:
@@ -154,7 +155,7 @@ class TimeColumn:
                 "divide thousands, leave them out."
             )
         if kind == "a number" and 0 <= self.smallest < END_OF_1970 and not END_OF_1970 <= self.largest < START_OF_1990:
-            # Without the numbers: a text of its own for each timeline or file would be a line for each.
+            # Without the numbers, which would make the warning a new one for each timeline or file.
             logger.warning_once(
                 "The times are numbers, read as seconds: some lie in 1970. Nothing is wrong if they count seconds "
                 "from some start. If they are milliseconds, minutes, days of a spreadsheet, years or dates without "

@@ -17,7 +17,7 @@ from .time_points_temporal_bert import TimePoints, UnknownTimeError
 
 logger = logging.get_logger(__name__)
 
-# The time of a text of which only the tokens are needed.
+# Stands for the time of a text of which only the tokens are needed.
 NO_TIME = object()
 
 

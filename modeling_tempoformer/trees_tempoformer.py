@@ -12,18 +12,18 @@ from .configuration_post_tempoformer import PostTempoFormerConfig
 
 
 COMPONENTS = 48
-# All trees have so many splits from root to leaf, in the order of a heap: the children of i are 2i + 1 and 2i + 2.
+# The number of splits from root to leaf of all trees, in the order of a heap: the children of i are 2i + 1, 2i + 2.
 DEPTH = 6
 NUM_SPLITS, NUM_LEAVES = 2**DEPTH - 1, 2**DEPTH
-# A post next to a threshold goes both ways, in part: so rounding errors of its vector stay as small in probabilities.
+# Splits are soft: next to a threshold a post goes partly both ways, so that rounding errors stay small in the output.
 SHARPNESS = 300.0
 LEAST_PROBABILITY = 1e-3
 
 
 class Grown(nn.Module):
     """
-    A part that a script grows over a frozen encoder. Its buffers stay in float32 whatever the model's dtype: in 16
-    bits a threshold moves to the other side of posts.
+    A part that a script fits over a frozen encoder. Its buffers stay in float32 whatever the model's dtype: rounded to
+    16 bits, a threshold could pass posts.
     """
 
     def add_zeros(self, name: str, *shape: int):
@@ -42,10 +42,10 @@ class Grown(nn.Module):
 
 class Mixture(Grown):
     """
-    Adds the logits of the experts, each with its weight. Until the others are grown, the network alone has one.
+    Returns the weighted sum of the experts' logits. Until the other experts are fitted, only the network has a weight.
 
-    Buffers: `weights` (experts,), and `held_out` (members, experts) for posts that a member holds out, chosen on those
-    that other members hold out.
+    Buffers: `weights` (experts,), and `held_out` (members, experts), the weights for the posts of a member's held-out
+    fold, chosen on the held-out folds of the other members.
     """
 
     def __init__(self, config: PostTempoFormerConfig):
@@ -55,7 +55,7 @@ class Mixture(Grown):
         self.reset()
 
     def reset(self):
-        """Leaves the network to decide alone."""
+        """Gives the network the weight 1 and all others 0."""
         for weights in (self.weights, self.held_out):
             weights.zero_()
             weights[..., 0] = 1
@@ -80,8 +80,8 @@ class Trees(Grown):
     def __init__(self, config: PostTempoFormerConfig):
         super().__init__()
         hidden, shape = config.encoder_config.hidden_size, (config.num_members, config.num_trees)
-        # `read` puts them together: components of the newest post and of each compared one, a step and a cosine for
-        # each compared one, the cosine with all earlier posts, three numbers of position and time, and the changes.
+        # `read` puts them together: components of the newest post and of each compared one, a difference and a cosine
+        # for each compared one, the cosine with all earlier posts, three numbers of position and time, and changes.
         compared = config.num_compared
         # With known states, the levels of a person follow.
         features = (1 + 2 * compared) * COMPONENTS + compared + 4 + (config.num_labels if config.states else 0)

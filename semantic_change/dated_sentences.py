@@ -1,4 +1,4 @@
-"""Finds target words and phrases in the passages of a corpus, and makes dated sentences of these."""
+"""Finds target words and phrases in the passages of a corpus, and makes dated sentences of the passages."""
 
 import math
 import unicodedata
@@ -17,8 +17,8 @@ from .reading.text_layouts import read_passages
 
 logger = logging.get_logger(__name__)
 
-# Where a corpus does not tell its documents, so many blocks of neighbouring passages stand in their place at the time
-# with the fewest. Fewer blocks are longer, so that fewer documents lie in two of them, but they find less
+# If a corpus does not mark its documents, blocks of neighbouring passages are used instead: this many at the time with
+# the fewest passages. Fewer, longer blocks divide fewer documents, but give tests less power
 # (`benchmarks/results/semantic_change.md`).
 NUM_BLOCKS = 20
 # Names, or the forms of each name.
@@ -39,7 +39,7 @@ class DatedSentence:
             occurrence of a target is one token, the target's name.
         date, source (`str`): Its date and its source; empty if the corpus does not tell them.
         places (`tuple[tuple[int, int], ...]`): Where the word of each token begins and ends in `text`.
-        document (`str`): The document that it is part of. Documents of two times are two, even by one name.
+        document (`str`): The document of the sentence. Documents of two times are different, even with the same name.
     """
 
     time: str
@@ -78,8 +78,8 @@ class Capitals:
 
 class Blocks:
     """
-    Blocks of neighbouring passages, which stand in the place of documents where a corpus does not tell these. They are
-    as long at each time, because only documents of one kind can be dealt to the times at random.
+    Blocks of neighbouring passages, which replace documents if a corpus does not mark these. All times have blocks of
+    the same size, because random assignment to the times is fair only for documents of one kind.
 
     Args:
         paths (`Sequence[str | Path]`): The corpora. The smallest one has [`NUM_BLOCKS`] for each of its times.
@@ -92,7 +92,7 @@ class Blocks:
 
     @cached_property
     def size(self) -> int:
-        """The number of passages of a block. The corpora are read once more to count them, and a warning tells it."""
+        """The number of passages of a block, which a warning tells. The corpora are read once more to count them."""
         smallest = min(sum(1 for _ in read_passages(path, self.columns)) for path in self.paths)
         size = max(math.ceil(smallest / (NUM_BLOCKS * self.num_times)), 1)
         logger.warning_once(

@@ -1,4 +1,4 @@
-"""The words of a corpus without a list: which of them can be compared, and how much these change by a few usages."""
+"""Finds the words of a corpus that can be compared, and ranks them by the change of a few usages of each."""
 
 import random
 import re
@@ -35,7 +35,7 @@ FUNCTION_WORDS = ENGLISH_STOP_WORDS - set(CONTENT.split())
 
 class Searched(NamedTuple):
     """
-    The words of a corpus that are compared, and what is left out.
+    The words of a corpus that can be compared, and those that are left out.
 
     Attributes:
         forms (`dict[str, list[str]]`): The spellings of each word that can be compared. Its name is the commonest.
@@ -93,7 +93,7 @@ class Vocabulary:
         return vocabulary
 
     def add(self, sentence: DatedSentence, number: float):
-        """Counts the words of a sentence, and keeps the sentence for those for which its random number is small."""
+        """Counts the words of a sentence, and keeps it for those words for which its random number is small enough."""
         first: dict[str, tuple[int, int]] = {}
         self.tokens.update(untagged(token).lower() for token in sentence.tokens)
         for spelling, start, end in words_of(sentence):
@@ -121,7 +121,7 @@ class Vocabulary:
             counts = [self.counts[word, time] for time in times]
             if max(counts) < min_usages:
                 continue
-            # Equal counts are decided by the alphabet.
+            # Of equal counts the first spelling in alphabetical order wins.
             name = min(spelled, key=lambda spelling: (-spelled[spelling], spelling))
             left_out = ""
             if min(counts) < min_usages:

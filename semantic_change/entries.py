@@ -45,7 +45,7 @@ class Entry:
             whose middle is nearest.
         earliest (`list[int]`): The usages from the earliest to the latest.
         neighbours (`dict[int, list[int]]`): The ten sampled usages that are nearest to each usage that may be among
-            the five earliest of a sense. The more of them share its sense, the surer is its sense.
+            the five earliest of a sense. The more of them have the same sense, the surer is the usage's sense.
         is_whole (`bool`): Whether the earliest usages were sought among all usages in the corpus. If not, they are the
             earliest in the sample.
         collocates (`list[list[Collocate]]`): The collocates at each time.
@@ -112,7 +112,7 @@ def make_entry(
         outside = space.place(others[1])
         pool, points = [*sampled, *others[0]], np.concatenate([points, outside])
         labels = np.hstack([labels, np.stack([option.find_nearest(outside) for option in options])])
-    # Usages that are equal have one place.
+    # Equal usages share one position in the order.
     place = {usage: number for number, usage in enumerate(by_age([*everything, *pool], list(usages)))}
     order = sorted(range(len(pool)), key=lambda index: place[pool[index]])
     first = {
@@ -155,8 +155,8 @@ def make_entries(
         usages, vectors: The sampled usages and their vectors.
         found: All usages in the corpus.
         read: Returns the usages that an encoder knows, and their vectors.
-        most: The number of usages outside the sample that may be read for first attestations. Words take them in their
-            order, each all or none.
+        most: The most usages outside the sample that are read for first attestations. Words are taken in their order,
+            each with all of its usages or none.
         seed, frequent: See [`make_entry`].
     """
     outside: Usages = {}

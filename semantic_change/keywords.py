@@ -21,8 +21,8 @@ class Collocate(NamedTuple):
     Attributes:
         word (`str`): The word.
         count (`int`): The number of these usages with the word around them.
-        strength (`float`): How many times as large their share is as that of the others. A half is added to both
-            counts, so that it is finite.
+        strength (`float`): The share of these usages with the word, divided by that of the others. Both counts are
+            smoothed by a half, so that the ratio is finite.
     """
 
     word: str
@@ -32,7 +32,7 @@ class Collocate(NamedTuple):
 
 class WordsAround:
     """
-    The words around usages. Numbers and words of one or two letters are none of them.
+    The words around usages, without numbers and words of one or two letters.
 
     Args:
         contexts (`Sequence[str]`): The words near each usage.

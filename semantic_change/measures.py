@@ -104,9 +104,9 @@ def shuffled_prototypes(
     resamples: int = 4999,
 ) -> tuple[float, float]:
     """
-    Assigns documents to the two time points at random, each with all its usages, so that each time point has as many
-    documents as in truth. Usages in one document are alike, so usages assigned one by one would differ less than those
-    of other documents of the same time do.
+    Assigns documents to the two time points at random (permutation), each with all its usages, so that each time point
+    keeps its number of documents. Usages in one document are alike, so that single usages assigned at random would
+    differ less than different documents of one time do.
 
     Returns the mean [`prototype_distance`] of these assignments (Dubossarsky et al., 2017), and the p-value of the
     real distance (permutation test of Liu, Medlar and Glowacka, 2021). If the documents are too few
@@ -150,7 +150,7 @@ def average_pairwise_distance(before: np.ndarray, after: np.ndarray) -> float:
 def change_score(apd: float, prt_corrected: float) -> float:
     """
     Score of a word's change, from 0 to 100: 100 times the geometric mean of its [`average_pairwise_distance`] and of
-    its [`prototype_distance`] less the mean distance by chance (at least 0). The first alone is large for words of
+    its [`prototype_distance`] minus the mean distance by chance (at least 0). The first alone is large for words of
     many senses that do not change, the second alone for rare words (Kutuzov, Velldal and Ovrelid, 2022).
     """
     return 100 * math.sqrt(max(apd, 0) * max(prt_corrected, 0))
@@ -165,8 +165,8 @@ def prototype_deviations(
 ) -> tuple[float, float]:
     """
     Returns the 2.5 % and 97.5 % quantiles of the bootstrap distribution of the [`prototype_distance`] over documents,
-    less its mean. The mean is too large itself, because means of resampled usages lie further apart. Both are NaN if
-    the documents are too few ([`can_be_tested`]). `documents` is that of [`shuffled_prototypes`].
+    minus its mean. The mean itself is biased upwards, because means of resampled usages lie further apart. Both are
+    NaN if the documents are too few ([`can_be_tested`]). `documents` is that of [`shuffled_prototypes`].
     """
     numbers = [part.max() + 1 for part in documents]
     if not can_be_tested(*numbers):
@@ -218,7 +218,7 @@ def score_prt(word: ReadUsages, times: Sequence[str], seed: int) -> dict[str, fl
     prt, by_chance, p = compare_with_chance(word, times[0], times[-1], seed)
     vectors, steps = word.vectors, pairwise(times) if len(times) > 2 else ()
     path = {f"prt {one} to {other}": prototype_distance(vectors[one], vectors[other]) for one, other in steps}
-    # Without a p-value this chance is of usages, which differ less than documents do.
+    # Without a p-value, single usages were shuffled, which differ less than documents do.
     times_chance = prt / by_chance if by_chance > 0 and not np.isnan(p) else np.nan
     return {"prt": prt, "prt_corrected": prt - by_chance, **path, "times_chance": times_chance, "p": p}
 
@@ -264,11 +264,11 @@ def score_words(
 
 def design_effects(counts: Sequence[np.ndarray], totals: Sequence[np.ndarray]) -> list[float]:
     """
-    Returns for each time how many times as large as that of independent usages the variance of a share is, because
-    usages in one document are alike (Kish, 1965). The likeness is the intraclass correlation, estimated from the
-    documents of all times by the residuals of their counts; it is 1 if the share is 0 or 1 at each time. Because it is
-    uncertain with few documents, the effect is larger by the ratio of the squared quantiles of the t and the normal
-    distribution. NaN if each time has one document.
+    Returns for each time the design effect (Kish, 1965): the variance of a share divided by its variance for
+    independent usages, which is smaller because usages in one document are alike. The intraclass correlation is
+    estimated from the documents of all times by the residuals of their counts; it is 1 if the share is 0 or 1 at each
+    time. Because it is uncertain with few documents, the effect is multiplied by the ratio of the squared quantiles of
+    the t and the normal distribution. NaN if each time has one document.
 
     Args:
         counts (`np.ndarray` of shape `(documents,)` for each time): The usages of a kind in each document.
@@ -289,8 +289,8 @@ def design_effects(counts: Sequence[np.ndarray], totals: Sequence[np.ndarray]) -
 
 def share_interval(count: int, total: int, design_effect: float = 1) -> list[float]:
     """
-    Returns a share, and the ends of its 95 % interval (Wilson) for the number of independent usages that tell as much:
-    the total divided by the [`design_effects`]. The ends are NaN if the effect is not known.
+    Returns a share, and the ends of its 95 % interval (Wilson) for the effective sample size, the total divided by the
+    [`design_effects`]. The ends are NaN if the effect is not known.
     """
     share, size = count / total, total / design_effect
     middle, half = share + Z**2 / (2 * size), Z * math.sqrt(share * (1 - share) / size + (Z / (2 * size)) ** 2)

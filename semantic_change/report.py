@@ -20,11 +20,11 @@ from .usages import Frequencies, describe_counts
 CHANGES, RESULTS, FIGURE = "changes.csv", "results.json", "changes.png"
 # The columns of the ends of the 95 % interval of `change`.
 INTERVAL = ("change_low", "change_high")
-# Columns about the certainty of scores, which follow them and are no scores themselves.
+# Columns about the certainty of scores. They follow the scores, and are no scores themselves.
 CERTAINTY = ("times_chance", "p", "p_fdr", *INTERVAL)
 # The two neighbouring times with the largest change.
 STEP = "step"
-# The columns of numbers for each time begin with these.
+# Prefixes of the columns of numbers for each time
 COUNTS = ("usages_", "documents_", "per_million_")
 DARK, LIGHT = "#1f6fb4", "#b7c4d1"
 MOST_BARS = 50
@@ -119,9 +119,9 @@ def plot_scores(table: pd.DataFrame, times: Sequence[str]) -> Figure:
 
 def conclude(table: pd.DataFrame, times: Sequence[str]) -> str:
     """
-    Counts the words that changed more than chance and says how much more, names those whose documents are too few to
-    tell it, those whose interval ends below a quarter of the largest change and, if there are more than two times, the
-    words with the largest steps.
+    Counts the words that changed more than chance and says how much more. Names the words with too few documents for a
+    test, those whose interval ends below a quarter of the largest change and, if there are more than two times, those
+    with the largest change between neighbouring times.
     """
     changed, is_tested = table[table["p_fdr"] < LEVEL], table["p"].notna()
     sentences = []

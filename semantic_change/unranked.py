@@ -51,8 +51,9 @@ def unranked_table(
     documents: Mapping[str, Mapping[str, int]] | None = None,
 ) -> pd.DataFrame:
     """
-    Makes a table of the words that are left out and have usages, with a row for each. Words that a time lacks come
-    before rare ones, and then those whose frequency changed most; without frequencies, those with most usages.
+    Makes a table of the words that are left out and have usages, with a row for each. Words that do not occur at some
+    time come before rare ones. Within both, words are in the order of the change of their frequency, the largest
+    first; without frequencies, of their number of usages.
 
     Args:
         left_out: Their numbers of sampled usages, by word and time.

@@ -52,8 +52,8 @@ class Usage:
 
 class Frequency(NamedTuple):
     """
-    The occurrences of a word in the whole corpus of a time, not only in the sample, the corpus's words, and how much
-    larger documents make the variance of their share ([`design_effects`]).
+    The occurrences of a word in the whole corpus of a time, not only in the sample, the number of words in that
+    corpus, and the design effect of documents on the variance of their share ([`design_effects`]).
     """
 
     count: int
@@ -209,7 +209,7 @@ def count_usages(usages: Usages) -> dict[str, dict[str, int]]:
 
 
 def number_documents(usages: Iterable[Usage]) -> np.ndarray:
-    """Returns the document of each usage, as a number from 0. Documents of two times are two."""
+    """Returns the document of each usage, as a number from 0. Documents of two times are different."""
     numbers: dict[tuple[str, str], int] = {}
     return np.array([numbers.setdefault((usage.time, usage.document), len(numbers)) for usage in usages], dtype=int)
 
@@ -231,7 +231,7 @@ def describe_counts(counts: dict[str, dict[str, int]]) -> str:
 
 
 def swap_times(usages: Usages, first: str, last: str) -> Usages:
-    """Gives the usages of the first and the last time each the other's time."""
+    """Swaps the times of usages: those of the first time get the last time, and the other way round."""
     return {
         word: {
             time: [replace(usage, time=time) for usage in by_time[other]]

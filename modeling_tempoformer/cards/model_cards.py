@@ -44,7 +44,7 @@ PACKAGES = ("transformers", "torch", "datasets", "tokenizers", "huggingface_hub"
 @dataclass(kw_only=True)
 class CardFacts:
     """
-    What a model card says besides the model's configuration. Facts that are not given are left out or called "not
+    The facts of a model card besides the model's configuration. Facts that are not given are left out or called "not
     stated".
 
     Attributes:
@@ -53,7 +53,7 @@ class CardFacts:
         model_name (`str`, *optional*): Title; the last part of `repo_id` if omitted.
         base_model (`str`, *optional*): Hub id of the model that training started from. A local folder is left out.
         language, license, tags, dataset, dataset_tags, dataset_args: Arguments of [`Trainer.create_model_card`].
-        max_tokens (`int`, *optional*): Number of tokens that longer texts are cut to.
+        max_tokens (`int`, *optional*): Number of tokens that longer texts are truncated to.
         scores (`dict[str, dict[str, float]]`): Scores by split (`"validation"`, `"test"`) and by name, as
             [`compute_scores`] and the Trainer name them, measured with the calibration that the configuration holds.
         titles (`dict[str, str]`): The titles of the scores that the card shows, besides accuracy, loss and perplexity,
@@ -97,7 +97,7 @@ def write_card(model: PreTrainedModel, folder: str | Path, facts: CardFacts | No
     Args:
         model (`PreTrainedModel`): The saved model, a TempoFormer or one with temporal attention.
         folder (`str` or `Path`): The folder of the saved model.
-        facts ([`CardFacts`], *optional*): What the card says besides the model's configuration.
+        facts ([`CardFacts`], *optional*): The facts of the card besides the model's configuration.
 
     Raises a `ValueError` for a model without a template.
     """

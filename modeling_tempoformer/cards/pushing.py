@@ -1,4 +1,4 @@
-"""Pushes to the Hub what a run has written for it, and nothing else of this machine."""
+"""Pushes to the Hub the files that a run has written for it, and no others."""
 
 import json
 import logging

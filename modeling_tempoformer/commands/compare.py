@@ -127,8 +127,8 @@ def write_comparison(
     titles: Mapping[str, str] | None = None,
 ) -> str:
     """
-    Compares cross-validations, see [`compare_all`]. Writes `comparison.csv`, and for people `.tex` and `.md`. Returns
-    the table for people as text.
+    Compares cross-validations, see [`compare_all`]. Writes `comparison.csv`, and tables for readers as `.tex` and
+    `.md`. Returns the table for readers as text.
     """
     rows, table, caption = compare_all(output_dir, methods, names, encoder, titles)
     path = output_dir / COMPARISON
@@ -140,7 +140,7 @@ def write_comparison(
 
 
 def main(arguments: list[str], methods: Methods = RIVALS, kind: type = CompareArguments):
-    """`kind` is the class of arguments whose `--methods` are among `methods`, and its module describes the command."""
+    """Runs the command. `kind` is its class of arguments, whose module's docstring is its help; `methods` may run."""
     end = arguments.index("--") if "--" in arguments else len(arguments)
     own, passed_on = arguments[:end], arguments[end + 1 :]
     if {"-h", "--help"} & set(own):

@@ -49,7 +49,7 @@ def check_arguments(baseline: Baseline, data: DataTrainingArguments, training: S
 
 def start(kind: type[Baseline], arguments: list[str], run: Callable):
     """
-    Parses and checks the arguments of a method, and runs it in its output folder. `run` takes what [`run`] takes.
+    Parses and checks the arguments of a method, and runs it in its output folder. `run` has the arguments of [`run`].
     """
     baseline, data, training = parse([kind, DataTrainingArguments, StreamTrainingArguments], arguments)
     check_arguments(baseline, data, training)

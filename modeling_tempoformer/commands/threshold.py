@@ -1,10 +1,10 @@
 """
-Sets the threshold of a model's alarms: the probability of the class to watch from which on a post is an alarm.
+Sets the threshold of a model's alarms: the smallest probability of the watched class that makes a post an alarm.
 
     tempoformer threshold --model_name_or_path outputs/mine --watch Switch --threshold 0.62
 
-The weights stay as they are, and so does all that a live service remembers. Scores of the threshold before
-are not computed again: predict posts with labels to see those of this one.
+The weights stay as they are, and so does the memory of a live service. Scores are not computed again: predict posts
+with labels to see those of the new threshold.
 """
 
 import json

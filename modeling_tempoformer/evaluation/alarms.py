@@ -1,4 +1,4 @@
-"""Chooses the threshold of the class to watch for a wanted precision or recall, and says what it costs."""
+"""Chooses the alarm threshold of the watched class for a wanted precision or recall, and measures alarms."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -22,7 +22,7 @@ FEW_ALARMS = 10
 # Shares that differ by less are equal up to rounding.
 TOLERANCE = 1e-12
 OTHER = {"precision": "recall", "recall": "precision"}
-# Parts of timelines, each judged by the threshold of the others
+# Folds of timelines, each judged by a threshold that was chosen on the others
 PARTS = 5
 
 
@@ -43,14 +43,14 @@ def choose_alarm(
         predictions, probabilities (`np.ndarray`): The results of [`decide_posts`] with the temperature of the
             calibration.
         names (`list[str]`): The classes in the order of their ids.
-        label (`int`, *optional*): The id of the class to watch.
+        label (`int`, *optional*): The id of the watched class.
         wanted (`dict[str, float]`): The argument of [`choose_threshold`].
         first_posts (`str`, *optional*): The argument of [`measure_alarms`].
 
     Returns:
-        `label`, the `threshold` of [`choose_threshold`], `wanted`, and what was `measured` ([`measure_alarms`]) on the
-        same posts, by the thresholds of other timelines ([`alarms_in_turn`]), if there are any. Raises the errors of
-        the former, and a `ValueError` without a class.
+        `label`, the `threshold` of [`choose_threshold`], `wanted`, and if there are several folds `measured`, the
+        [`measure_alarms`] on the same posts by thresholds of other folds ([`alarms_in_turn`]). Raises the errors of
+        [`choose_threshold`], and a `ValueError` without a class.
     """
     if label is None:
         raise ValueError(
@@ -67,8 +67,8 @@ def choose_alarm(
 
 def choose_threshold(posts: Predictions, label: int, wanted: Mapping[str, float]) -> float:
     """
-    Returns the probability from which on a post is an alarm, for a wanted precision or recall on held-out posts: of
-    all with the precision, the one with the largest recall; of all with the recall, the one with the fewest alarms. It
+    Returns the smallest probability that makes a post an alarm, for a wanted precision or recall on held-out posts.
+    Among thresholds with the precision it has the largest recall, among those with the recall the fewest alarms. It
     lies well between the probabilities of two posts, and has as few digits as that allows.
 
     Args:
@@ -98,10 +98,10 @@ def alarms_in_turn(
     timelines: Sequence[Timeline], scores: np.ndarray, label: int, wanted: Mapping[str, float]
 ) -> np.ndarray | None:
     """
-    Returns whether each post (posts,) is an alarm by a threshold that was chosen on other timelines: by its own, posts
-    would show the wanted share whether or not new posts have it. Each part of the timelines is judged by the threshold
-    of all others; the parts are those that members hold out, or else five. A part whose others have no threshold has
-    no alarm. None if there is one part only.
+    Returns whether each post (posts,) is an alarm by a threshold that was chosen on other timelines (cross-fitting):
+    on the posts that a threshold was chosen on, the wanted share is reached in any case. The folds are the held-out
+    folds of the members, or else five; each is judged by the threshold of all others, and has no alarm if these have
+    no threshold. None if there is one fold only.
 
     Args:
         timelines (`Sequence[Timeline]`): Timelines whose labelled posts the model was not trained on.
@@ -173,7 +173,7 @@ def measure_alarms(
     Args:
         timelines (`Sequence[Timeline]`): Timelines, some of whose posts have labels.
         alarms (`np.ndarray` of shape `(posts,)`): Whether each post is an alarm.
-        asked (`np.ndarray` of shape `(posts,)`): Whether the model was asked about it.
+        asked (`np.ndarray` of shape `(posts,)`): Whether the model was asked about each post.
         label (`int`): The id of the class that alarms are about.
         first_posts (`str`, *optional*): The field of the model's configuration, by which first posts are no alarms.
 
@@ -181,9 +181,9 @@ def measure_alarms(
         The numbers of labelled `posts` and of their `timelines`, and among them of `alarms` and `alarmed_timelines`;
         `precision` and `recall`, each with its `_interval`, of 95 %, by a bootstrap over timelines;
         `alarms_per_hundred_posts`, labelled or not; and if posts have dates `alarms_per_day` and `posts_per_day`, over
-        the days on which somebody wrote, in UTC. Posts that the model was not asked about have as many alarms as
-        others if they can be one. Values that are not defined are left out: a precision without an alarm, a recall
-        without a post of the class, an interval that [`share_interval`] does not know.
+        the days on which somebody wrote, in UTC. Posts that the model was not asked about count with the share of
+        alarms among other posts, if they can be alarms. Values that are not defined are left out: a precision without
+        an alarm, a recall without a post of the class, an interval that [`share_interval`] does not know.
     """
     labels, numbers = all_labels(timelines), timeline_numbers(timelines)
     labelled = labels >= 0
@@ -254,7 +254,7 @@ def score_alarms(
 
 
 def alarm_kind(facts: Mapping[str, Any]) -> str:
-    """Returns what rivals' alarms have as much of as those of the model: the precision, unless a recall was wanted."""
+    """Returns the share that rivals' alarms must reach, the model's precision, or its recall if that was wanted."""
     return next(iter(facts.get("wanted") or ["precision"]))
 
 
@@ -269,8 +269,8 @@ def compare_alarms(
         is_alarm, is_class (`np.ndarray` of shape `(posts,)`): Whether each post is an alarm of the model, and whether
             it is of the class; some are.
         timelines (`np.ndarray` of shape `(posts,)`): The number of each post's timeline.
-        kind (`"precision"` or `"recall"`): What the rival has as much of as the model, or more: it has the threshold
-            that is best for it on these same posts.
+        kind (`"precision"` or `"recall"`): The share in which the rival must reach the model. The rival gets the best
+            such threshold on these same posts.
 
     Returns:
         The rival's number of `alarms`, `precision` (without an alarm it has none) and `recall`; the `difference`, the
@@ -305,7 +305,7 @@ def share_counts(is_hit: np.ndarray, is_judged: np.ndarray, timelines: np.ndarra
 def share_interval(is_hit: np.ndarray, is_judged: np.ndarray, timelines: np.ndarray) -> tuple[float, float] | None:
     """
     Returns the interval of 95 % of the share of hits (posts,) among judged posts (posts,), by whole timelines; None if
-    the timelines with a judged post all have the same share, as where there is only one, so that nothing is known.
+    all timelines with a judged post have the same share, for example if there is only one.
     """
     counts = share_counts(is_hit, is_judged, timelines)
     if len(counts) < 2:

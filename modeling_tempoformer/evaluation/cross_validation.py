@@ -219,9 +219,9 @@ class Comparison(NamedTuple):
     Several cross-validations of the same posts.
 
     Attributes:
-        rows (`pandas.DataFrame`): The scores of each method, and the difference of the first one from it.
-        table (`pandas.DataFrame`): The same for people.
-        caption (`str`): What the table shows, in a sentence.
+        rows (`pandas.DataFrame`): The scores of each method, and the first method's difference from it.
+        table (`pandas.DataFrame`): The same, formatted for readers.
+        caption (`str`): A sentence that describes the table.
     """
 
     rows: pd.DataFrame
@@ -237,8 +237,8 @@ def compare_all(
     titles: Mapping[str, str] | None = None,
 ) -> Comparison:
     """
-    Compares the first cross-validation with the others: a difference is its macro F1 less theirs. In the table for
-    people methods have their `titles`, by default those of [`method_name`]. The `encoder` is named in the caption.
+    Compares the first cross-validation with the others: a difference is its macro F1 minus theirs. In the table for
+    readers methods have their `titles`, by default those of [`method_name`]. The caption names the `encoder`.
     """
     titles = {method: method_name(method) for method in methods} | dict(titles or {})
     first = output_dir / methods[0]

@@ -24,7 +24,7 @@ RESAMPLES = 999
 def read_asked(path: str | Path) -> pd.DataFrame:
     """
     Reads predictions ([`read_predictions`]), without the posts that the model was not asked about. Raises a
-    `ValueError` if there is no other.
+    `ValueError` if no post is left.
     """
     table = read_predictions(path)
     if table["prediction"].isna().all():
@@ -42,15 +42,15 @@ def find_drift(before: pd.DataFrame, after: pd.DataFrame, watched: str) -> dict[
 
     Returns:
         A dict, valid as JSON. `before` and `after` have `posts`, `timelines`, `alarms` (of the model if it watches the
-        class, else predictions of it),
-        `mean` (of the probability) and `histogram`, the shares of posts in ten equal bins of the probability.
-        `population_stability_index` is the sum over ten bins of `(p - q) log(p / q)`, with `p` and `q` the shares of
-        the two sets; each bin holds a tenth of `before` where probabilities are different numbers, and half a post
-        more. `kolmogorov_smirnov` is the largest difference of the two cumulative distributions.
+        class, else predictions of the class), `mean` (of the probability) and `histogram`, the shares of posts in ten
+        equal bins of the probability. `population_stability_index` is the sum over ten bins of `(p - q) log(p / q)`,
+        with `p` and `q` the shares of the two sets; a bin holds a tenth of `before` if all probabilities differ, and
+        every count is smoothed by half a post. `kolmogorov_smirnov` is the largest difference of the two cumulative
+        distributions.
 
-        If both sets are of the same posts, as of two models: `same_posts`, the number of posts by the two predictions,
-        as a list of `[before, after, posts]`. Else `by_chance`, the index that 95 % of random divisions of all
-        timelines stay below, and `p`, the share of divisions that reach the index. Timelines are divided whole,
+        If both sets are of the same posts, as with two models: `same_posts`, the number of posts by the two
+        predictions, as a list of `[before, after, posts]`. Else `by_chance`, the index that 95 % of random divisions
+        of all timelines stay below, and `p`, the share of divisions that reach the index. Timelines are divided whole,
         because the posts of a timeline depend on each other. Raises a `ValueError` for an unknown class, and for a set
         of only one timeline.
     """
@@ -79,7 +79,7 @@ def find_drift(before: pd.DataFrame, after: pd.DataFrame, watched: str) -> dict[
 
 def describe(table: pd.DataFrame, column: str, watched: str) -> dict[str, Any]:
     """Returns the counts of a set of predictions, and the histogram of a column of probabilities."""
-    # Files from before there were alarms have no such columns.
+    # Older files have no columns of alarms.
     is_watched = "alarm" in table and (table["watched"] == watched).all()
     in_bins, _ = np.histogram(table[column], SHOWN_BINS, (0, 1))
     return {
@@ -116,7 +116,7 @@ def compare_to_chance(before: np.ndarray, after: np.ndarray) -> dict[str, float]
         return stability_index(*(counts[np.moveaxis(group, axis, -1)].sum(axis=-2) for group in groups))
 
     numbers = np.split(np.arange(len(counts)), [len(before)])
-    # As many divisions at once as take some hundred megabytes.
+    # Batches of divisions that take some hundred megabytes.
     settings = {"vectorized": True, "batch": max(1, 10**6 // len(counts)), "rng": 0, "alternative": "greater"}
     result = permutation_test(numbers, index, n_resamples=RESAMPLES, **settings)
     return {"by_chance": float(np.quantile(result.null_distribution, 0.95)), "p": float(result.pvalue)}

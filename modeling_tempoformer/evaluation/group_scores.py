@@ -10,7 +10,7 @@ from .predictions import Predictions
 from .significance import bootstrap_difference, count_by_timeline
 
 
-# The largest groups have scores of their own. A name of theirs is in the model card and in `all_results.json`.
+# The largest groups have scores of their own. Their names are in the model card and in `all_results.json`.
 MOST_GROUPS = 20
 NO_GROUP, SMALL_GROUPS = "(none)", "({} smaller groups)"
 
@@ -29,7 +29,7 @@ def score_groups(posts: Predictions, groups: Sequence[str]) -> dict[str, dict[st
         of the group minus that of all other posts, both over the classes that have labels on both sides;
         `macro_f1_interval` and `difference_interval`, over timelines; and `missing_classes`, the classes that are left
         out, if there are any. Intervals are left out for a single timeline. Scores and differences are left out if
-        both sides have no class in common. Above 20 groups, the smallest ones are one.
+        both sides have no class in common. With more than 20 groups, the smallest ones are merged.
     """
     missing = unlike(NO_GROUP, groups)
     names = np.array([group or missing for group in groups], dtype=object)

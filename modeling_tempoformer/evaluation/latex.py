@@ -18,7 +18,7 @@ SPECIAL |= {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textas
 
 
 def write_latex(path: Path, tables: Mapping[str, tuple[str, pd.DataFrame]]):
-    """Writes tables with their captions, by their labels, into one file. Both may hold any characters."""
+    """Writes captions and tables by label into one file. Both may hold any characters."""
     parts = ["% Needs \\usepackage{booktabs}.\n"]
     for label, (caption, table) in tables.items():
         escaped = caption.translate(str.maketrans(SPECIAL))
@@ -29,13 +29,13 @@ def write_latex(path: Path, tables: Mapping[str, tuple[str, pd.DataFrame]]):
 
 def write_test_table(folder: str | Path, results: Mapping[str, Any], method: str, encoder: str | None):
     """
-    Writes `test_table.tex`: the macro F1 of a test beside that of its rivals, the scores of each class, and those of
-    alarms beside the ones of rivals.
+    Writes `test_table.tex`: the macro F1 of a test beside that of its rivals, the scores of each class, and the scores
+    of alarms beside those of rivals.
 
     Args:
         folder (`str` or `Path`): The output folder.
-        results (`Mapping[str, Any]`): The results of the test, from [`group_by_class`]. Without scores, as of posts
-            without labels, nothing is written.
+        results (`Mapping[str, Any]`): The results of the test, from [`group_by_class`]. If there are no scores, as
+            for posts without labels, nothing is written.
         method (`str`): The type of the model, or the name of the method.
         encoder (`str`, *optional*): The name of its encoder.
     """
@@ -82,5 +82,5 @@ def write_test_table(folder: str | Path, results: Mapping[str, Any], method: str
 
 
 def with_interval(value: float, interval: Sequence[float] | None, sign: str = "") -> str:
-    """A number and its interval, which a single timeline does not have."""
+    """A number, and its interval if there is one (not for a single timeline)."""
     return f"{value:{sign}.3f}" + (f" ({to_text(interval, sign)})" if interval else "")

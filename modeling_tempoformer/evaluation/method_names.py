@@ -1,4 +1,4 @@
-"""The names of methods for people, in one place: tables, cards and pages take them from here."""
+"""The display names of methods, which tables, cards and pages share."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -26,7 +26,7 @@ METHOD_NAMES = {
 
 
 def method_name(method: str) -> str:
-    """The name of a method, or of the folder of its runs."""
+    """The display name of a method, or of the folder of its runs."""
     return METHOD_NAMES.get(method, method.replace("_", " "))
 
 
@@ -36,7 +36,7 @@ def checkpoint_name(checkpoint: str | None) -> str | None:
 
 
 def rival_name(name: str, score: Mapping[str, Any]) -> str:
-    """The name of what a macro F1 is compared with, by its name and score in [`compare`]."""
+    """The display name of a rival, from its name and score in [`compare`]."""
     if name == "larger_class":
         return f"always {score['class']}"
     if score.get("features") == ["position"]:

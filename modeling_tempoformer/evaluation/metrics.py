@@ -38,7 +38,7 @@ def compute_scores(posts: Predictions) -> dict[str, float]:
         a class. Scores that are not defined, or that need facts which are not given, are left out. Without labels
         there are none.
     """
-    # A metric makes a folder, and writes nothing to it if posts are kept in memory. So it needs no home or cache.
+    # The metric makes a cache folder, but writes nothing into it with `keep_in_memory`: a temporary one is enough.
     with TemporaryDirectory() as folder:
         metric = change_detection().ChangeDetection(keep_in_memory=True, cache_dir=folder)
     return metric.compute(

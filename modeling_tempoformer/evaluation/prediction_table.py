@@ -32,7 +32,7 @@ KEY = ["timeline_id", "post_id"]
 # The columns that say what the input has, beside each post's key and time
 GIVEN = ("text", "speaker", "label", "state")
 GIVEN_BUT_TEXTS = GIVEN[1:]
-# Begin the names of columns, before that of a class or of a state.
+# Prefixes of the columns of classes and of states
 PROBABILITY, STATE_PROBABILITY = "probability_", "state_probability_"
 NUMBERS = ("watched_probability", "watched_threshold", "state_mean")
 
@@ -112,8 +112,8 @@ def alarm_columns(
     predictions: np.ndarray, probabilities: np.ndarray, names: list[str], config: PreTrainedConfig
 ) -> dict[str, Any]:
     """
-    Returns columns of alarms (posts,), under the names of [`~decisions_tempoformer.read_answers`]; a post that was not
-    asked about has no alarm.
+    Returns columns of alarms (posts,), under the names of [`~decisions_tempoformer.read_answers`]; no value for a
+    post that the model was not asked about.
     """
     asked, watched = predictions >= 0, config.watched
     alarms = pd.Series(alarms_of(predictions, probabilities, watched, config.calibration), dtype="boolean")
@@ -166,8 +166,8 @@ def to_arrow(table: pd.DataFrame) -> pa.Table:
 def write_mistakes(output_dir: str, table: pd.DataFrame, timelines: Sequence[Timeline]):
     """
     Writes the 20 surest mistakes of a table of [`prediction_rows`] as `_mistakes.csv`, the surest first: the posts
-    whose prediction is not their label, with the most probability of the prediction, and where the table has texts,
-    the text before, too. Writes nothing if there is none.
+    whose prediction is not their label, with the largest probability of the prediction. If the table has texts, the
+    previous text is added. Writes nothing if there is no mistake.
     """
     if "text" in table:
         before = chain.from_iterable(["", *timeline.texts[:-1]] for timeline in timelines)

@@ -1,4 +1,4 @@
-"""Attaches logits to timelines, and brings what they decide into the forms that scores and files need."""
+"""Attaches logits to timelines, and turns them into the decisions that scores and files need."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -123,8 +123,8 @@ def decide_experts(
 ) -> dict[str, tuple[float, np.ndarray]] | None:
     """
     Returns the weight of each of a model's experts and the class ids (posts,) of its largest logits, by name; -1 for a
-    post that the model was not asked about. None if no other expert than the network has a `weight`, as before they
-    are grown.
+    post that the model was not asked about. None if only the network has a weight, as before the other experts
+    are fitted.
     """
     network, *others = weights.values()
     if not any(others):
@@ -138,8 +138,8 @@ def alarms_of(
     predictions: np.ndarray, probabilities: np.ndarray, watched: int, calibration: dict[str, Any] | None
 ) -> np.ndarray:
     """
-    Tells of each post (posts,) of [`decide_posts`] whether it is an alarm ([`find_alarms`]); False for a post that the
-    model was not asked about.
+    Returns a mask (posts,) of the posts of [`decide_posts`] that are alarms ([`find_alarms`]); False for a post that
+    the model was not asked about.
     """
     found = find_alarms(torch.from_numpy(probabilities), torch.from_numpy(predictions), watched, calibration)
     return found.numpy() & (predictions >= 0)

@@ -180,8 +180,8 @@ def listed(names: Sequence[str]) -> str:
 
 def compared(score: Mapping[str, Any]) -> str:
     """
-    Words for the difference between a model and what it is compared with. Without an interval, of a single timeline,
-    nothing can be said.
+    The verdict on the difference between a model and a rival: better, worse, or as good if the interval contains 0 or
+    is missing, as for a single timeline.
     """
     low, high = score.get("difference_interval", (-math.inf, math.inf))
     if low > 0:
@@ -202,8 +202,8 @@ def expert_lines(results: Mapping[str, Any]) -> list[str]:
 
 def alarm_lines(results: Mapping[str, Any]) -> list[str]:
     """
-    The scores of alarms in words, and a sentence on those of rivals, if there are any; none of a model that watches no
-    class.
+    The scores of alarms in words, and a sentence on those of rivals, if there are any; none for a model without a
+    watched class.
     """
     if "alarm" not in results:
         return []
@@ -332,7 +332,7 @@ def annotator_lines(results: Mapping[str, Any]) -> list[str]:
 
 
 def difference_of(score: Mapping[str, Any]) -> str:
-    """A difference, or that there is none that can be told; empty if it is not known."""
+    """A difference, or words for one whose interval contains 0; empty if it is not known."""
     if "difference" not in score:
         return ""
     return NO_DIFFERENCE if compared(score) == AS_GOOD else f"{score['difference']:+.3f}"
@@ -346,9 +346,9 @@ def to_table(rows: Sequence[Sequence[str]]) -> str:
 
 def test_summary(results: Mapping[str, Any], config: PreTrainedConfig | None = None) -> list[str]:
     """
-    A summary of a model's test in sentences: its macro F1, its rivals with theirs and the other [`remarks`], its
-    alarms, how sure it is, people beside it, and the scores of its states. With the model's configuration also
-    [`alarm_sentence`], the rule of its alarms as it is now.
+    A summary of a model's test in sentences: its macro F1, that of its rivals, other [`remarks`], its alarms, its
+    calibration, its annotators, and the scores of its states. With the model's configuration also [`alarm_sentence`],
+    the current rule of its alarms.
     """
     alarm = config and alarm_sentence(config)
     last = [f"Alarms: {alarm}"] if alarm else []

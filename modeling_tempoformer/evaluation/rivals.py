@@ -24,7 +24,7 @@ from .significance import paired_bootstrap
 DAY, HOUR = 86_400, 3_600  # seconds
 # Number of principal components of a post's vector that trees read
 COMPONENTS = 48
-# The member of timelines that no member holds out
+# The member of timelines that are in no held-out fold
 NOT_HELD_OUT = -1
 # Words with single letters, signs and emoji
 WORD = r"\w+|[^\w\s]"

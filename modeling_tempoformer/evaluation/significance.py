@@ -1,4 +1,4 @@
-"""Tests the difference of two macro F1s against the chance of which timelines were sampled."""
+"""Tests the difference of two macro F1s by a bootstrap over timelines."""
 
 import warnings
 from collections.abc import Hashable, Sequence

@@ -1,4 +1,4 @@
-"""Scores a model's answers about the states of posts, beside the most frequent state of training."""
+"""Scores a model's predictions of the states of posts, beside the most frequent state of training."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -20,7 +20,7 @@ def score_states(
     timelines: Sequence[Timeline], config: PreTrainedConfig, train: Sequence[Timeline] | None = None
 ) -> dict[str, Any]:
     """
-    Scores the states of timelines that a model has answered.
+    Scores the states that a model has predicted.
 
     Args:
         timelines (`Sequence[Timeline]`): The timelines.
@@ -61,7 +61,7 @@ def score_states(
         always = np.full(len(posts.labels), state)
         frequent = {"state": config.states[state], "accuracy": accuracy(always), **compare_with(posts, always)}
     if config.state_values is not None:
-        # The number itself counts, although the model knows grades.
+        # The error is from the exact number, not from the grade that the model learned.
         values = np.array([read_number(state) for state, counts in zip(given, judged, strict=True) if counts])
         means = np.array([answer["mean"] for answer in answers])
         scores["mean_absolute_error"] = float(np.abs(means - values).mean())

@@ -30,7 +30,7 @@ class DatasetArguments:
 
 @dataclass
 class TableArguments:
-    """Where a table has its posts, and its columns."""
+    """The place of the posts in a table, and its columns."""
 
     records: str | None = field(
         default=None,
@@ -108,7 +108,7 @@ class DataTrainingArguments(PostArguments, DatasetArguments):
         default=0.25,
         metadata={
             "help": "Share of --train_file to validate on, after the test split is taken. Not used with a frozen "
-            "encoder: each member is validated on the training posts that it has not learned from."
+            "encoder: each member of the ensemble is validated on its held-out fold of the training posts."
         },
     )
     test_fraction: float = field(
@@ -131,8 +131,8 @@ class DataTrainingArguments(PostArguments, DatasetArguments):
     split_column: str | None = field(
         default=None,
         metadata={
-            "help": "Families, clinics or episodes: timelines with the same value are in the same split, and held out "
-            "by the same member."
+            "help": "Families, clinics or episodes: timelines with the same value are in the same split, and in the "
+            "held-out fold of the same member."
         },
     )
     change_step: float | None = field(
@@ -173,13 +173,13 @@ class DataTrainingArguments(PostArguments, DatasetArguments):
 
 def check_read(given: Collection[str], reads: Mapping[str, tuple[Any, str]]):
     """
-    Raises a `ValueError` for an option that a run would not read.
+    Raises a `ValueError` for an option that a run would ignore.
 
     Args:
         given (`Collection[str]`): The options of the command line ([`~training.recipes.options_given`]). Values of
             recipes are defaults, which a run need not read.
-        reads (`Mapping[str, tuple[Any, str]]`): For each option whether the run reads it, and in which runs it is not
-            read, in words.
+        reads (`Mapping[str, tuple[Any, str]]`): For each option, whether this run reads it, and words for the error
+            that say which runs do not.
     """
     for name, (is_read, when) in reads.items():
         if name in given and not is_read:

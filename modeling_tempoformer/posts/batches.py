@@ -15,8 +15,8 @@ def batches_by_length(
     description: str,
 ) -> Iterator[tuple[list[int], BatchEncoding]]:
     """
-    Yields padded batches of tokenized texts, from short to long, so that there is little padding; each after the
-    indices of its texts. A bar with the description shows how far it is, if it takes more than two seconds.
+    Yields the indices of the texts of each batch, and the padded batch. Batches go from short texts to long ones, so
+    that there is little padding. A progress bar with the description appears after two seconds.
     """
     order = sorted(range(len(texts)), key=lambda index: len(texts[index]["input_ids"]))
     for start in tqdm(range(0, len(texts), batch_size), desc=description, disable=not texts, leave=False, delay=2):

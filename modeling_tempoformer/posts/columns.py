@@ -11,7 +11,7 @@ from .nested_json import plain_name
 
 logger = logging.get_logger(__name__)
 
-# Roles whose column is read by default, if the table has it, and what is given as its name to leave it out
+# Roles whose column is read by default, if the table has it, and the name that leaves such a column out
 USUAL = {"timestamp": "timestamp", "label": "label", "speaker": "speaker", "state": "state"}
 NO_COLUMN = "none"
 # Joins the names of a column of dates and a column of times of day.
@@ -24,8 +24,8 @@ ONE_TIMELINE = " If all posts of a file are of one timeline, give --one_timeline
 
 def find_column(present: Collection[str], name: str, role: str) -> str | None:
     """
-    Returns the column of a name, else the only one whose name is nearly the same, which is said; None if there is
-    none. `role` names the option of the column. Raises a `ValueError` if several are nearly the same.
+    Returns the column of a name, else with a warning the only one whose name is nearly the same, else None. `role`
+    names the option of the column. Raises a `ValueError` if several are nearly the same.
     """
     if name in present:
         return name
@@ -67,8 +67,8 @@ def column_of_role(present: Collection[str], role: str, name: str | None) -> str
         present (`Collection[str]`): The columns of the table.
         role (`str`): "timeline", "timestamp", "text", "label" and so on.
         name (`str`, *optional*): The name that is given. By default the one in [`USUAL`], if there is one. "none"
-            leaves the role out. The timestamp's may be two joined by a plus, of dates and of times of day; they are
-            returned so, too.
+            leaves the role out. A timestamp may have two columns, of dates and of times of day, joined by a plus here
+            and in the result.
 
     Raises a `ValueError` for several columns that have nearly that name, and for "none" where a column has that name.
     """
@@ -126,15 +126,15 @@ class Columns(dict[str, str | None]):
         return found
 
     def wanted(self) -> list[str]:
-        """Returns the names of the columns that are read, if there are such."""
+        """Returns the names of the columns that are read if the table has them."""
         names = [column or USUAL[role] for role, column in self.items() if column or role in USUAL]
         parts = (self["timestamp"] or "").split(PLUS)
         return [*(name for name in names if name != NO_COLUMN), *(parts if len(parts) == 2 else ())]
 
     def warn_of_times(self, present: Collection[str], has_times: bool):
         """
-        Says, once a run, that posts are read without times that nobody has left out, and that a column of times of day
-        beside one of dates is not read. `present` has the columns of the table.
+        Warns, once a run, of posts without times although nobody has asked for that, and of a column of times of day
+        that is not read beside one of dates. `present` has the columns of the table.
         """
         column = self.of("timestamp", present)
         if not has_times and self["timestamp"] != NO_COLUMN:

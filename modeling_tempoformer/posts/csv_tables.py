@@ -24,7 +24,7 @@ logger = logging.get_logger(__name__)
 # All CSV readers of a process share one limit of the size of a cell.
 CELL_LIMIT = threading.Lock()
 SEPARATORS = ",;\t|"
-# A first line by which Excel is told the separator, and what a header has in quotes
+# A first line that tells Excel the separator, and the quoted parts of a header
 NAMED_SEPARATOR = re.compile(r'"?sep=(.)"?\s*')
 IN_QUOTES = re.compile(r'"[^"]*(?:"|$)')
 QUOTED = (
@@ -34,7 +34,7 @@ QUOTED = (
 ROW_NAMES = "R leaves out its row names by row.names = FALSE, in write.csv and write.table"
 # Begins each cell of the third row of a CSV file from Qualtrics. The second row has the questions.
 QUALTRICS = '{"ImportId"'
-# A spreadsheet keeps as many digits of a number.
+# The number of digits that a spreadsheet keeps.
 DIGITS_OF_EXCEL = 15
 
 

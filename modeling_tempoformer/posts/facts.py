@@ -1,6 +1,6 @@
 """
-What a table says of a post that no model reads: its group, what keeps its timeline in one split, and the label that
-each annotator gave it.
+Facts of a post that no model reads: its group, the unit that keeps its timeline in one split, and the label that each
+annotator gave it.
 """
 
 from collections import Counter
@@ -24,7 +24,7 @@ class Facts(NamedTuple):
 
     Attributes:
         group (`str`, *optional*): The group by which it is scored; empty if it is missing, None without such a column.
-        unit (`str`): What its timeline belongs to (a family, a clinic), which is never divided; empty without one.
+        unit (`str`): The family, clinic and so on of its timeline, which no split divides; empty without one.
         labels (`dict[str, int]`): The class id that each annotator gave it.
     """
 
@@ -95,7 +95,7 @@ def check_units(timeline_id: str, posts: Sequence[Post], columns: Columns):
 
 
 def unit_of(timeline: Timeline) -> tuple[str, str | int]:
-    """Returns what splits never divide: the unit that a timeline belongs to, or the timeline itself."""
+    """Returns the unit that a timeline belongs to, else the timeline itself. No split divides it."""
     unit = timeline.facts[0].unit if timeline.facts else ""
     return ("unit", unit) if unit else ("timeline", timeline.timeline_id)
 

@@ -19,11 +19,11 @@ from filelock import FileLock, Timeout
 PACKAGE = Path(__file__).parents[1]
 # Rows of a table in memory while it is read
 ROWS_AT_ONCE = 1000
-# Endings of compressed files that are read as what they hold.
+# Endings of compressed files, which are decompressed while they are read.
 ZIPPED = (".gz", ".zst")
 # Files whose names begin with an underscore are never pushed.
 LOCK = "_lock"
-# Files that are not what their names say, by how they begin, and what to do.
+# Beginnings of files that are not of the kind that their names say, and advice.
 OTHER_KINDS = (
     (
         re.compile(rb"version https://git-lfs\.github\.com/spec/"),

@@ -1,4 +1,4 @@
-"""Mends texts of UTF-8 that were read as Latin-1 or Windows-1252 and encoded again: `schÃ¶n` for `schön`."""
+"""Mends UTF-8 texts that were read as Latin-1 or Windows-1252 and encoded again: `schÃ¶n` for `schön`."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -73,7 +73,7 @@ def beyond_ascii(table: pa.Table) -> dict[str, list[str]]:
 
 
 def decode_again(text: str) -> str | None:
-    """Returns what a garbled text was, None for a text of ASCII and for one that is not garbled."""
+    """Returns the original of a garbled text, None for an ASCII text and for one that is not garbled."""
     if not FIRST_BYTE.search(text):
         return None
     try:

@@ -83,8 +83,8 @@ def read_objects(
 
 def read_values(path: str | Path) -> Iterator[tuple[str, Any]]:
     """
-    Yields where they stand, and the values of a JSON file: one in each line, those of one list, objects one after the
-    other, or one object. Numbers are texts.
+    Yields the place of each value of a JSON file, for errors, and the value. The file has a value in each line, one
+    list of values, objects one after the other, or one object. Numbers are texts.
     """
     as_integer = partial(re.sub, r"\.0+$", "")
     settings = {"parse_int": str, "parse_float": as_integer, "parse_constant": lambda _: None}
@@ -103,7 +103,7 @@ def read_values(path: str | Path) -> Iterator[tuple[str, Any]]:
 
 
 def is_whole(line: str) -> bool:
-    """Tells whether the first line of a file is a value, or is broken, and not the beginning of more."""
+    """Tells whether the first line of a file is a whole or a broken value, and not the beginning of a longer one."""
     if line.lstrip().startswith("["):
         return False
     try:
@@ -114,7 +114,7 @@ def is_whole(line: str) -> bool:
 
 
 def each_value(content: str, path: str | Path, settings: dict[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Yields the line in which it begins, and each of the values that follow one another in a text."""
+    """Yields the first line of each of the values that follow one another in a text, for errors, and the value."""
     decoder, line, counted, position = json.JSONDecoder(**settings), 1, 0, SPACE.match(content).end()
     while position < len(content):
         line, counted = line + content.count("\n", counted, position), position

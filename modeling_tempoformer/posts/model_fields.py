@@ -31,18 +31,18 @@ def fields_of_posts(
     """
     Returns the fields of a new model's configuration that its training posts decide, for
     [`~StreamPreTrainedModel.from_encoder_pretrained`]: `id2label` and `label2id`; `class_weights` (paper, section
-    4.4); `timed`; the rarest class, which is `watched`; `first_posts` and `no_change` if the first posts of timelines
+    4.4); `timed`; `watched`, the rarest class; `first_posts` and `no_change` if the first posts of timelines
     or speakers never have a label; and for the post model `reads_speakers`, if timelines have several, and over a
     frozen encoder the `states` of posts with their `state_values`.
 
     Args:
         timelines (`Sequence[Timeline]` or [`TimelineStream`]): The training posts. Speakers and states of a stream are
-            not read: that takes all posts at once.
+            ignored, since learning them takes all posts at once.
         names (`Sequence[str]`): The classes, in the order of their ids.
         model_class (`type`, *optional*): The class of the model, the post model by default.
-        freezes_encoder (`bool`, *optional*, defaults to `True`): False for an encoder that learns, too.
-        no_change_label (`str`, *optional*): The class of first posts. Default: the one that most posts have whose
-            state is that of the post before; without states the largest.
+        freezes_encoder (`bool`, *optional*, defaults to `True`): False if the encoder learns, too.
+        no_change_label (`str`, *optional*): The class of first posts. Default: the most frequent class of posts with
+            the same state as the post that they are compared with; without states the largest.
         facts ([`Survey`], *optional*): The survey of the timelines, if it is known.
         known_states (`bool`, *optional*, defaults to `False`): If True, the model `reads_known_states`.
 
@@ -90,7 +90,7 @@ def fields_of_posts(
 def fields_of_people(
     timelines: Sequence[Timeline], model_class: type[StreamPreTrainedModel], freezes_encoder: bool
 ) -> dict[str, Any]:
-    """Returns the fields for who speaks, and for the states of posts."""
+    """Returns the fields for speakers, and for the states of posts."""
     fields: dict[str, Any] = {}
     is_post_model = issubclass(model_class, PostTempoFormerForStreamClassification)
     has_speakers = all(timeline.speakers is not None for timeline in timelines)
@@ -134,7 +134,7 @@ def class_named(name: str, names: Sequence[str], option: str) -> int:
 
 def choose_watched(labels: Counter[int], names: list[str], no_change: int | None) -> int:
     """
-    Returns the rarest class but `no_change`, which is also logged. `labels` counts the training posts of each class.
+    Returns the rarest class except `no_change`, and logs it. `labels` counts the training posts of each class.
     """
     watched = min((label for label in range(len(names)) if label != no_change), key=labels.__getitem__)
     logger.info("Pages and tables of the model watch the rarest class, %s (--watch).", names[watched])

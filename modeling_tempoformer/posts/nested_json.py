@@ -10,9 +10,9 @@ from transformers.utils import logging
 
 logger = logging.get_logger(__name__)
 
-# In a path, stands for every key of an object, which becomes the field of this name around the record.
+# In a path, `*` stands for every key of an object; the key becomes the field "key" around the record.
 EACH, KEY = "*", "key"
-# True in an annotation of Label Studio that somebody began and skipped: what it holds is no label.
+# True in an annotation of Label Studio that somebody began and skipped: it has no valid label.
 CANCELLED = "was_cancelled"
 # Stands before the name of a field of the object around a record, where the record has a field of that name, too.
 AROUND = ".."
@@ -20,7 +20,7 @@ AROUND = ".."
 
 @lru_cache(4096)
 def plain_name(name: str) -> str:
-    """Returns what is equal in names that are nearly the same: their letters and digits, in any case and width."""
+    """Returns a key that is equal for names that are nearly the same: their letters and digits, without case."""
     around = AROUND if name.startswith(AROUND) else ""
     characters = unicodedata.normalize("NFKC", name).casefold()
     return around + "".join(char for char in characters if unicodedata.category(char)[0] in "LMN")
@@ -30,9 +30,9 @@ def each_record(
     value: Any, path: Sequence[str], where: str, around: tuple[dict, ...] = (), missing: list[str] | None = None
 ) -> Iterator[tuple]:
     """
-    Yields each record at a path of keys, and the objects around it, the nearest first. Each of a list's values is
-    followed, and of an object's at [`EACH`]. An object without the next key is counted in `missing`, if there is such
-    a list; else it raises a `ValueError` that begins with `where`.
+    Yields each record at a path of keys, and the objects around it, the nearest first. The path goes through all
+    values of a list, and at [`EACH`] of an object. The place of an object without the next key is added to `missing`;
+    without that list, such an object raises a `ValueError` that begins with `where`.
     """
     if isinstance(value, list):
         for part in value:
@@ -71,7 +71,7 @@ class Flattener:
         self.paths = {column: split_path(column) for column in columns}
         # A column is also found by nearly its name.
         self.wanted = set(map(plain_name, [*self.paths, *(name for name, _ in self.paths.values())]))
-        # Whether a name is a field of the records (0), or of which object around them.
+        # The level of the object that has a field of this name: 0 for the record, then the objects around it.
         self.levels: dict[str, int] = {}
         self.num_cancelled = 0
 
@@ -123,7 +123,7 @@ def is_cancelled(value: Any, cancelled: list[dict]) -> bool:
 
 
 def find_values(value: Any, path: Sequence[str], cancelled: list[dict]) -> list[Any]:
-    """Returns all values at a path of keys. Each of a list's values is followed, but no object that was cancelled."""
+    """Returns all values at a path of keys, through all values of lists, but not in objects that were cancelled."""
     if isinstance(value, list):
         return [found for part in value for found in find_values(part, path, cancelled)]
     if not path:

@@ -66,8 +66,8 @@ def load_splits(
     option: str = "file",
 ) -> dict[str, Dataset | IterableDataset]:
     """
-    Reads each given split by `load`; arguments such as `--train_file`, which end in `option`, name it. With
-    `--streaming` the training split is a stream.
+    Returns the rows of each given split, read by `load`. The splits are given by arguments that end in `option`, such
+    as `--train_file`. With `--streaming` the training split is a stream.
     """
     files = {name: getattr(arguments, f"{name}_{option}") for name in SPLITS}
     files = {name: path for name, path in files.items() if path}
@@ -93,7 +93,7 @@ def load_splits(
 
 def choose_label_names(posts: Mapping[str, Dataset | IterableDataset], arguments: DataTrainingArguments) -> list[str]:
     """
-    The names of the classes: those of `--labels`, else those in the training posts, or in the first split. Labels that
+    Returns the class names: those of `--labels`, else those in the training posts, or in the first split. Labels that
     are derived from states have names of their own.
     """
     first = posts.get("train", next(iter(posts.values())))
@@ -112,8 +112,8 @@ def choose_change_step(
     posts: Mapping[str, Dataset | IterableDataset], arguments: DataTrainingArguments
 ) -> float | None:
     """
-    The step by which labels are derived from states, 0 for states that are classes; None if posts have labels. Raises
-    a `ValueError` for a step that is given with labels.
+    Returns the `--change_step` by which labels are derived from states, 0 for states that are classes; None if posts
+    have labels. Raises a `ValueError` for a `--change_step` that is given with labels.
     """
     if has_only_states(posts.get("train", next(iter(posts.values()))), columns_of(arguments)):
         return arguments.change_step or 0.0
@@ -149,11 +149,11 @@ def split_posts(
         seed (`int`): Seed of the shuffles; `arguments.split_seed` is that of the division, if it is given.
         model (`str`, *optional*): The checkpoint to start from. It is not scored on timelines that it has learned from
             ([`hold_back`]).
-        members (`int`, *optional*, defaults to 1): Number of members of the model. Each of several ones learns from
-            another part of the training timelines ([`hold_out`]).
+        members (`int`, *optional*, defaults to 1): Number of members of the ensemble. If there are several, each has
+            its own held-out fold of the training timelines ([`hold_out`]).
         calibrates (`bool`, *optional*, defaults to `False`): True if the model is calibrated on the validation split.
-        change_step (`float`, *optional*): The step by which labels are derived from the states of posts that have no
-            column of labels (0 for classes). By default labels are not derived.
+        change_step (`float`, *optional*): The smallest difference of states that is a change, by which the labels of
+            posts without a column of labels are derived (0 for classes). By default labels are not derived.
         given (`Collection[str]`, *optional*): The argument of [`check_read`].
     """
     if len(names) < 2:
@@ -207,7 +207,7 @@ def check_division(
     is_streamed: bool,
     has_members: bool,
 ):
-    """Raises a `ValueError` for an option that divides the training posts, where they are not divided by it."""
+    """Raises a `ValueError` for a given option that divides training posts, if this run does not divide them by it."""
     has_folds = arguments.folds_file is not None
     cuts_test = set(posts) == {"train"} and not is_streamed and not has_folds
     cuts_validation = "validation" not in posts and not is_streamed and not has_members and not has_folds
@@ -252,11 +252,12 @@ def divide(
     timelines: Mapping[str, list[Timeline]], arguments: DataTrainingArguments, seed: int, has_members: bool
 ) -> dict[str, list[Timeline]]:
     """
-    Takes the splits that are not given from the training timelines, by `--folds_file` or by fractions.
+    Returns all splits: those that are not given are taken from the training timelines, by `--folds_file` or by
+    fractions.
 
-    The test split is taken only if no other split is given. With members there is no validation split, because they
-    are validated on training timelines. Splits that the run does not read are taken as well, so that the training
-    timelines stay the same.
+    The test split is taken only if no other split is given. With several members there is no validation split, because
+    each member is validated on its held-out fold. Splits that the run does not need are taken as well, so that the
+    training timelines stay the same.
     """
     splits = dict(timelines)
     if arguments.folds_file is not None:
@@ -272,7 +273,7 @@ def divide(
 
 
 def take_fold(timelines: Mapping[str, list[Timeline]], arguments: DataTrainingArguments) -> dict[str, list[Timeline]]:
-    """The splits of `--fold` of `--folds_file`."""
+    """Returns the splits of `--fold` in `--folds_file`."""
     if set(timelines) != {"train"}:
         raise ValueError("--folds_file splits --train_file: give no other file.")
     folds = read_folds(arguments.folds_file, timelines["train"])
@@ -285,7 +286,7 @@ def check_given(
     splits: dict[str, list[Timeline] | Dataset], arguments: DatasetArguments, wanted: Sequence[str], option: str
 ) -> dict[str, list[Timeline] | Dataset]:
     """
-    The splits of timelines or of texts, of which the wanted ones must exist. The test split is cut down to
+    Returns the splits of timelines or of texts, and checks that the wanted ones exist. The test split keeps at most
     `--max_predict_samples` timelines or texts, evenly spaced.
     """
     if missing := [name for name in wanted if name not in splits]:
@@ -296,7 +297,7 @@ def check_given(
 
 
 def evenly_spaced(items: list[Timeline] | Dataset, number: int | None) -> list[Timeline] | Dataset:
-    """Returns so many of the timelines or texts, evenly spaced; all of them without a number."""
+    """Returns `number` of the timelines or texts, evenly spaced; all of them if it is None."""
     if number is None or number >= len(items):
         return items
     chosen = [index * len(items) // number for index in range(number)]
@@ -306,7 +307,7 @@ def evenly_spaced(items: list[Timeline] | Dataset, number: int | None) -> list[T
 def survey_timelines(
     timelines: Mapping[str, list[Timeline] | TimelineStream], arguments: DataTrainingArguments
 ) -> dict[str, Survey]:
-    """The survey of each split. Errors name the file, or the dataset."""
+    """Returns the survey of each split. Errors name the file, or the dataset."""
     surveys = {}
     for name, timelines_of_split in timelines.items():
         try:

@@ -1,7 +1,7 @@
 """
-Reads files: to rows ([`read_file`]), and rows of posts to timelines ([`make_timelines`]). Training, prediction, the
-page, the comparison and the Space read posts by these; scoring, which holds no file, takes the same steps for each
-piece of one ([`~tables.read_tables`], [`~timelines.read_posts`]).
+Reads files to rows ([`read_file`]), and rows of posts to timelines ([`make_timelines`]). Training, prediction, the
+page, the comparison and the Space read posts by these functions. Scoring, which holds no whole file in memory, reads
+each piece in the same way ([`~tables.read_tables`], [`~timelines.read_posts`]).
 """
 
 import logging
@@ -124,11 +124,11 @@ def read_timelines(
     drop_incomplete: bool = False,
 ) -> list[Timeline] | TimelineStream:
     """
-    Returns the timelines of posts, with labels that are given, or derived by `change_step` where there is none. All
-    that read posts to train, to predict or to show call this.
+    Returns the timelines of posts. Their labels are given, or derived from states by `change_step` if posts have no
+    column of labels.
     """
     derives = has_only_states(posts, columns)
-    # Texts to predict need no states, whatever their column is called.
+    # Posts to predict need no states, even if an option names their column.
     if split != "train" and columns["state"] != NO_COLUMN and has_no_column(posts, "state", columns):
         columns = Columns(columns, state=None)
     if columns["annotator"] is not None and derives:
@@ -146,7 +146,7 @@ def read_timelines(
 
 
 def has_only_states(posts: Dataset | IterableDataset, columns: Columns) -> bool:
-    """Tells whether posts have states and no labels, which are then derived."""
+    """Tells whether posts have states and no labels, so that labels are derived from states."""
     if columns["label"] not in (None, NO_COLUMN):
         return False
     return has_no_column(posts, "label", columns) and not has_no_column(posts, "state", columns)
@@ -158,7 +158,7 @@ def has_no_column(posts: Dataset | IterableDataset, role: str, columns: Columns)
 
 
 def derive_labels(timelines: list[Timeline], step: float, split: str) -> list[Timeline]:
-    """The timelines with labels derived from their states ([`with_changes`]), which is logged."""
+    """Returns the timelines with labels derived from their states ([`with_changes`]), and logs the counts."""
     check_step(timelines, step)
     derived = [with_changes(timeline, step) for timeline in timelines]
     counts = Counter(label for timeline in derived for label in timeline.labels)
@@ -173,7 +173,7 @@ def derive_labels(timelines: list[Timeline], step: float, split: str) -> list[Ti
 
 
 def with_source(problem: ValueError, split: str, arguments: PostArguments) -> ValueError:
-    """The error, with the file or the dataset that it is about."""
+    """Returns the error, with the file or the dataset that it is about."""
     path, message = getattr(arguments, f"{split}_file"), str(problem)
     source = path or f"{arguments.dataset_name}, split {split}"
     if path is not None and isinstance(problem, PostError):

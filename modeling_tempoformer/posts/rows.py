@@ -43,7 +43,8 @@ def to_rows(
             there are some).
         only_labelled (`bool`, *optional*, defaults to `False`): If True, only labelled posts are targets, as in
             training. In prediction all posts are.
-        reads_speakers (`bool`, *optional*, defaults to `False`): The model's. If True, timelines must have speakers.
+        reads_speakers (`bool`, *optional*, defaults to `False`): As in the model's configuration. If True,
+            timelines must have speakers.
         part (`str`, *optional*, defaults to `"posts"`): The name of the timelines in the warning, such as their split.
         known_states (`PreTrainedConfig`, *optional*): The configuration of a model that `reads_known_states`. Its rows
             have `known_states` of each post, and with `only_labelled` also `thinned_states`, as if each state were
@@ -83,7 +84,7 @@ def to_rows(
         batch_size=1,
         desc="Tokenizing timelines",
         load_from_cache_file=False,
-        # Nothing is read from a cache, so that the posts need not be hashed.
+        # A random one: nothing is read from a cache, so that the posts need not be hashed.
         new_fingerprint=uuid4().hex,
     )
     if sum(truncated):

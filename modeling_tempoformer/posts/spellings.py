@@ -1,4 +1,4 @@
-"""Finds names in the columns of posts that are hard to tell apart, and so are likely two spellings of one name."""
+"""Finds names in the columns of posts that look alike, and so are likely two spellings of one name."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,7 +23,7 @@ PLURALS = {
     "split": "values of the split column",
     "annotator": "annotators",
 }
-# Names of a role that are remembered, so that a stream without an end does not fill the memory.
+# The most names of a role that are remembered, so that a stream without an end does not fill the memory.
 MOST_NAMES = 1_000_000
 MOST_SHOWN = 5
 
@@ -61,7 +61,7 @@ class Spellings:
 
 
 def warn_of_pairs(names: str, pairs: Sequence[tuple[str, str]]):
-    """Warns of pairs that look alike of `names`, such as timelines, if there are any."""
+    """Warns of pairs of names that look alike, if there are any. `names` is their plural, such as timelines."""
     if pairs:
         shown = "; ".join(f"{one!r} and {other!r}" for one, other in pairs[:MOST_SHOWN])
         logger.warning_once(
@@ -99,7 +99,7 @@ def names_of(timeline: Timeline, role: str) -> Iterable[str]:
 
 
 def read_label(value: object) -> str:
-    """Returns a label as [`read_name`] does; -100, too, is a missing label, and empty."""
+    """Returns a label as [`read_name`] does; -100 is a missing label, too, and gives an empty text."""
     name = read_name(value)
     return "" if name == str(NO_LABEL) else name
 

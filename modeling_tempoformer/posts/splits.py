@@ -1,4 +1,4 @@
-"""Splits timelines: none is cut, and a model is not scored on one that it has learned from."""
+"""Splits timelines: no timeline is divided, and no model is scored on a timeline that it has learned from."""
 
 import hashlib
 import json
@@ -26,9 +26,9 @@ SPLITS = ("train", "validation", "test")
 # A file beside a model, with hashes of the timelines on which it was trained, validated and tested. Files whose names
 # begin with an underscore are never pushed.
 SPLIT = "_split.json"
-# Timelines of the trainings before the one that wrote the record
+# The key of the timelines of earlier trainings of the same weights
 EARLIER = "earlier"
-# The weights that the record is of
+# The key of the hash of the weights that the record belongs to
 WEIGHTS = "weights"
 
 
@@ -53,15 +53,15 @@ def split_timelines(
     cuts = cut(timelines, folds, seed)
     lengths = np.array(list(map(len, timelines)))
     wrong = np.array([abs(folds * lengths[taken].sum() / lengths.sum() - 1) for _, taken in cuts])
-    # One of the folds whose size is right to within a tenth, else the nearest, is drawn: the first fold always has the
-    # largest timeline.
+    # Drawn among the folds whose size is right to within a tenth, or else the nearest, and not simply the first fold,
+    # which always has the largest timeline.
     near = np.flatnonzero(wrong <= max(wrong.min(), 0.1))
     rest, taken = cuts[np.random.default_rng(seed).choice(near)]
     return [timelines[index] for index in rest], [timelines[index] for index in taken]
 
 
 def cut(timelines: Sequence[Timeline], folds: int, seed: int) -> list[tuple[np.ndarray, np.ndarray]]:
-    """The indices of the timelines outside each fold, and in it. Timelines of one unit ([`unit_of`]) stay together."""
+    """Returns the indices of the timelines outside each fold, and in it. A unit ([`unit_of`]) stays in one fold."""
     units, different = pd.factorize(pd.Series(list(map(unit_of, timelines)), dtype=object))
     if len(different) < folds:
         units_of = (
@@ -89,16 +89,16 @@ def check_apart(splits: Mapping[str, Sequence[Timeline]]):
 
 def hold_out(timelines: Sequence[Timeline], members: int, seed: int) -> list[Timeline]:
     """
-    Adds `held_out`, the member that does not learn from a timeline. With fewer timelines, or units of them
-    ([`unit_of`]), than members, some members learn from all.
+    Divides training timelines into one held-out fold for each member of the ensemble: a member does not learn from its
+    own fold. With fewer timelines, or units of them ([`unit_of`]), than members, some members learn from all.
 
     Args:
         timelines (`Sequence[Timeline]`): The training timelines.
-        members (`int`): Number of members of the model.
+        members (`int`): Number of members of the ensemble.
         seed (`int`): Seed of the shuffle.
 
     Returns:
-        The timelines in their order, each with the member that holds it out.
+        The timelines in their order, each with its member as `held_out`.
     """
     held_out = np.empty(len(timelines), dtype=np.int64)
     folds = max(2, min(members, len(set(map(unit_of, timelines)))))
@@ -134,7 +134,7 @@ def make_folds(
 
 
 def read_folds(path: str | Path, timelines: Sequence[Timeline]) -> list[dict[str, list[str]]]:
-    """The folds in a file. Each must have every timeline exactly once, and no empty split."""
+    """Returns the folds in a file. Each must have every timeline exactly once, and no empty split."""
     folds = decode_json(Path(path).read_text(encoding="utf-8"), path)
     right = [isinstance(fold, dict) and set(fold) == set(SPLITS) and all(fold.values()) for fold in folds]
     if not right or not all(right):
@@ -163,7 +163,7 @@ def refuse_ids(problem: str, ids: Counter):
 
 
 def select_fold(timelines: Sequence[Timeline], fold: dict[str, list[str]]) -> dict[str, list[Timeline]]:
-    """The splits of a fold, each in the order of `timelines`."""
+    """Returns the splits of a fold, each in the order of `timelines`."""
     splits = {}
     for name in SPLITS:
         ids = set(fold[name])
@@ -172,7 +172,7 @@ def select_fold(timelines: Sequence[Timeline], fold: dict[str, list[str]]) -> di
 
 
 def hash_id(timeline_id: str) -> str:
-    """64 bits of the SHA-256 of a timeline's id, as [`~names_tempoformer.read_name`] reads it."""
+    """Returns 64 bits of the SHA-256 of a timeline's id, as [`~names_tempoformer.read_name`] reads it."""
     return hashlib.sha256(read_name(timeline_id).encode()).hexdigest()[:16]
 
 
@@ -187,14 +187,14 @@ def fingerprint_weights(folder: Path) -> str | None:
 
 
 def write_split(folder: str | Path, split: Mapping[str, Sequence[str]]):
-    """Writes the record of the weights that a folder has now. Without weights it is that of its checkpoints."""
+    """Writes the record of the weights in a folder; without weights there, of the folder's checkpoints."""
     write_json(Path(folder) / SPLIT, {**split, WEIGHTS: fingerprint_weights(Path(folder))})
 
 
 def read_split(model: str | Path | None) -> dict[str, set[str]]:
     """
     Returns the record of a model in a local folder or in one of its checkpoints; empty without a record. Raises a
-    `ValueError` for a record of other weights than those beside it. Records of 0.2.0 do not say of which they are.
+    `ValueError` for a record of other weights than those beside it. Records of 0.2.0 have no hash of the weights.
     """
     folder = Path(model or "")
     is_checkpoint = folder.name.startswith(PREFIX_CHECKPOINT_DIR)
@@ -217,8 +217,8 @@ def make_split(ids: Mapping[str, Sequence[str]], before: Mapping[str, set[str]])
         before (`Mapping[str, set[str]]`): The record of the model that the run starts from.
 
     Returns:
-        The hashes of each split; those of `before` where a split is not given; and as `earlier` the other timelines
-        that the model had learned from. Raises a `ValueError` that names timelines which are in two splits.
+        The hashes of each split, those of `before` if a split is not given, and as `earlier` all other timelines that
+        the model has learned from. Raises a `ValueError` that names timelines which are in two splits.
     """
     hashes = {name: {hash_id(timeline_id): timeline_id for timeline_id in ids.get(name, ())} for name in SPLITS}
     for one, other in combinations(hashes, 2):
@@ -236,11 +236,11 @@ def hold_back(
     split: str, timelines: list[Timeline], before: Mapping[str, set[str]], model: str | None
 ) -> list[Timeline]:
     """
-    The timelines of a split on which a model may be scored.
+    Returns the timelines of a split on which a model may be scored.
 
-    These are all timelines, if the model has learned from none that has labels. It may be validated again on timelines
-    of its validation split. If the timelines are all those of its training, the split that was recorded then is
-    returned. Raises a `ValueError` that names the timelines from which the model has learned in all other cases.
+    These are all timelines if the model has learned from no labelled one of them. A model may be validated again on
+    its validation split. If the timelines are all those of the model's training, the split that was recorded then is
+    returned. In all other cases, raises a `ValueError` that names the timelines from which the model has learned.
     """
     learned = before["train"] | before[EARLIER] | (before["validation"] if split == "test" else set())
     hashes = [hash_id(timeline.timeline_id) for timeline in timelines]

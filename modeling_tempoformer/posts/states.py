@@ -20,12 +20,12 @@ logger = logging.getLogger(__name__)
 LEFT_OUT = "A column that is no state is left out by --state_column none."
 # Classes of labels that are derived from states
 DERIVED_LABELS = ["No-Change", "Change"]
-# Numbers have at most this many digits behind or before the point in a name; a float has no more that count.
+# The most digits before or after the point in the name of a number; a float has no more that are exact.
 MOST_DECIMALS = 15
-# Numbers with more distinct values than this are cut into quantiles.
+# Numbers with more distinct values than this are binned into quantiles.
 MOST_GRADES, QUANTILES = 10, 5
 MOST_CLASSES = 50
-# The probability with which first posts would all be without a label by chance, below which it is a rule
+# If first posts would all be without a label by chance with a lower probability than this, it is a rule.
 LEAST_CHANCE = 1e-3
 
 
@@ -39,8 +39,8 @@ class StateNames(NamedTuple):
 def choose_states(timelines: Sequence[Timeline]) -> StateNames | None:
     """
     Returns the states of training timelines, sorted; None if no post has one. Numbers of at most ten different values
-    are grades, others are cut into about five groups of similar numbers of posts ([`cut_values`]), each named by its
-    mean. Raises a `ValueError` for a single state, for more than 50 classes, and for numbers of two spellings.
+    are grades, others form about five groups of similar numbers of posts ([`cut_values`]), each named by its mean.
+    Raises a `ValueError` for a single state, for more than 50 classes, and for numbers of two spellings.
     """
     counts = Counter(state for timeline in timelines for state in timeline.states or () if state)
     if not counts:
@@ -69,7 +69,7 @@ def choose_states(timelines: Sequence[Timeline]) -> StateNames | None:
         return StateNames(name_numbers(values), values)
     means = []
     for group in cut_values(posts):
-        # Exactly, so that no sum is too large for a float, and no mean outside of its group.
+        # Fractions, so that no sum is too large for a float, and no mean lies outside of its group.
         total = sum(Fraction(value) * posts[value] for value in group)
         means.append(float(total / sum(posts[value] for value in group)))
     # A tenth of the smallest distance is as much as a reader needs.
@@ -82,8 +82,8 @@ def choose_states(timelines: Sequence[Timeline]) -> StateNames | None:
 
 def cut_values(posts: Mapping[float, int]) -> list[list[float]]:
     """
-    Cuts values into groups of neighbours with similar numbers of `posts`, about five of them. A value that has more
-    posts than a group is a group of its own, and the other groups share the posts that remain.
+    Bins values into about five groups of neighbours with similar numbers of `posts` (quantiles). A value that has more
+    posts than a group's share is a group of its own, and the other groups share the posts that remain.
     """
     values = sorted(posts)
     counts = np.array([posts[value] for value in values], dtype=float)
@@ -99,14 +99,14 @@ def cut_values(posts: Mapping[float, int]) -> list[list[float]]:
         run = list(run)
         ends = counts[run].cumsum()
         number = 1 if alone[run[0]] else max(1, round(ends[-1] / share))
-        # A value belongs to where the middle of its posts is.
+        # A value belongs to the group in which the middle of its posts lies.
         parts = ((ends - counts[run] / 2) * number / ends[-1]).astype(int)
         groups += [[values[run[at]] for at in np.flatnonzero(parts == part)] for part in np.unique(parts)]
     return groups
 
 
 def name_numbers(values: Sequence[float]) -> list[str]:
-    """Returns names of different numbers: whole ones are whole, others have as many digits as tell all apart."""
+    """Returns names of different numbers: integers in full, others with as many digits as tell all apart."""
     for digits in range(4, 18):
         names = [
             f"{value:.0f}" if value.is_integer() and abs(value) < 10**MOST_DECIMALS else f"{value:.{digits}g}"
@@ -143,7 +143,7 @@ def to_numbers(states: Iterable[str]) -> list[float] | None:
 
 
 def check_states(timelines: Iterable[Timeline], names: Sequence[str] | None, values: Sequence[float] | None):
-    """Raises a `ValueError` for a class of state that looks like one of a model's `names`, and is another."""
+    """Raises a `ValueError` for a state that looks like one of a model's `names`, but is spelt differently."""
     names = [] if names is None or values is not None else list(map(read_name, names))
     looks = {appearance(name): name for name in names}
     for state in sorted(set(all_states(timelines)) - set(names)) if names else ():
@@ -157,7 +157,7 @@ def all_states(timelines: Iterable[Timeline]) -> list[str]:
 
 
 def check_step(timelines: Iterable[Timeline], step: float):
-    """Raises a `ValueError` for a step of states that are not numbers, and for numbers without a step (0)."""
+    """Raises a `ValueError` for a `change_step` of states that are not numbers, and for numbers without one (0)."""
     states = {state for state in all_states(timelines) if state}
     are_numbers = to_numbers(states) is not None
     if are_numbers:
@@ -174,8 +174,8 @@ def check_step(timelines: Iterable[Timeline], step: float):
 def with_changes(timeline: Timeline, step: float) -> Timeline:
     """
     Returns a timeline whose labels are derived from its states: 1 where the state differs from that of the post that
-    it is compared with ([`Timeline.compared_posts`]), numbers by at least `step`, else 0; none where one of both is
-    missing. `step` is 0 for classes.
+    it is compared with ([`Timeline.compared_posts`]), numbers by at least `step`, else 0; -100 if one of the states is
+    missing. `step` is the `change_step`, 0 for classes.
     """
     labels = []
     if timeline.states is None:
@@ -192,7 +192,7 @@ def with_changes(timeline: Timeline, step: float) -> Timeline:
 
 
 def first_of(timeline: Timeline, rule: str | None) -> np.ndarray:
-    """Tells of each post (posts,) whether it is the first of its "timeline" or "speaker"; without a rule none is."""
+    """Returns a mask (posts,) of the first posts of a "timeline" or of its "speaker"s; none if the rule is None."""
     if rule == "speaker":
         return np.array([post < 0 for post in timeline.compared_posts()], dtype=bool)
     return (np.arange(len(timeline)) == 0) & (rule is not None)
@@ -206,9 +206,8 @@ def same_state(one: str, other: str) -> bool:
 
 def first_posts_rule(first_posts: Mapping[str, Counter[tuple[bool, bool]]], by_speaker: bool) -> str | None:
     """
-    Returns "speaker" or "timeline" if the first posts of each never have a label, although so many without one would
-    be an accident at the share of labelled posts. None if some have one. `first_posts` are those of a
-    [`~surveys.Survey`].
+    Returns "speaker" or "timeline" if the first posts of each never have a label, and are so many that this is hardly
+    by chance, given the share of labelled posts; else None. `first_posts` are those of a [`~surveys.Survey`].
     """
     for rule, applies in (("speaker", by_speaker), ("timeline", True)):
         counts = first_posts[rule]
@@ -220,7 +219,8 @@ def first_posts_rule(first_posts: Mapping[str, Counter[tuple[bool, bool]]], by_s
 
 def no_change_class(labels: Counter[int], unchanged: Counter[int], num_labels: int) -> int:
     """
-    Returns the class of posts that are no change: the one that most posts have whose state is that of the post that
-    they are compared with (`unchanged`); without states the largest. Both counts are those of a [`~surveys.Survey`].
+    Returns the class of posts that are no change: the most frequent class of posts with the same state as the post
+    that they are compared with (`unchanged`); without states the largest class. Both counts are from a
+    [`~surveys.Survey`].
     """
     return max(range(num_labels), key=(unchanged or labels).__getitem__)

@@ -9,7 +9,7 @@ from ..timeline_tempoformer import NO_LABEL, Timeline
 from .states import first_of, same_state
 
 
-# A model adds the first four to a timeline, and reads none of them. The member that holds it out follows from seeds.
+# No part of the fingerprint: predictions are added later, models ignore facts, and `held_out` follows from seeds.
 NOT_READ = ("logits", "state_logits", "expert_logits", "explanations", "facts", "held_out")
 
 
@@ -22,9 +22,8 @@ class Survey(NamedTuple):
         labels (`Counter[int]`): The number of posts of each class id; -100 counts those without a label.
         timed (`bool`): True if the posts have times.
         fingerprint (`str`): The [`fingerprint`] of the timelines.
-        first_posts (`dict[str, Counter[tuple[bool, bool]]]`): By `"timeline"` and by `"speaker"` the number of posts
-            that are (or are not) the first of it, and that have (or do not have) a label. Without speakers both are
-            the same.
+        first_posts (`dict[str, Counter[tuple[bool, bool]]]`): For `"timeline"` and `"speaker"`, the number of posts by
+            whether they are the first of it, and whether they have a label. Without speakers both are the same.
         unchanged (`Counter[int]`): The number of posts of each class id whose state is that of the post that they are
             compared with.
     """
@@ -37,7 +36,7 @@ class Survey(NamedTuple):
     unchanged: Counter[int]
 
     def describe(self, names: list[str]) -> str:
-        """The numbers of timelines, of posts and of posts of each class, in words."""
+        """Returns the numbers of timelines, of posts and of posts of each class, in words."""
         classes = [f"{self.labels[label]} {name}" for label, name in enumerate(names) if self.labels[label]]
         classes += [f"{self.labels[-100]} without label"] if self.labels[-100] else []
         return f"{len(self.timeline_ids)} timelines, {self.labels.total()} posts ({', '.join(classes)})"
@@ -75,7 +74,7 @@ def survey(timelines: Iterable[Timeline]) -> Survey:
 
 
 def fingerprint(rows: Iterable[Mapping[str, Any]]) -> str:
-    """The SHA-256 of all rows, in their order."""
+    """Returns the SHA-256 of all rows, in their order."""
     digest = hashlib.sha256()
     for row in rows:
         digest.update(to_bytes(row))
@@ -83,5 +82,5 @@ def fingerprint(rows: Iterable[Mapping[str, Any]]) -> str:
 
 
 def to_bytes(row: Mapping[str, Any]) -> bytes:
-    """The names and values of a row."""
+    """Returns the names and values of a row as bytes."""
     return repr(sorted(row.items())).encode()

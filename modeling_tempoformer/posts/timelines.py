@@ -192,7 +192,7 @@ def read_posts(
 
 
 def lacks(cell: Any, role: str) -> bool:
-    """Tells whether a cell has nothing, among ids also a text such as `nan`."""
+    """Tells whether a cell is empty; in columns of names, also if it is a text such as `nan`."""
     try:
         return is_missing(cell) or (role in ROLES and not read_name(cell))
     except ValueError:  # It is there, and cannot be read.
@@ -272,8 +272,8 @@ def report_dropped(lacking: Mapping[str, int], num_rows: int, columns: Columns, 
 
 def read_facts(post: Post, names: Mapping[str, str], values: Mapping[str, Any], columns: Columns) -> Facts:
     """
-    Returns the facts of a post, from the names that were read of its values in the roles of columns. Raises a
-    [`PostError`] for a label without an annotator, if there is a column.
+    Returns the facts of a post, from its `names` and cells (`values`) by role. Raises a [`PostError`] for a label
+    without an annotator, if there is a column of annotators.
     """
     group, unit, annotator = (names.get(role, "") for role in FACTS)
     labels = {}
@@ -434,8 +434,8 @@ def to_timelines(
         annotator_column (`str`, *optional*):
             Column name. Posts have a row for each annotator's label, and are merged ([`merge_annotators`]).
         group_column, split_column (`str`, *optional*):
-            Column names: the group by which a post is scored, and what its timeline belongs to, which splits never
-            divide. Both may be missing in single posts. They become the `facts` of timelines.
+            Column names: the group by which a post is scored, and the unit of its timeline, which no split divides.
+            Both may be missing in single posts. They become the `facts` of timelines.
         drop_incomplete (`bool`, *optional*, defaults to `False`):
             True to leave out rows without timeline id, post id, time or text, as far as there are such columns. A
             warning counts them.

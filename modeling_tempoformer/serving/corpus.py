@@ -23,7 +23,7 @@ from ..times_tempoformer import TimeColumn, are_since_start
 
 # Folder in the output folder, deleted at the end. Readers of Parquet skip names that begin with an underscore.
 WORK = "_work"
-# Begins the names of kept columns in a partition.
+# Prefix of the names of kept columns in a partition.
 KEPT = "kept."
 # Posts in memory while a file is read.
 POSTS_AT_ONCE = 100_000
@@ -173,7 +173,7 @@ class Corpus:
 
 
 def cells_of_row(kept: deque[tuple[int, dict[str, str | None]]], row: int) -> dict[str, str | None]:
-    """Takes the cells of a row and of those before it, which were left out, from `kept`, and returns the row's."""
+    """Returns the cells of a row. Removes them from `kept`, with those of rows before it, which were left out."""
     while kept:
         number, cells = kept.popleft()
         if number == row:

@@ -28,7 +28,7 @@ logger = logging.get_logger(__name__)
 
 # Answers that are remembered of each timeline, for posts that are sent again.
 REMEMBERED_ANSWERS = 20
-# The sources of earlier posts: the memory; and for a timeline without one the `history`, the texts in the store, none.
+# The sources of earlier posts: the memory, or for a timeline without it the `history`, the stored texts, or none.
 CONTEXTS = ("memory", "texts", "kept", "none")
 # Seconds by which the date of a post may be later than the clock of this machine. After a post of the year 2924 all
 # others of its timeline would be late.
@@ -41,7 +41,7 @@ MISSING: Any = object()
 
 
 class RefusedPost(ValueError):
-    """A post that cannot follow the earlier ones of its timeline. The text repeats no value of it."""
+    """A post that cannot follow the earlier ones of its timeline. The message repeats no value of the post."""
 
 
 class LivePost(NamedTuple):
@@ -104,7 +104,7 @@ class LivePost(NamedTuple):
 
 
 class Begun(NamedTuple):
-    """The reading of a post that was begun: the post as it came, what was stored then, and the posts read since."""
+    """A partly read post: the post as it came, the timeline stored then, and the memory of the posts read since."""
 
     whole: LivePost
     stored: StoredTimeline
@@ -113,8 +113,8 @@ class Begun(NamedTuple):
 
 class Reading(NamedTuple):
     """
-    The model's output for a post, to be decided on whenever the post is asked for: its logits, those of its
-    state, and the values of an answer that come with them.
+    The model's output for a post, on which each request decides anew: the logits, those of the state, and other
+    values of the answer.
     """
 
     logits: list[float]
@@ -125,8 +125,8 @@ class Reading(NamedTuple):
 
 class Recalled(NamedTuple):
     """
-    A timeline from the store: all of it as it was read, the memory of the model, the readings by post id, the texts
-    that can be used, and what is damaged.
+    A timeline from the store: the stored parts, the memory of the model, the readings by post id, the texts that can
+    be used, and descriptions of damage.
     """
 
     stored: StoredTimeline
@@ -156,14 +156,14 @@ class LiveClassifier:
 
     A post that is sent again, with the same `post_id`, gets its earlier answer and is not read twice, if it is among
     the last 20 of its timeline. If two processes read posts of a timeline at the same time, the later one tries again
-    with the memory that the other wrote. A timeline that is forgotten during a call stays forgotten. A memory that is
-    damaged counts as empty, and of kept texts those after the last damaged one are read: the timeline begins anew, and
-    what is damaged is replaced, logged and counted in `dropped`.
+    with the memory that the other wrote. A timeline that is forgotten during a call stays forgotten. A damaged memory
+    counts as empty, and kept texts are read only from after the last damaged one: the timeline begins anew. Damage is
+    repaired, logged and counted in `dropped`.
 
     Models may share a store: each has memories of its own, by its [`~StreamStepMixin.fingerprint`]. Temperature,
-    thresholds and the watched class are no part of it, so that a model which gets others keeps its memory, and decides
-    by them from then on, also on a post that is sent again. If the store keeps texts, a model reads those that it
-    misses: all for a timeline that is new to it, else the posts that it did not get.
+    thresholds and the watched class are no part of the fingerprint: a model with new ones keeps its memory, and
+    decides by them from then on, also on a post that is sent again. If the store keeps texts, a model reads those that
+    it misses: all for a timeline that is new to it, else the posts that it did not get.
 
     Args:
         pipe ([`StreamClassificationPipeline`]): The model and its tokenizer.
@@ -182,7 +182,7 @@ class LiveClassifier:
         self.model, self.tokenizer, self.store = pipe.model.eval(), pipe.tokenizer, store
         self.count: Callable[[dict[str, Any]], None] = lambda answer: None
         config = self.model.config
-        # The same as in training. If the configuration does not say, posts must have a time.
+        # As in training. If the configuration does not say, posts must have a time.
         self.timed = config.timed is not False
         self.fingerprint = self.model.fingerprint()
         self.model_id = hashlib.sha256(self.fingerprint.encode()).hexdigest()[:16]
@@ -274,7 +274,7 @@ class LiveClassifier:
         return read
 
     def tokenize(self, texts: Sequence[str]) -> dict[str, list]:
-        """Returns the columns of texts, cut to what the model reads."""
+        """Returns the columns of texts, truncated to what the model reads."""
         with self.reading:
             columns, num_cut = tokenize_posts(self.tokenizer, texts, self.max_tokens)
         if num_cut:
@@ -288,17 +288,17 @@ class LiveClassifier:
         Args:
             posts (`Sequence[LivePost]`): Posts of any timelines. Those of one timeline are read in order of time.
             most_tokens (`float`, *optional*):
-                The tokens to read, of which a post with earlier ones gets at most half; at least one text is read,
-                however long. Timelines are read in their order. All posts are read if it is omitted.
+                The most tokens to read; all posts are read if it is omitted. A post with earlier posts gets at most
+                half of them, but at least one text is read, however long. Timelines are read in their order.
 
         Returns:
             `list[dict | LivePost | RefusedPost | None]`: One result for each post: an answer; what is left to read, to
-            be given again, where `most_tokens` are used up; an error for a time of another kind than the timeline's
-            earlier posts have; or None for a post that is older than the newest one of its
-            timeline. An answer is a dict, valid as JSON, with what the pipeline returns; `probabilities` and
-            `thresholds` by class, the latter None without any; `stream_length`, the number of posts in the stream; and
-            `context`, the source of the earlier posts: "memory", or for a timeline without memory "texts" (`history`),
-            "kept" (the texts in the store) or "none".
+            be given again, if `most_tokens` are used up; an error for a time of another kind than that of the
+            timeline's earlier posts; or None for a post that is older than the newest one of its timeline. An answer
+            is a dict, valid as JSON, with the values that the pipeline returns; `probabilities` and `thresholds` by
+            class, the latter None without any; `stream_length`, the number of posts in the stream; and `context`, the
+            source of the earlier posts: "memory", or for a timeline without memory "texts" (`history`), "kept" (the
+            texts in the store) or "none".
         """
         results: dict[tuple[str, str], Result] = {}
         # The stored timelines as they were read when their posts were begun.
@@ -311,7 +311,7 @@ class LiveClassifier:
         )
         while waiting:
             results |= self.try_to_score(waiting, seen, most_tokens)
-            # Try again those to whose timelines another process has written meanwhile.
+            # Try again if another process has written to the timeline meanwhile.
             waiting = [post for post in waiting if post.key not in results]
         return [results[post.key] for post in posts]
 
@@ -319,8 +319,8 @@ class LiveClassifier:
         self, posts: list[LivePost], seen: dict[str, StoredTimeline], most_tokens: float
     ) -> dict[tuple[str, str], Result]:
         """
-        Returns results for the posts whose timelines no other process wrote meanwhile. `seen`, which is updated, is
-        what was read of timelines.
+        Returns results for the posts whose timelines no other process wrote meanwhile. Updates `seen`, the stored
+        timelines as they were read.
         """
         recalled = self.recall(dict.fromkeys(post.timeline_id for post in posts))
         for name, one in recalled.items():
@@ -371,7 +371,7 @@ class LiveClassifier:
                     kept.append(read_kept(text))
                 # Damaged bytes may raise any exception.
                 except Exception as problem:
-                    # Those before it are not followed by the next post.
+                    # The damaged text would be a gap between the texts before it and the later ones.
                     kept = []
                     damaged.append(text)
                     damage.append(f"a text is damaged ({type(problem).__name__})")
@@ -395,8 +395,8 @@ class LiveClassifier:
         self, posts: list[LivePost], recalled: dict[str, Recalled], memory: StreamMemory, most_tokens: float
     ) -> tuple[list[Part], dict[tuple[str, str], Result]]:
         """
-        Chooses what to read of posts, which are in order of time in each timeline, so that it is at most `most_tokens`
-        tokens. Returns the parts to read, and the results of posts of which nothing is read.
+        Chooses the parts of posts to read, `most_tokens` tokens at most. The posts of each timeline are in order of
+        time. Returns these parts, and the results of posts of which nothing is read.
         """
         parts: list[Part] = []
         results: dict[tuple[str, str], Result] = {}
@@ -448,8 +448,8 @@ class LiveClassifier:
 
     def costs(self, post: LivePost, memory: StreamMemory) -> list[int]:
         """
-        Returns the number of tokens that a step reads for each earlier post and the post. A model that remembers
-        tokens reads those of the remembered and the earlier posts with the post, and none before.
+        Returns the number of tokens that a step reads for each earlier post and for the post. A model that remembers
+        tokens reads all remembered and earlier posts again with the post, so that all cost counts there.
         """
         lengths = [len(tokens) for tokens in post.columns["input_ids"]]
         if self.model.tempoformer.reads_vectors:
@@ -464,9 +464,9 @@ class LiveClassifier:
 
     def with_earlier(self, post: LivePost, kept: list[list], last: float, has_memory: bool) -> LivePost:
         """
-        Returns a post with those of its earlier posts, or where none were given with it of the kept ones, that are not
-        remembered: `last` is the time of the last one that is. A model without times cannot tell which these are, and
-        reads all if it has no memory.
+        Returns a post with the earlier posts that are not remembered: from those that came with it, or else from the
+        kept texts. `last` is the time of the last remembered post. A model without times cannot tell which posts are
+        missing, and reads all if it has no memory.
         """
         if post.source != "texts":
             ids = [post_id for post_id, *_ in kept]
@@ -494,7 +494,7 @@ class LiveClassifier:
         return post.after(first)._replace(source="memory", num_missed=post.num_posts - 1 - first)
 
     def step(self, parts: list[Part], memory: StreamMemory) -> list[Reading | None]:
-        """Reads parts of posts. Returns the readings of those that are whole, else None. Updates `memory`."""
+        """Reads parts of posts. Returns the reading of each post that is now complete, else None. Updates `memory`."""
         columns: dict[str, list] = {name: [] for name in parts[0].post.columns}
         timeline_ids, moments, speakers, is_context, states, previous_states = [], [], [], [], [], []
         for post, count, _ in parts:
@@ -540,8 +540,8 @@ class LiveClassifier:
 
     def forget(self, timeline_id: str) -> Forgotten:
         """
-        Deletes all that the store has of a timeline, also of other models. Its next post begins anew. Returns what
-        there was. Raises a `ValueError` for an id with a control character.
+        Deletes all that the store has of a timeline, also from other models. Its next post begins anew. Returns the
+        deleted parts. Raises a `ValueError` for an id with a control character.
         """
         check_id("timeline_id", timeline_id)
         forgotten = self.store.forget(read_name(timeline_id))
@@ -576,7 +576,7 @@ def check_clock(moment: ReadTime):
 
 
 def short_hash(values: bytes) -> str:
-    """Returns 16 digits by which damage of values is detected."""
+    """Returns a checksum of 16 digits, which detects damage."""
     return hashlib.sha256(values).hexdigest()[:16]
 
 
@@ -594,7 +594,7 @@ def read_kept(stored: bytes) -> list:
 
 
 def last_time(memory: StreamMemory, timeline_id: str) -> float:
-    """Returns the time of the last post that is remembered of a timeline, without any minus infinity."""
+    """Returns the time of the last remembered post of a timeline; minus infinity if there is none."""
     remembered = memory.timelines.get(timeline_id)
     return remembered.times[-1] if remembered and remembered.times else -math.inf
 

@@ -38,7 +38,7 @@ class LiveMetrics(Collector):
     it has no label `model`, each worker gives the same number, and it is left out while Redis cannot be reached.
 
     Args:
-        classifier ([`LiveClassifier`]): The classifier, whose `count` this becomes.
+        classifier ([`LiveClassifier`]): The classifier, whose `count` is replaced by the one of this object.
         folder (`str`): Folder or Hub id of its model.
         client (`redis.Redis`): The client of its store.
 

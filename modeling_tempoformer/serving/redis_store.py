@@ -1,4 +1,4 @@
-"""Keeps memories of timelines in Redis, shared by all processes that reach it, each model's apart."""
+"""Stores memories of timelines in Redis, which processes share. Each model has its own."""
 
 import hashlib
 import re
@@ -12,7 +12,7 @@ import redis
 
 # The keys are `tempoformer:memory:MODEL:HASH` and `tempoformer:texts:HASH`; the third is the set of models.
 MEMORY, TEXTS, MODELS = "tempoformer:memory:", "tempoformer:texts:", "tempoformer:models"
-# It is written to see whether Redis writes.
+# The key that is written to test whether Redis accepts writes.
 WRITABLE = "tempoformer:writable"
 VERSION_BYTES = 16
 # Keys of a batch that are deleted together, so that Redis serves others in between.
@@ -61,7 +61,7 @@ def hash_id(timeline_id: str) -> str:
 class StoredTimeline(NamedTuple):
     """
     A stored timeline: the version and the bytes of a model's memory, empty and None without one, and the texts of its
-    last posts, oldest first, which all models share. Its reader names the `damaged` ones, which the next save deletes.
+    last posts, oldest first, which all models share. The next save deletes `damaged` texts, which cannot be read.
     """
 
     version: bytes = b""
@@ -102,7 +102,7 @@ class RedisStore:
         self.save_script, self.forget_script = client.register_script(SAVE), client.register_script(FORGET)
 
     def load(self, model: str, timeline_ids: Iterable[str]) -> dict[str, StoredTimeline]:
-        """Returns what a model remembers of each timeline, at least one, and the stored texts."""
+        """Returns a model's memory of each timeline, of which there is at least one, and the stored texts."""
         timeline_ids = list(timeline_ids)
         pipeline = self.client.pipeline(transaction=False)
         hashes = [hash_id(timeline_id) for timeline_id in timeline_ids]
@@ -119,7 +119,7 @@ class RedisStore:
 
     def save(self, model: str, timelines: Mapping[str, tuple[StoredTimeline, bytes, list[str]]]) -> set[str]:
         """
-        Replaces memories, each by itself, and adds texts. Each timeline is given with what was read of it, the new
+        Replaces memories, each by itself, and adds texts. `timelines` has the stored timeline as it was read, the new
         memory and the texts of new posts. Returns the timelines that no other process has written since. Raises
         Redis's own error for the first one that it refuses.
         """
@@ -140,7 +140,7 @@ class RedisStore:
     def forget(self, timeline_id: str) -> Forgotten:
         """
         Deletes a timeline, its texts and the memories of all models. A step under way does not write it back. Returns
-        what there was.
+        the deleted parts.
         """
         hashed = hash_id(timeline_id)
         had_texts, *models = self.forget_script([TEXTS + hashed, MODELS], [MEMORY, f":{hashed}"])

@@ -48,7 +48,7 @@ def make_record(pipe: CountingPipeline, corpus: Corpus) -> dict[str, Any]:
             digest.update(path.name.encode() + path.read_bytes())
     files = [[table, Path(table).stat().st_size, Path(table).stat().st_mtime_ns] for table in corpus.tables]
     settings = {f"--{role}_column": column for role, column in corpus.columns.items()} | {"--records": corpus.records}
-    # None, as in the record of a run that began before there were these options.
+    # None if not given, as in records of runs from before these options existed.
     settings["--keep_columns"] = list(corpus.kept) or None
     settings |= {f"--{name}": getattr(corpus, name) or None for name in ("one_timeline", "drop_incomplete")}
     return {"model": digest.hexdigest(), **settings, "list of input files": files}
@@ -120,8 +120,8 @@ def each_timeline(posts: pa.Table, timed: bool) -> Iterator[Timeline]:
 def read_parts(output: Path) -> dict[int, tuple[int, int]]:
     """
     Returns the numbers of posts and of truncated posts of each partition with a complete file of predictions. Warns of
-    a file that cannot be read, whose partition is then scored anew, and raises a `ValueError` for a file that is no
-    partition's, because whoever reads the folder would read it, too.
+    a file that cannot be read, whose partition is then scored anew. Raises a `ValueError` for a file that is not of a
+    partition, because readers of the folder would take it for predictions.
     """
     parts = {}
     for path in sorted(output.glob("part-*.parquet")):

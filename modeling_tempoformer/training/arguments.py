@@ -125,12 +125,12 @@ class ModelArguments(CheckpointArguments):
 
     @property
     def wanted_share(self) -> dict[str, float]:
-        """The precision or the recall that the class to watch shall have; empty without such a wish."""
+        """The wanted precision or recall of alarms for the watched class; empty without one."""
         return {name: share for name in ("precision", "recall") if (share := getattr(self, name)) is not None}
 
 
 def read_anywhere(data: DatasetArguments, training: TrainingArguments) -> dict[str, tuple[Any, str]]:
-    """The argument of [`check_read`] for the options of all scripts that train."""
+    """Returns the argument of [`check_read`] for the options of all scripts that train."""
     only_test, only_training = (training.do_predict, "without --do_predict"), (training.do_train, "without --do_train")
     return {
         "dataset_config_name": (data.dataset_name, "without --dataset_name"),
@@ -144,7 +144,7 @@ def read_anywhere(data: DatasetArguments, training: TrainingArguments) -> dict[s
 def read_of_posts(
     data: DataTrainingArguments, training: TrainingArguments, calibrates: bool
 ) -> dict[str, tuple[Any, str]]:
-    """The argument of [`check_read`] for the options of a script that reads posts."""
+    """Returns the argument of [`check_read`] for the options of a script that reads posts."""
     trains, predicts, validates = training.do_train, training.do_predict, training.do_eval or calibrates
     # `num_train_epochs` is `min_epochs` unless it is given, also by a recipe.
     counts_epochs = trains and training.max_steps <= 0 and training.num_train_epochs == training.min_epochs
@@ -165,7 +165,7 @@ def read_of_posts(
 
 
 def wanted_splits(training: TrainingArguments, calibrates: bool = False) -> list[str]:
-    """The splits that a run reads."""
+    """Returns the splits that a run reads."""
     validates = training.do_eval or calibrates
     asked = {"train": training.do_train, "validation": validates, "test": training.do_predict}
     return [split for split, is_asked in asked.items() if is_asked]
@@ -173,8 +173,8 @@ def wanted_splits(training: TrainingArguments, calibrates: bool = False) -> list
 
 def check_asked(training: TrainingArguments, calibrates: bool = False):
     """
-    Raises a `ValueError` for a run that does nothing, that would give a model the scores of another, or in which FSDP
-    has nothing to shard.
+    Raises a `ValueError` for a run that does nothing, that would overwrite the results of a trained model, or in which
+    FSDP has nothing to shard.
     """
     uses_model = training.do_eval or training.do_predict or calibrates
     if not (training.do_train or uses_model or training.push_to_hub or training.push_to_hub_dry_run):

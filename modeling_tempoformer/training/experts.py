@@ -1,4 +1,4 @@
-"""Grows the experts of a post model over a frozen encoder, after its members are trained, and weighs them."""
+"""Fits the experts of a post model over a frozen encoder, after its members are trained, and their weights."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -24,8 +24,8 @@ LARGEST_WEIGHT = 5.0
 
 class GrowExperts(TrainerCallback):
     """
-    Grows the experts of the model at the end of a training ([`grow_experts`]), on the rows of the training, with its
-    seed. Each process grows the same.
+    Fits the experts of the model at the end of a training ([`grow_experts`]), on the rows of the training, with its
+    seed. All processes fit the same experts.
     """
 
     def on_train_end(
@@ -43,17 +43,17 @@ class GrowExperts(TrainerCallback):
 @torch.no_grad()
 def grow_experts(model: PostTempoFormerForStreamClassification, rows: Dataset, seed: int = 42):
     """
-    Fits the states and grows the trees of each member on the posts from which it learns, and weighs the experts on
-    posts from which they have not learned; those of a post that is held out, on posts that other members hold out.
+    Fits the states and the trees of each member on its training posts, and the weights of the experts on the held-out
+    folds of all members. The weights for a member's held-out fold are fitted on the folds of the other members.
 
     Args:
         model ([`PostTempoFormerForStreamClassification`]): The model, whose members are trained. It is put in
             evaluation mode.
-        rows (`Dataset`): The training rows, with vectors ([`embed_rows`]), with their `held_out` ([`hold_out`]), and
-            for a model with states with `states`: what [`to_rows`] makes of such timelines.
+        rows (`Dataset`): The training rows, with vectors ([`embed_rows`]) and `held_out` ([`hold_out`]), and for a
+            model with states with `states`, as [`to_rows`] makes them from such timelines.
         seed (`int`, *optional*, defaults to 42): Seed of the trees.
 
-    Raises a `ValueError` for rows without one of these.
+    Raises a `ValueError` for rows that lack one of these columns.
     """
     first = rows[0]
     needed = ["post_embeds", "held_out", *["states"] * (model.states is not None)]
@@ -119,7 +119,7 @@ def read_batch(
 
 def weigh(experts: Sequence[np.ndarray], labels: np.ndarray, class_weights: list[float] | None) -> list[float]:
     """
-    The weights of experts' logits, from 0 to 5, that give the labels the largest likelihood.
+    Returns the weights of experts' logits, from 0 to 5, that give the labels the largest likelihood.
 
     Args:
         experts (`Sequence[np.ndarray]` of shape `(posts, classes)`): Logits of posts from which no expert has learned.

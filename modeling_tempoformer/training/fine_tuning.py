@@ -84,14 +84,14 @@ def fine_tune(model_name_or_path: str, *recipes: str | Path, **arguments: Any) -
 
 def train(arguments: list[str]) -> StreamPreTrainedModel:
     """
-    Does what a command line of `run_glue_style.py` asks for. Returns the model, of several seeds the first one.
+    Runs a command line of `run_glue_style.py`. Returns the model, with several seeds that of the first one.
     """
     arguments = with_default_settings(arguments)
     first, given = parse(ARGUMENTS, arguments), options_given(arguments)
     runs = {folder: parse(ARGUMENTS, [*arguments, *changed]) for folder, changed in seed_runs(*first).items()}
     for model_args, *_ in runs.values():
         leave_out_alarm(model_args)
-    # The first seed comes last, because its folder has the scores of all. Each is checked before the first training.
+    # The first seed comes last, as its folder has the scores of all. All runs are checked before the first training.
     runs[Path(first[-1].output_dir)] = first
     for parsed in runs.values():
         check_arguments(given, *parsed)
@@ -104,7 +104,7 @@ def train(arguments: list[str]) -> StreamPreTrainedModel:
 
 
 def with_default_settings(arguments: list[str]) -> list[str]:
-    """The arguments, after `configuration/default.yaml` where a new model on a pretrained encoder has no recipe."""
+    """Returns the arguments, after `configuration/default.yaml` for a new model on an encoder without a recipe."""
     if split_recipes(arguments)[0] or {"-h", "--help"} & set(arguments):
         return arguments
     (model_args,) = parse([ModelArguments], arguments, only_these=False)
@@ -240,7 +240,7 @@ def load_config(
     model_args: ModelArguments, data: DataTrainingArguments, training: StreamTrainingArguments
 ) -> PreTrainedConfig:
     """
-    The configuration of the checkpoint, a TempoFormer or an encoder. Raises a `ValueError` for arguments that
+    Returns the configuration of the checkpoint, a TempoFormer or an encoder. Raises a `ValueError` for arguments that
     contradict it, and for a checkpoint without a head if nothing is trained.
     """
     config = AutoConfig.from_pretrained(model_args.source, **model_args.download_settings)
@@ -280,7 +280,7 @@ def has_head(config: StreamFields) -> bool:
 
 def count_members(model_args: ModelArguments, config: PreTrainedConfig, freezes_encoder: bool) -> int:
     """
-    The number of members of a new model that hold out training timelines. Raises a `ValueError` for fields that the
+    Returns the number of members of a new model that have a held-out fold. Raises a `ValueError` for fields that the
     model does not have or take.
     """
     if isinstance(config, StreamFields):
@@ -289,7 +289,7 @@ def count_members(model_args: ModelArguments, config: PreTrainedConfig, freezes_
     check_overrides(model_args.config_overrides, config_class)
     settings = {"encoder_config": config.to_dict(), **(model_args.config_overrides or {})}
     members = getattr(config_class.from_dict(settings), "num_members", 1)
-    # Members share the encoder, so that they can hold out timelines only if the encoder learns from none.
+    # Members share the encoder, so that timelines are held out only if the encoder does not learn.
     return members if freezes_encoder else 1
 
 
@@ -319,8 +319,8 @@ def load_tokenizer(
     model_args: ModelArguments, model: StreamPreTrainedModel, max_tokens: int | None
 ) -> PreTrainedTokenizerBase:
     """
-    The tokenizer, with a limit of `max_tokens`, or less if the model reads fewer. The limit is saved with the model,
-    so that the pipeline truncates posts as training does.
+    Returns the tokenizer, with a limit of `max_tokens`, or less if the model reads fewer. The limit is saved with the
+    model, so that the pipeline truncates posts as training does.
     """
     tokenizer = AutoTokenizer.from_pretrained(
         model_args.tokenizer_name or model_args.source, **model_args.download_settings
@@ -350,7 +350,7 @@ def make_rows(
     config: StreamFields,
     data: DataTrainingArguments,
 ) -> dict[str, Dataset | IterableDataset]:
-    """The rows of each wanted split. Only test rows have targets without a label."""
+    """Returns the rows of each wanted split. Only test rows have targets without a label."""
     settings = {"targets_per_row": data.targets_per_row, "reads_speakers": config.reads_speakers}
     settings["known_states"] = config if config.reads_known_states else None
     return {

@@ -1,4 +1,4 @@
-"""Embeds posts by an encoder that does not change any more. Each post is read once, and its vector is kept."""
+"""Embeds posts by a frozen encoder. Each post is encoded once, and its vector is kept."""
 
 import hashlib
 import json
@@ -28,8 +28,8 @@ BATCH_SIZE = 64  # posts
 
 def freeze_encoder(model: StreamPreTrainedModel):
     """
-    Keeps the encoder's weights as they are. Raises a `ValueError` for the paper's model, whose stream layers are the
-    encoder's.
+    Freezes the encoder's weights. Raises a `ValueError` for the paper's model, whose stream layers are layers of the
+    encoder.
 
     Args:
         model (`PostTempoFormerForStreamClassification`): The model.
@@ -46,12 +46,12 @@ def embed_rows(
     keeps: bool = True,
 ) -> dict[str, Dataset]:
     """
-    Replaces the tokens of posts by their vectors. Equal posts are read once.
+    Replaces the tokens of posts by their vectors. Equal posts are encoded once.
 
     Args:
         rows (`dict[str, Dataset]`): Rows of each split, as [`to_rows`] returns them.
-        model (`PostTempoFormerForStreamClassification`): The model, whose encoder must not change any more. It is put
-            in evaluation mode.
+        model (`PostTempoFormerForStreamClassification`): The model, whose encoder must be frozen. It is put in
+            evaluation mode.
         tokenizer (`PreTrainedTokenizerBase`): The tokenizer, which pads the posts.
         keeps (`bool`, *optional*, defaults to `True`): If True, all vectors are kept in the cache on disk, where
             another run on the same posts reads them.
@@ -82,7 +82,7 @@ def embed_or_load(
     model: PostTempoFormerForStreamClassification,
     tokenizer: PreTrainedTokenizerBase,
 ) -> np.ndarray:
-    """The vectors of [`embed`], from the cache of `datasets` or computed and kept there."""
+    """Returns the vectors of [`embed`], from the cache of `datasets` or computed and kept there."""
     folder = datasets.config.HF_DATASETS_CACHE / "post_embeddings"
     path = folder / f"{hash_inputs(model.base_model.encoder, [model.config.post_pooling, posts])}.npy"
     if path.exists():
@@ -100,7 +100,7 @@ def embed(
     model: PostTempoFormerForStreamClassification,
     tokenizer: PreTrainedTokenizerBase,
 ) -> np.ndarray:
-    """The vectors of posts (posts, hidden) in float32."""
+    """Returns the vectors of posts (posts, hidden) in float32."""
     model.eval()
     vectors = np.zeros((len(posts), model.config.encoder_config.hidden_size), dtype=np.float32)
     for chosen, batch in batches_by_length(posts, tokenizer, BATCH_SIZE, model.device, "Reading posts"):
@@ -109,7 +109,7 @@ def embed(
 
 
 def hash_inputs(encoder: PreTrainedModel, posts: Any) -> str:
-    """A hash of everything on which the vectors depend: the encoder's configuration and weights, and the posts."""
+    """Returns a hash of all that vectors depend on: the encoder's configuration and weights, and the posts."""
     weights = sha256_of(encoder.state_dict().items())
     return hashlib.sha256(
         json.dumps([encoder.config.to_json_string(use_diff=False), weights, posts]).encode()
@@ -132,5 +132,5 @@ def post_vectors(rows: Dataset, timelines: Sequence[Timeline]) -> np.ndarray:
 
 
 def look_up(vectors: torch.Tensor, rows: dict[str, list[Any]]) -> dict[str, list[Any]]:
-    """Rows with the vectors of their posts."""
+    """Returns the rows with the vectors of their posts."""
     return {**rows, "post_embeds": [vectors[index] for index in rows["post_index"]]}

@@ -1,5 +1,5 @@
 """
-The Trainer with our model card. Pushed repositories can be loaded, have their code and their card, and hold no token.
+The Trainer with our model card. Pushed repositories can be loaded, have the model's code and card, and hold no token.
 """
 
 import json
@@ -88,7 +88,7 @@ class HubTrainingArguments(TrainingArguments):
         # Pinned memory is for accelerators. Without one, PyTorch warns in every loop.
         self.dataloader_pin_memory = self.dataloader_pin_memory and torch.accelerator.is_available()
         super().__post_init__()
-        # Batches of a stream differ in their posts and tokens, so that one process cannot join and send them.
+        # Batches of a stream differ in shape, so that one process cannot concatenate and send them.
         self.accelerator_config.dispatch_batches = False
         if missing := sorted(set(self.report_to) - set(get_available_reporting_integrations())):
             raise ValueError(
@@ -179,7 +179,7 @@ class HubTrainer(Trainer):
         return super().train(*args, **kwargs)
 
     def own_learning_rate(self) -> tuple[float | None, list[nn.Parameter]]:
-        """A learning rate and its parameters. Without one, all parameters learn at `args.learning_rate`."""
+        """Returns a learning rate and its parameters; with None, all parameters learn at `args.learning_rate`."""
         return None, []
 
     def create_optimizer(self, model=None) -> torch.optim.Optimizer:
@@ -196,7 +196,7 @@ class HubTrainer(Trainer):
         return optimizer
 
     def finish(self, has_changed: bool):
-        """Ends a run: names its figures, and pushes the model, or writes the card of a changed model."""
+        """Ends a run: prints the names of its figures, and pushes the model, or writes the card of a changed model."""
         if self.is_world_process_zero():
             print_figures(self.args.output_dir)
         if self.args.push_to_hub:

@@ -1,4 +1,4 @@
-"""Reads command lines and recipes of defaults for them, and prints the error of a user in one line."""
+"""Reads command lines and recipes, which are files of defaults, and prints a user's error in one line."""
 
 import json
 import logging
@@ -40,8 +40,8 @@ class ConsoleArguments:
 
 def run_script(main: Callable[[list[str]], None], *packages: str):
     """
-    Runs a script's `main` on the command line, and shows what this package and `packages` say. A user's error is one
-    line; a bug keeps its traceback.
+    Runs a script's `main` on the command line, and shows the logs of this package and of `packages`. A user's error is
+    one line; a bug keeps its traceback.
     """
     arguments = sys.argv[1:]
     try:
@@ -104,13 +104,13 @@ def parse(dataclasses: list[type], arguments: list[str], only_these: bool = True
 
 
 def split_recipes(arguments: list[str]) -> tuple[list[str], list[str]]:
-    """The paths of the recipes at the beginning of the command line, and the other arguments."""
+    """Returns the paths of the recipes at the beginning of the command line, and the other arguments."""
     recipes = list(takewhile(lambda argument: argument.endswith(RECIPES), arguments))
     return list(map(find_recipe, recipes)), arguments[len(recipes) :]
 
 
 def options_given(arguments: list[str]) -> set[str]:
-    """The names of the options of a command line, also where hyphens divide them, without those of its recipes."""
+    """Returns the options of a command line, with underscores for hyphens, without those of its recipes."""
     options = split_recipes(arguments)[1]
     names = (option.removeprefix("--").split("=")[0] for option in options if option.startswith("--"))
     return {name.replace("-", "_") for name in names}
@@ -118,8 +118,8 @@ def options_given(arguments: list[str]) -> set[str]:
 
 def find_recipe(path: str) -> str:
     """
-    The path of a recipe. Where there is no such file, `default.yaml` and `configuration/default.yaml` are those of the
-    package. Raises a `ValueError` that names these for any other path.
+    Returns the path of a recipe. If there is no such file, `NAME.yaml` and `configuration/NAME.yaml` are recipes of
+    the package. Raises a `ValueError` that lists these for any other path.
     """
     if Path(path).exists():
         return path

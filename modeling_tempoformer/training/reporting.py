@@ -39,9 +39,9 @@ def report_results(
     if not training.do_train and (training.do_eval or training.do_predict or calibrates):
         clear_results(training)
     if calibrates:
-        # The scores are those of the plain model, to which a new calibration is fitted below.
+        # Validation scores are of the uncalibrated model; a new calibration is fitted below.
         trainer.model.config.calibration = None
-    # After a training without an evaluation, the last one of the training
+    # Without --do_eval, the evaluation of the kept weights during the training
     validation = kept_evaluation(trainer.state, training.load_best_model_at_end) if training.do_train else {}
     if training.do_eval:
         validation = trainer.predict_timelines("validation", items, timelines)
@@ -67,7 +67,7 @@ def report_results(
 
 
 def encoder_name(model_args: ModelArguments, config: PreTrainedConfig) -> str | None:
-    """The name of the encoder; its type, where a saved model does not know more."""
+    """Returns the name of the encoder, or its type if a saved model does not know the name."""
     encoder = getattr(config, "encoder_config", None)
     return checkpoint_name(model_args.source if encoder is None else encoder.name_or_path or encoder.model_type)
 

@@ -32,7 +32,7 @@ TRAINER_STATE = "trainer_state.json"
 TRAINED_ON = "_trained_on.json"
 # The model of an earlier training, while another one is trained in its folder
 PREVIOUS = "_previous"
-# What defines a training, besides the fingerprint of its posts. All else may change when it resumes.
+# The settings that define a training, besides the fingerprint of its posts. Others may change when it resumes.
 DEFINING = (
     # The model that it starts from
     *("model_name_or_path", "model_revision", "model_type", "config_name", "config_overrides", "tokenizer_name"),
@@ -146,12 +146,12 @@ def set_aside(folder: Path):
 
 
 def read_json(path: Path) -> Any:
-    """The content of a JSON file; None if there is no such file."""
+    """Returns the content of a JSON file; None if there is no such file."""
     return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
 
 
 def compared_settings(trainer: Trainer, posts: str, arguments: Sequence[Any]) -> dict[str, Any]:
-    """The fingerprint of the posts and the settings that define a training ([`DEFINING`])."""
+    """Returns the fingerprint of the posts and the settings that define a training ([`DEFINING`])."""
     settings = {**trainer.args.to_dict(), "world_size": trainer.args.world_size}
     for script_arguments in arguments:
         settings |= vars(script_arguments)
@@ -182,7 +182,7 @@ def check_posts(training: TrainingArguments, posts: str):
 
 
 def read_record(checkpoint: Path) -> dict[str, Any]:
-    """The settings of the training that wrote a checkpoint; empty without a record."""
+    """Returns the settings of the training that wrote a checkpoint; empty without a record."""
     return read_json(checkpoint.parent / TRAINED_ON) or {}
 
 
@@ -195,7 +195,7 @@ def refuse(checkpoint: Path, difference: str):
 
 
 def find_last_checkpoint(args: TrainingArguments, trained_on: Mapping[str, Any]) -> Path | None:
-    """The last complete checkpoint of the output folder, which must be of the same training; None without one."""
+    """Returns the last complete checkpoint in the output folder, which must be of the same training, or None."""
     newest = get_last_checkpoint(args.output_dir)
     if newest is None:
         return None
@@ -205,7 +205,7 @@ def find_last_checkpoint(args: TrainingArguments, trained_on: Mapping[str, Any])
 
 
 def find_named_checkpoint(args: TrainingArguments, posts: str) -> Path:
-    """The checkpoint of `--resume_from_checkpoint`. Raises a `ValueError` unless it is whole and of the same posts."""
+    """Returns `--resume_from_checkpoint`. Raises a `ValueError` unless it is complete and of the same posts."""
     checkpoint = Path(args.resume_from_checkpoint)
     # The folder of a training that has ended has a state, too, but no optimizer.
     if not checkpoint.name.startswith(PREFIX_CHECKPOINT_DIR) or not is_complete(checkpoint):
@@ -215,7 +215,7 @@ def find_named_checkpoint(args: TrainingArguments, posts: str) -> Path:
 
 
 def drop_incomplete(output_dir: Path) -> Path | None:
-    """The last complete checkpoint. Deletes later ones, whose writing was interrupted."""
+    """Returns the last complete checkpoint. Deletes later ones, whose writing was interrupted."""
     while (checkpoint := get_last_checkpoint(output_dir)) is not None:
         if is_complete(Path(checkpoint)):
             return Path(checkpoint)

@@ -39,7 +39,7 @@ class Baseline(ModelArguments):
     refused: ClassVar[tuple[str, ...]] = ("config_name", "tokenizer_name", "view", "seeds", "precision", "recall")
     # True if the model is a class of Transformers, which loads without this package.
     is_stock: ClassVar[bool] = False
-    # The step without which the method does nothing.
+    # The option without which the method does nothing.
     needs: ClassVar[Literal["do_train", "do_predict"]] = "do_train"
 
     method: str = field(metadata={"help": "The baseline."})
@@ -86,13 +86,13 @@ class Methods(NamedTuple):
     recipe_of: Callable[[str], str] | None = None
 
     def add(self, method: str, arguments: list[str]) -> list[str]:
-        """Adds a method, after the recipes of a command line and with its own recipe."""
+        """Returns a command line with a method, or the method's own recipe, put after the recipes."""
         recipes, options = split_recipes(arguments)
         named = ["--method", method] if self.recipe_of is None else [self.recipe_of(method)]
         return [*recipes, *named, *options]
 
     def read(self, arguments: list[str]) -> tuple[type[Baseline], list[str]]:
-        """Returns the class of the `--method`, or [`Baseline`], and the arguments, by default with its recipe."""
+        """Returns the class of `--method`, or [`Baseline`], and the arguments, by default with the method's recipe."""
         asked = [word for word in arguments if word not in ("-h", "--help")]
         (choice,) = parse([MethodArgument], asked, only_these=False)
         if choice.method is None:

@@ -1,4 +1,4 @@
-"""Trains with several seeds, and says how far their scores lie apart."""
+"""Runs with several seeds, and the spread of their scores."""
 
 import json
 import statistics
@@ -14,7 +14,7 @@ from .arguments import ModelArguments
 
 
 def seed_folders(model_args: ModelArguments, training: TrainingArguments) -> dict[int, Path]:
-    """The folder of each seed of `--seeds` after the first, which is `--seed` and has the output folder itself."""
+    """Returns the folder of each further seed of `--seeds`. The first, `--seed`, has the output folder itself."""
     seeds = range(training.seed + 1, training.seed + (model_args.seeds or 1))
     return {seed: Path(training.output_dir) / f"seed_{seed}" for seed in seeds}
 
@@ -23,8 +23,8 @@ def seed_runs(
     model_args: ModelArguments, data: DataTrainingArguments, training: TrainingArguments
 ) -> dict[Path, list[str]]:
     """
-    The arguments of the run of each further seed, to be put after those of the command line, by its folder. All seeds
-    have the same test posts. Raises a `ValueError` for arguments that do not go together with `--seeds`.
+    Returns by folder the arguments of the run of each further seed, to be put after those of the command line. All
+    seeds have the same test posts. Raises a `ValueError` for arguments that do not go together with `--seeds`.
     """
     check_positive(model_args, "seeds")
     folders = seed_folders(model_args, training)
@@ -43,14 +43,14 @@ def seed_runs(
 def seed_settings(
     model_args: ModelArguments, data: DataTrainingArguments, training: TrainingArguments
 ) -> dict[str, int | None]:
-    """The settings of a training in which seeds differ."""
+    """Returns the settings of a training in which seeds differ."""
     return {"seed": training.seed, "split_seed": data.split_seed}
 
 
 def leave_out_alarm(model_args: ModelArguments):
     """
-    Leaves the threshold of alarms out of a further seed: scores of seeds are of labels, and with another seed there
-    may be no threshold with the wanted precision, which would end the run.
+    Leaves out the alarm threshold of a further seed, because seeds are compared by labels alone, and with another seed
+    there may be no threshold with the wanted precision, which would end the run.
     """
     if model_args.wanted_share:
         model_args.precision = model_args.recall = None
@@ -61,8 +61,8 @@ def score_seeds(
     own: Mapping[str, float], names: Sequence[str], model_args: ModelArguments, training: TrainingArguments
 ) -> dict[str, Any]:
     """
-    The macro F1 and the F1 of each class over the seeds, with mean and standard deviation. `own` are the scores of the
-    first seed by name; those of the others are in their folders.
+    Returns the macro F1 and the F1 of each class over the seeds, with mean and standard deviation. `own` are the
+    scores of the first seed by name; those of the others are read from their folders.
     """
     folders = seed_folders(model_args, training)
     tests = [json.loads((folder / RESULTS).read_text(encoding="utf-8"))["test"] for folder in folders.values()]
@@ -72,5 +72,5 @@ def score_seeds(
 
 
 def spread(values: Sequence[float]) -> dict[str, Any]:
-    """The values, their mean and their standard deviation."""
+    """Returns the values, their mean and their standard deviation."""
     return {"mean": statistics.fmean(values), "std": statistics.stdev(values), "values": list(values)}

@@ -1,4 +1,4 @@
-"""Fits what a post model learns of states: a regression of each member, and the change that follows from two."""
+"""Fits the states of a post model: a regression for each member, and the classes that follow from two states."""
 
 from dataclasses import dataclass
 from itertools import combinations_with_replacement
@@ -24,15 +24,15 @@ NEVER = -30.0
 @dataclass
 class PostsWithStates:
     """
-    What rows say of states.
+    The states in rows.
 
     Args:
         vectors (`np.ndarray` of shape `(posts, hidden)`): The posts with a state, each once.
         ids (`np.ndarray` of shape `(posts,)`): Their states.
-        held_out (`np.ndarray` of shape `(posts,)`): The member that does not learn from each.
+        held_out (`np.ndarray` of shape `(posts,)`): The member that has each in its held-out fold.
         pairs (`np.ndarray` of shape `(labelled posts, 4)`): The state of the post that each labelled one is compared
             with (the number of states where there is no such post) and its own state, -1 for one that is missing; its
-            label; and the member that does not learn from it.
+            label; and the member that has it in its held-out fold.
     """
 
     vectors: np.ndarray
@@ -71,8 +71,8 @@ def read_states(rows: Dataset, config: PostTempoFormerConfig) -> PostsWithStates
 
 def fit_states(states: States, config: PostTempoFormerConfig, rows: Dataset) -> torch.Tensor:
     """
-    Fits the states of each member to the posts from which it learns, with the penalty that is best on the posts from
-    which it does not, and counts which classes follow which states.
+    Fits the regression of each member to its training posts, with the penalty that is best on the held-out folds, and
+    counts which classes follow which states.
 
     Args:
         states ([`States`]): The part of the model, on the CPU.
@@ -80,8 +80,8 @@ def fit_states(states: States, config: PostTempoFormerConfig, rows: Dataset) -> 
         rows (`Dataset`): As [`grow_experts`] takes them.
 
     Returns:
-        The counted probabilities (members, members, states + 1, states, classes) of the posts that neither of two
-        members holds out.
+        The counted probabilities (members, members, states + 1, states, classes) for each pair of members, on the
+        posts in the held-out fold of neither.
     """
     posts, members = read_states(rows, config), range(config.num_members)
     center = posts.vectors.mean(0)
@@ -119,7 +119,7 @@ def fit_states(states: States, config: PostTempoFormerConfig, rows: Dataset) -> 
 
 
 def by_state(fit: LogisticRegression, num_states: int) -> tuple[np.ndarray, np.ndarray]:
-    """The slopes (hidden, states) and intercepts (states,) of a regression, also for states that it has not seen."""
+    """Returns slopes (hidden, states) and intercepts (states,) of a regression, also for states not seen in it."""
     slopes, intercepts = fit.coef_, fit.intercept_
     if len(fit.classes_) == 2:
         slopes, intercepts = np.outer([-0.5, 0.5], slopes), np.outer([-0.5, 0.5], intercepts)[:, 0]
@@ -130,14 +130,15 @@ def by_state(fit: LogisticRegression, num_states: int) -> tuple[np.ndarray, np.n
 
 def count_changes(pairs: np.ndarray, num_states: int, num_labels: int) -> np.ndarray:
     """
-    Returns the probability of each class (states + 1, states, classes) after a state, or as the last one after no
-    post, and before another: its share of the labelled posts of such a pair, and of one post more that has the
-    classes' shares of all. `pairs` (labelled posts, 3) are the first columns of [`PostsWithStates`].
+    Returns the probability of each class (states + 1, states, classes), given the earlier state (the last one stands
+    for no earlier post) and the newest state. It is the class's share of the labelled posts with this pair of states,
+    smoothed by one post that has the shares of all pairs. `pairs` (labelled posts, 3) are the first columns of
+    [`PostsWithStates`].
     """
     counted = pairs[(pairs[:, :2] >= 0).all(-1)]
     counts = np.zeros((num_states + 1, num_states, num_labels))
     np.add.at(counts, tuple(counted.T), 1)
-    # Two members of two hold out all posts.
+    # The held-out folds of two members may be all posts, so that none is left.
     shares = np.bincount(pairs[:, 2], minlength=num_labels) / max(1, len(pairs))
     counts += shares if len(pairs) else 1 / num_labels
     return counts / counts.sum(-1, keepdims=True)
@@ -147,8 +148,8 @@ def changes_for_members(
     states: States, tables: torch.Tensor, held_out: np.ndarray, probabilities: torch.Tensor, has_previous: torch.Tensor
 ) -> torch.Tensor:
     """
-    Returns the logits of the change of states (members, posts, classes) from which each member may learn: those of a
-    post are counted without the posts that the member holds out, and without those that are held out with the post.
+    Returns the class logits (members, posts, classes) from states, from which the trees of each member learn. To avoid
+    leakage, they are counted without the member's held-out fold, and without the fold that the post is in.
 
     Args:
         states ([`States`]): The states that were fitted.

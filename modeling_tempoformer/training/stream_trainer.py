@@ -63,8 +63,8 @@ class StreamTrainingArguments(HubTrainingArguments):
         model_card, push_to_hub_dry_run, hub_strategy, remove_unused_columns: Fields of [`HubTrainingArguments`].
         num_train_epochs (`float`, *optional*): Number of epochs, in the place of `min_epochs` and `min_steps`.
         min_epochs (`float`, *optional*, defaults to 3.0): Fewest epochs.
-        min_steps (`int`, *optional*, defaults to 0): Fewest optimiser steps. The training has as many epochs as it
-            takes.
+        min_steps (`int`, *optional*, defaults to 0): Fewest optimiser steps. The training has as many epochs as they
+            take.
         new_parameters_learning_rate (`float`, *optional*): Learning rate of everything outside the pretrained encoder.
             Default: `learning_rate`.
         freeze_encoder (`bool`, *optional*, defaults to `False`): If True, only new parts learn, over vectors of

@@ -1,4 +1,4 @@
-"""Trains on posts or texts that are read as they are needed."""
+"""Prepares training on a stream of posts or texts, which are read as they are needed."""
 
 import logging
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from ..posts.timelines import TimelineStream
 from ..timeline_tempoformer import Timeline
 
 
-# Number of rows among which the next one is drawn
+# Size of the shuffle buffer, from which the next row is drawn
 SHUFFLED_ROWS = 256
 # Number of timelines from which other methods learn, which hold all their posts
 COMPARED_TIMELINES = 2000
@@ -37,15 +37,15 @@ def shuffle_forever(rows: IterableDataset, seed: int) -> IterableDataset:
     """
     Shuffles a stream and repeats it without end, as one epoch.
 
-    All processes then have as many batches, however long their files are, and a training that resumes finds its place
-    after any number of passes. Every pass has the same order: the files are shuffled, and then each row is drawn from
-    the next 256.
+    All processes then have equally many batches, however long their files are, and a training that resumes finds its
+    place after any number of passes. Every pass has the same order: the files are shuffled, and then each row is drawn
+    from a buffer of 256 rows.
     """
     return rows.shuffle(seed=seed, buffer_size=SHUFFLED_ROWS).repeat(None)
 
 
 def begin_streams(timelines: Mapping[str, list[Timeline] | TimelineStream]) -> dict[str, list[Timeline]]:
-    """The timelines of each split, where a stream is replaced by its first timelines."""
+    """Returns the timelines of each split, but only the first ones of a stream."""
     return {
         name: first_timelines(split) if isinstance(split, TimelineStream) else split
         for name, split in timelines.items()

@@ -85,7 +85,7 @@ def grow_trees(
 
 
 def least_spread(trees: Trees, spread: torch.Tensor, num_compared: int) -> torch.Tensor:
-    """The standard deviation from which each of the trees' features counts. `spread` is that of each feature."""
+    """Returns the smallest standard deviation of each feature that counts. `spread` has the features' own."""
     # If all texts are the same, the largest component holds only the rounding errors of their vector.
     largest = torch.maximum(spread[0], LEAST_SPREAD * trees.mean.norm())
     scales = (largest * trees.components.norm(dim=-1)).repeat(1 + 2 * num_compared)

@@ -1,4 +1,4 @@
-"""HTML pages of timelines, and what every page is made of."""
+"""HTML pages of timelines, and the parts that all pages share."""
 
 from .page import check_view
 from .timelines import show

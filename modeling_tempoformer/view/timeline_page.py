@@ -24,7 +24,7 @@ from .page import COLOURS, render_page
 # The page's probabilities are integers, in 1 / UNIT: short in the file, and compared with a threshold exactly.
 UNIT = 10_000
 LOG_ODDS_UNIT = 100
-# An alarm that would be none with so much less of its probability, in units, is barely one.
+# An alarm is "barely" one if it would be none with this much less probability, in units.
 BARELY = 500
 # A silence is more than this many times the timeline's median time between two posts.
 SILENCE = 10
@@ -121,8 +121,8 @@ def pack_timeline(
 ) -> dict[str, Any]:
     """
     Packs a timeline for the page's script: lists with a value for each post, in the order of time. Labels are class
-    ids, -1 without a label; `heeded` says whether a post may be an alarm; `alarms` and `barely` have for each class
-    what [`decided_alarms`] returns; `stream` holds indices into these lists. The other arguments are those of
+    ids, -1 without a label; `heeded` says whether a post may be an alarm; `alarms` and `barely` are the results of
+    [`decided_alarms`] for each class; `stream` holds indices into these lists. The other arguments are those of
     [`timeline_page`].
     """
     posts, times = timeline.explanations, timeline.timestamps
@@ -165,8 +165,8 @@ def decided_alarms(
     shares: np.ndarray, predicted: np.ndarray, heeded: np.ndarray, label: int, calibration: dict[str, Any]
 ) -> tuple[np.ndarray, np.ndarray]:
     """
-    Tells of each post (posts,) whether it is an alarm of a class by the model's own rule ([`find_alarms`]), and
-    whether it is barely one: it would be none if another class had `BARELY` of its probability, as the page has it.
+    Returns two masks (posts,): the alarms of a class by the model's own rule ([`find_alarms`]), and those of them that
+    are barely alarms, and would be none if `BARELY` units of the class's probability went to another class.
 
     Args:
         shares (`np.ndarray` of shape `(posts, classes)`): The probabilities.
@@ -251,7 +251,7 @@ def describe_states(timelines: Sequence[Timeline], packed: Sequence[dict]) -> di
 
 
 def answered(timelines: Sequence[dict]) -> list[dict[str, list]]:
-    """Returns the states of packed timelines, but of those without posts."""
+    """Returns the states of the packed timelines that have posts."""
     return [timeline["states"] for timeline in timelines if timeline["states"]]
 
 
@@ -302,7 +302,7 @@ def timeline_charts(
     Makes the charts, by name; `labelled` contains True if any post has a label, and False if any has none. `states`
     makes the chart of states.
     """
-    # The watched class comes first, whose line is solid.
+    # The watched class comes first, because the first line is solid.
     classes = [names[watched], *(name for name in names if name != names[watched])]
     outcomes = [outcome for outcome in OUTCOMES if outcome != "alarm" or False in labelled]
     labels = names
@@ -387,7 +387,7 @@ def post_layers(x: alt.X, outcomes: Sequence[str]) -> list[alt.Chart]:
 
 
 def state_charts(timelines: Sequence[dict], states: dict[str, Any]) -> ChartMaker:
-    """Returns what charts the states of packed timelines: numbers as a line, classes as a strip of colours."""
+    """Returns the maker of a chart of states: numbers as a line, classes as a strip of colours."""
     packed = answered(timelines)
     given = [state for timeline in packed for state in timeline["given"] if state]
     if "mean" in packed[0]:

@@ -86,7 +86,7 @@ def write_view(
 def explain_timelines(pipe: StreamClassificationPipeline, timelines: Sequence[Timeline]):
     """
     Attaches the pipeline's explanations to timelines. Raises a `ValueError` for a state that looks like one of the
-    model's, and is another ([`check_states`]).
+    model's, but is spelt differently ([`check_states`]).
     """
     config = pipe.model.config
     check_states(timelines, getattr(config, "states", None), getattr(config, "state_values", None))
@@ -132,11 +132,11 @@ def show(explanation: Sequence[dict] | Sequence[Sequence[dict]], title: str = "T
 
 
 def watched_class(post: dict[str, Any], names: Sequence[str]) -> dict[str, Any]:
-    """Returns what an explained post says of its model's calibration and class to watch, for [`timeline_page`]."""
+    """Returns the calibration and the watched class of the model that explained a post, for [`timeline_page`]."""
     thresholds, threshold = post.get("thresholds"), post.get("watched_threshold")
     watched = names.index(post["watched"]) if "watched" in post else None
     calibration: dict[str, Any] = {"thresholds": thresholds and list(thresholds.values())}
-    # A label of two classes has such a number, too.
+    # With two classes, this may also be the threshold of the label.
     if threshold is not None and threshold != alarm_threshold(watched, len(names), calibration):
         calibration["alarm"] = {"label": watched, "threshold": threshold}
     return {"calibration": calibration, "watched": watched}

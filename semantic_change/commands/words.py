@@ -36,7 +36,7 @@ from ..usages import Usages
 
 logger = logging.get_logger(__name__)
 
-# The usages of each word and time that are read to find the most changed words.
+# The number of usages of each word and time that are read to find the most changed words.
 SIEVE_USAGES = 10
 
 
@@ -218,7 +218,7 @@ def discover_words(
 ) -> tuple[corpora.Targets, str]:
     """
     Proposes the words of the corpora whose few usages change most between two compared times. Returns them, and a text
-    that tells what was searched.
+    about the searched words.
     """
     num_kept = min(SIEVE_USAGES, args.num_samples)
     vocabulary = Vocabulary.of(read_sentences(args, {}, usages.ignores_case(tokenizer)), num_kept, args.seed)
@@ -240,7 +240,7 @@ def run(args: ChangeArguments, words: corpora.Targets | None, truth: dict[str, f
     from ..view.words_page import PAGE, words_page
 
     tokenizer, model, said, folder = load_tokenizer(args), None, "", Path(args.output_dir)
-    # Those of an earlier run, which this one may not write again
+    # Files of an earlier run, which this run may not overwrite
     for name in (CHANGES, RESULTS, *all_forms(FIGURE), UNRANKED, SENSES, USAGES, SEARCHED, PAGE):
         (folder / name).unlink(missing_ok=True)
     if words is None:

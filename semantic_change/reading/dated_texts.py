@@ -1,4 +1,4 @@
-"""Reads dated texts from files or tables, splits them, and makes rows for masked language modelling of them."""
+"""Reads dated texts from files or tables, splits them, and makes rows for masked language modelling."""
 
 import csv
 import logging
@@ -168,8 +168,8 @@ def split_dated_texts(
     seed: int,
 ) -> dict[str, Dataset]:
     """
-    Returns the texts of each wanted split. Without a file of its own the validation split is a part of the training
-    texts.
+    Returns the texts of each split, and checks that the wanted ones exist. Without a file of its own the validation
+    split is drawn from the training texts.
     """
     splits = {name: drop_unknown_times(texts, arguments, times, name) for name, texts in splits.items()}
     splittable = isinstance(splits.get("train"), Dataset)
@@ -278,8 +278,8 @@ def to_mlm_rows(
 ) -> Dataset | IterableDataset:
     """
     Makes rows for [`TemporalMlmCollator`]; a stream of texts gives a stream. Unless `line_by_line`, texts of one time
-    are joined if they are among the same 1,000. An error names the first text that cannot be read; a stream raises it
-    when it reaches the text.
+    are packed together within each batch of 1,000 texts. An error names the first text that cannot be read; a stream
+    raises it when it reaches the text.
     """
     before, after, _ = special_tokens(tokenizer, tokenizer.times[0])
     smallest = len(before) + len(after) + 1

@@ -10,7 +10,7 @@ from .passages import Passage, find_compounds, find_date_in_name
 
 Lines = Iterator[tuple[int, str]]
 
-# The number of lines that are not blank before which a book names the project.
+# A book names the project within this many lines that are not blank.
 NUM_TITLE_LINES = 10
 PROJECT = re.compile(r"Project Gutenberg", re.IGNORECASE)
 START = re.compile(r"\s*\**\s*START OF (?:THE |THIS )?(?:COPYRIGHTED )?PROJECT GUTENBERG", re.IGNORECASE)
@@ -21,7 +21,7 @@ FIELD = re.compile(r"(Title|Author): +(\S.*)")
 # Such as `pg1342.txt`, `1342-0.txt` and `1342-h`: the number of a book is no year.
 BOOK_NUMBER = re.compile(r"(?:pg)?\d+(?:-(?:\d|h|images))?", re.IGNORECASE)
 CREDITS = re.compile(r"(?:(?:this )?e-?text (?:was )?)?(?:produced|prepared|transcribed) (?:by|from)\b", re.IGNORECASE)
-# Lines of wrapped text are at most so long, and those inside a paragraph at least so.
+# The most characters of a line of wrapped text, and the fewest of a full line inside a paragraph.
 LONGEST_LINE, FULL_LINE = 90, 45
 
 
@@ -84,7 +84,7 @@ def read_gutenberg(lines: Lines, path: str, name: str) -> Iterator[Passage]:
             # Lines between the small print and the start are credits.
             book, has_start, is_marker = [], True, not line.rstrip().endswith("*")
         elif is_marker:
-            # The marker goes on until its last asterisks.
+            # A marker of several lines ends with asterisks.
             is_marker = bool(line.strip()) and not line.rstrip().endswith("*")
         elif book is not None:
             book.append((number, line))

@@ -29,12 +29,12 @@ DATE = re.compile(r"(?<![^\W_])(?:1\d|20)\d\d(?:-(?:0[1-9]|1[0-2])(?:-[0-3]\d)?)
 SPAN_OF_YEARS = re.compile(r"(?<!\d)\d{4} ?[-\u2013/] ?\d{4}(?!\d)")
 # Stands where words were taken out of a text.
 GAP = "[\u2026]"
-# Punctuation and clitics without a space before them, and brackets without one after them, where a corpus does not
-# tell.
+# Punctuation and clitics without a space before them, and brackets without a space after them, for corpora that do not
+# mark spaces.
 CLOSING = re.compile(r"""[.,;:!?%)\]}\u2019\u201d\u2026]+|n['\u2019]t|['\u2019](?:s|m|d|ll|re|ve)""", re.IGNORECASE)
 OPENING = re.compile(r"[(\[{\u201c\u00bf\u00a1]+")
-# Characters that differ in print and not in the word: apostrophes, hyphens, the long s and ligatures; and those that
-# are not seen: soft hyphens, spaces without a width, joiners and marks of direction.
+# Characters that differ in print but not in the word: apostrophes, hyphens, the long s and ligatures; and invisible
+# ones: soft hyphens, spaces without a width, joiners and marks of direction.
 APOSTROPHES = "\u2018\u2019\u201b\u02bc\u00b4\uff07"
 HYPHENS = "\u2010\u2011\u2e17\ufe63\uff0d"
 LIGATURES = "\u017f\ufb00\ufb01\ufb02\ufb03\ufb04\ufb05\ufb06"
@@ -77,11 +77,11 @@ class Passage:
     Attributes:
         date, source (`str`): Its date as it is written, and its source; empty if the corpus does not tell them.
         words (`list[str]`): Its words, with composed accents.
-        keys (`list[str]`): What target words are compared with: the lemma of each word, for example. The same list as
-            `words` in running text.
+        keys (`list[str]`): The texts that target words are compared with, for example the lemma of each word. The same
+            list as `words` in running text.
         glued (`Collection[int]`): The indices of words without a space before them.
-        document (`str`): The document that it is part of, by a name that no other one in the corpus has; empty if the
-            corpus does not tell where its documents begin.
+        document (`str`): The document of the passage, by a name that is unique in the corpus; empty if the corpus does
+            not mark where documents begin.
     """
 
     date: str
@@ -118,7 +118,7 @@ class Passage:
 
 @dataclass
 class Dropped:
-    """Counts what was left out of a corpus, by its description in the singular and in the plural."""
+    """Counts the parts that were left out of a corpus, by their description in the singular and in the plural."""
 
     counts: Counter[tuple[str, str]] = field(default_factory=Counter)
     first: dict[tuple[str, str], str] = field(default_factory=dict)
@@ -160,7 +160,7 @@ def find_compounds(lines: Iterable[str]) -> set[str]:
 def join_divided(before: str, after: str, compounds: Collection[str]) -> str | None:
     """
     Returns the word that the end of a line divides, None if it divides none. A small letter follows the hyphen. The
-    word keeps it if the text has the same word with a hyphen inside a line (`compounds`): "to-day" stays as it is.
+    word keeps its hyphen if the text has the same word with a hyphen inside a line (`compounds`), such as "to-day".
     """
     mark = before[-1]
     if mark not in LINE_HYPHENS:
@@ -177,7 +177,7 @@ def join_divided(before: str, after: str, compounds: Collection[str]) -> str | N
 
 
 def split_tag(word: str) -> tuple[str, str]:
-    """Divides a word from the part of speech after it, which begins with an underscore; empty if there is none."""
+    """Returns a word, and the part of speech after it from its underscore on; empty if there is none."""
     match = TAG.search(word) if "_" in word else None
     return (word[: match.start()], match[0]) if match else (word, "")
 
@@ -215,7 +215,7 @@ def common_date(first: str, last: str) -> str:
 
 
 def glue(words: list[str]) -> set[int]:
-    """Tells before which words of a sentence stands no space, by their punctuation."""
+    """Returns the indices of the words of a sentence without a space before them, by their punctuation."""
     return {
         index
         for index, word in enumerate(words)

@@ -26,15 +26,15 @@ from .passages import (
 
 ROOTS = ("TEI", "TEI.2", "teiCorpus", "teiCorpus.2")
 TEXTS = ("TEI", "TEI.2")
-# Elements that are a passage each, if they are not inside another one, as are others with text of their own.
+# Elements that are each a passage, unless they are inside another one. So are others with text of their own.
 PASSAGES = ("p", "ab", "lg", "u", "head", "item", "l", "s", "cell")
 # Not the text itself: notes, headers and page numbers of the print, names of speakers, descriptions, deletions.
 LEFT_OUT = {"note", "fw", "speaker", "figDesc", "del", "teiHeader", "desc", "vocal", "kinesic", "incident"}
-# Annotations, which stand apart from the words that they are of.
+# Stand-off annotations, which are apart from the words that they annotate.
 LEFT_OUT |= {"standOff", "spanGrp", "span", "interpGrp", "interp", "linkGrp", "listAnnotation", "annotation", "fs"}
 # A word and a mark of punctuation, in a text that is divided into tokens.
 TOKENS = ("w", "pc")
-# In these elements the readings of the editor stand beside others.
+# Elements with the readings of the editor and others, and the elements of those others.
 CHOICES, OTHER_READINGS = ("choice", "app"), ("sic", "orig", "abbr", "rdg")
 BREAKS = ("lb", "pb", "cb", "gb", "milestone")
 # Where the date of a text may be, the first one first. The date in `fileDesc/publicationStmt` is that of the edition.
@@ -44,8 +44,8 @@ PLACES_OF_DATES = (
     "profileDesc/settingDesc",
 )
 DATES = ("date", "origDate")
-# Characters that XML cannot have stand for the end of a line, for a break inside a word, and for no space beside a
-# token.
+# Stand for the end of a line, for a break inside a word, and for no space beside a token. XML cannot have these
+# characters.
 LINE_END, NO_BREAK, GLUE = "\0", "\1", "\2"
 # A break inside a word may stand among the ends of a line and a page.
 INSIDE_WORD = re.compile("([-\u00ac\u00ad\u2010]?)[\0\\s]*\1[\0\1\\s]*(\\S?)")
@@ -130,7 +130,7 @@ def each_passage(element: ElementTree.Element) -> Iterator[ElementTree.Element]:
 
 class Spaces(NamedTuple):
     """
-    How a text tells the spaces between its tokens.
+    How a text marks the spaces between its tokens.
 
     Attributes:
         are_between (`bool`): Whether a space is between any two tokens, unless `@join` denies it.
@@ -152,7 +152,7 @@ class Spaces(NamedTuple):
         return cls(has_join or is_guessed, is_guessed)
 
     def around(self, token: ElementTree.Element) -> tuple[str, str]:
-        """Returns what is before and after a token."""
+        """Returns the space, or the mark of no space, before and after a token."""
         join, space = token.get("join"), " " if self.are_between else ""
         if self.are_guessed:
             word = "".join(token.itertext()).strip()

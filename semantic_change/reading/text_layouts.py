@@ -22,7 +22,7 @@ from .what_was_read import WhatWasRead, checked
 
 logger = logging.get_logger(__name__)
 
-# The layouts that an ending names. All others are known by their first lines.
+# The layouts that the ending of a file names. All others are recognised by the first lines.
 LAYOUTS = {
     **dict.fromkeys((".conllu", ".conllup", ".cupt", ".conll"), "conllu"),
     **dict.fromkeys((".vrt", ".vert"), "vrt"),
@@ -46,7 +46,7 @@ TEI_ROOT = re.compile(r"<(?:\w+:)?(?:TEI|teiCorpus)(?:\.2)?[\s>]")
 # A text of COHA on one line, after its number.
 LINE_OF_COHA = re.compile(r"(?:##|@@)(\d+)\s+(?=\S)")
 REDACTED = re.compile(r"(?<!\S)@(?:\s+@)+(?!\S)")
-# Begins an article of WikiExtractor, and a text of VRT.
+# The beginning of an article of WikiExtractor, and of a text of VRT.
 DOC = re.compile(r"<doc\s[^<>]*>")
 
 
@@ -56,7 +56,7 @@ def is_table(path: str | Path) -> bool:
 
 
 def time_of_file(path: str | Path) -> str:
-    """The name of a file or a folder without the suffixes of texts and tables: the name of its time point."""
+    """Returns the name of a file or folder without the suffixes of texts and tables, which names its time point."""
     name = unzipped_name(path)
     return name.rpartition(".")[0] if name.endswith((*TEXT_SUFFIXES, *TABLES)) else name
 

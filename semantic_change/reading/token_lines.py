@@ -15,16 +15,16 @@ Lines = Iterator[tuple[int, str]]
 MARKUP = re.compile(r"</?[a-z!?][^<>]*>", re.IGNORECASE)
 TAG = re.compile(r"<(/?)([\w.-]+)([^<>]*?)(/?)>")
 ATTRIBUTE = re.compile(r"""([\w.:-]+)\s*=\s*("[^"]*"|'[^']*')""")
-# Names the columns of VRT in the corpora of Korp.
+# A line that names the columns of VRT, in the corpora of Korp.
 COLUMN_NAMES = re.compile(r"<!--\s*(?:#vrt )?positional[- ]attributes:(.*?)-->", re.IGNORECASE)
-# Begins each text of COHA and the corpora like it.
+# The beginning of each text of COHA and the corpora like it.
 TEXT_ID = re.compile(r"(?:##|@@)(\w+)")
 NUMBER = re.compile(r"(?:##|@@)?\d+")
-# Stands for a text that occurs often, in corpora like COHA.
+# A placeholder for a text that occurs often, in corpora like COHA.
 PLACEHOLDER = re.compile(r"@qwx\d+")
 CONLLU = ("id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc")
 CONLLU_ID = re.compile(r"(\d+)(?:([.-])(\d+))?")
-# Names the columns of CoNLL-U Plus.
+# A line that names the columns of CoNLL-U Plus.
 GLOBAL_COLUMNS = re.compile(r"#\s*global\.columns\s*=(.*)", re.IGNORECASE)
 COHA = ("word", "lemma", "pos")
 OTHER_NAMES = {"word": ("form", "token"), "lemma": ("base",), "pos": ("upos", "tag"), "form": ("word",)}
@@ -39,7 +39,7 @@ AFTER_SENTENCE_END = re.compile(r"""["'\u201d\u2019\u00bb)\]]+""")
 
 
 class TokenFile(NamedTuple):
-    """A file with a token on each line, as its errors and sources name it, and the columns of its user."""
+    """A file with a token on each line: its path in errors, its name in sources, and the columns of its user."""
 
     path: str
     name: str
@@ -158,7 +158,7 @@ class SearchColumns:
         )
 
     def key(self, cells: list[str], where: str) -> str | None:
-        """Returns what is searched of a token, None if this is its word."""
+        """Returns the text of a token that is searched, None if this is its word."""
         size = len(cells)
         if size not in self.indices:
             self.indices[size] = [self.find(name, size, where) for name in self.file.columns.search]

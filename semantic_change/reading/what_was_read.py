@@ -1,4 +1,4 @@
-"""Checks what the layout that was guessed has made of a file: running texts, or something else."""
+"""Checks that a file, read in the layout that was guessed, gives running texts and nothing else."""
 
 import re
 from collections import Counter
@@ -15,7 +15,7 @@ logger = logging.get_logger(__name__)
 
 # Fewer texts say little about their layout. Those of several small files are judged together.
 FEWEST_TEXTS = 20
-# A file is judged after so many texts, so that a stream ends early, and at its end.
+# A file is judged after this many texts, so that a wrong stream ends early, and again at its end.
 FIRST_TEXTS = 1000
 # Words have fewer characters on average, in any language with spaces between them.
 LONGEST_MEAN_WORD = 12
@@ -35,7 +35,7 @@ ADVICE = (
 
 class WhatWasRead:
     """
-    Counts what was read of a file.
+    Counts the texts that were read from a file, and their properties.
 
     Args:
         path (`str` or `Path`): The file, or the folder of small files.
@@ -71,13 +71,13 @@ class WhatWasRead:
             self.examples.append(shorten(passage.join(), 40, placeholder="\u2026"))
 
     def include(self, other: "WhatWasRead"):
-        """Adds what was read of another file."""
+        """Adds the counts of another file."""
         self.counts.update(other.counts)
         self.sizes.update(other.sizes)
         self.examples = [*self.examples, *other.examples][:3]
 
     def describe(self) -> str:
-        """Describes what was read, for an error or a warning."""
+        """Describes the texts that were read, for an error or a warning."""
         texts, words = self.counts["texts"], self.counts["words"]
         return (
             f"read as {self.layout}, it has {texts:,} texts of {words / texts:.1f} words, and words of "
@@ -86,7 +86,7 @@ class WhatWasRead:
         )
 
     def check(self):
-        """Raises a `ValueError` if these are no running texts."""
+        """Raises a `ValueError` if the texts are not running texts."""
         counts, texts = self.counts, self.counts["texts"]
         if texts < FEWEST_TEXTS:
             return

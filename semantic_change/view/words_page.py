@@ -173,8 +173,8 @@ def per_million(frequency: Frequency) -> list[float | None]:
 
 def describe_entry(entry: Entry, times: Sequence[str]) -> dict[str, Any]:
     """
-    Describes an entry for the page's script, which counts and shares the senses, because a reader may choose their
-    number, merge them, and take usages out.
+    Describes an entry for the page's script. The script itself counts the senses and their shares, because a reader
+    may choose the number of senses, merge them, and take usages out.
     """
     points, variance = principal_components(entry.vectors, 2)
     points -= (points.max(axis=0) + points.min(axis=0)) / 2
