@@ -148,6 +148,11 @@ def timelines_of_half(timelines: list[Posts]) -> float:
     return np.searchsorted(cumulative, counts.sum() / 2) + 1.0 if counts.any() else math.nan
 
 
+def timelines_without(timelines: list[Posts]) -> int:
+    """The number of timelines without posts and predictions of the class, in which [`timeline_f1`] is 1."""
+    return sum(not (posts.labels.any() or posts.predictions.any()) for posts in timelines)
+
+
 def detection_delays(posts: Posts) -> list[tuple[float, float]]:
     """
     Returns the delay of each run of the class in posts and seconds: from its first post to the first prediction at or
@@ -189,6 +194,37 @@ def missed(timelines: list[Posts]) -> float:
     return share(np.isnan(delays).sum(), len(delays))
 
 
+# Scores of all classes but the one that is no change.
+
+
+class Change(NamedTuple):
+    """
+    A class that is a change.
+
+    Attributes:
+        posts ([`Posts`]): All posts.
+        timelines (`list[Posts]`): Those of each timeline.
+    """
+
+    posts: Posts
+    timelines: list[Posts]
+
+
+def change_post_f1(changes: list[Change]) -> float:
+    """The mean over the changes of F1 over all posts."""
+    return share(sum(f1(change.posts) for change in changes), len(changes))
+
+
+def change_timeline_f1(changes: list[Change]) -> float:
+    """The mean over the changes of [`timeline_f1`], itself a mean over timelines."""
+    return share(sum(np.mean(list(map(timeline_f1, change.timelines))) for change in changes), len(changes))
+
+
+def change_f1(changes: list[Change]) -> float:
+    """The mean of [`change_post_f1`] and [`change_timeline_f1`], by which CLPsych 2026, task 2, ranks."""
+    return (change_post_f1(changes) + change_timeline_f1(changes)) / 2
+
+
 # The score of probabilities.
 
 
@@ -216,7 +252,8 @@ class Score:
         compute (`Callable`): The function. It returns NaN if the score is undefined.
         of (`str`): The input of the function: `"posts"`, the [`Posts`] of all timelines; `"timeline"`, those of one
             timeline, where the score is the mean over the timelines in which it is defined; `"timelines"`, a list with
-            those of each timeline; `"probabilities"`, probabilities and labels, for one score of all classes.
+            those of each timeline; for one score of all classes `"changes"`, the list of [`Change`] but without the
+            class that is no change, or `"probabilities"`, probabilities and labels.
         title (`str`, *optional*): Name in tables. With a title, `macro_NAME` is the mean over the classes.
     """
 
@@ -231,12 +268,13 @@ class Score:
     @property
     def by_class(self) -> bool:
         """Returns whether there is one score for each class."""
-        return self.of != "probabilities"
+        return self.of not in ("changes", "probabilities")
 
     @property
-    def needs(self) -> str | None:
-        """The input that the score needs, None if it needs none."""
-        return {"timeline": "timelines", "posts": None}.get(self.of, self.of)
+    def needs(self) -> tuple[str, ...]:
+        """The inputs that the score needs besides labels and predictions."""
+        kinds = {"timeline": ("timelines",), "posts": (), "changes": ("timelines", "no_change")}
+        return kinds.get(self.of, (self.of,))
 
     def of_class(self, posts: Posts, timelines: list[Posts]) -> float:
         """Returns the score of a class, from all its posts and from those of each timeline."""
@@ -252,6 +290,7 @@ SCORES = (
     Score(f1, "posts", title="F1"),
     Score(support, "posts"),
     Score(timeline_f1, "timeline"),
+    Score(timelines_without, "timelines"),
     Score(timelines_of_half, "timelines"),
     Score(window_precision, "timeline"),
     Score(window_recall, "timeline"),
@@ -260,6 +299,9 @@ SCORES = (
     Score(median_delay_posts, "timelines"),
     Score(median_delay_seconds, "timelines"),
     Score(missed, "timelines"),
+    Score(change_post_f1, "changes"),
+    Score(change_timeline_f1, "changes"),
+    Score(change_f1, "changes", title="F1 of changes"),
     Score(expected_calibration_error, "probabilities", title="calibration error"),
 )
 
@@ -279,14 +321,17 @@ class ChangeDetection(evaluate.Metric):
         probabilities (`list[list[float]]`, *optional*): The probability of each class. The calibration error needs it.
         label_names (`list[str]` or `dict`, *optional*): Names of the classes in the order of their ids, or by their
             ids, as `id2label` has them. Defaults to the ids.
+        no_change (`str` or `int`, *optional*): The class that is no change, by its name in `label_names`. Scores of
+            changes need it, and `timelines`.
 
     After `add_batch` with predictions and references, `compute` takes the other inputs, of all posts.
 
     Returns:
         `dict[str, float]`: Each score of a class as `NAME_CLASS`, the means of precision, recall and F1 over the
-        classes as `macro_NAME`, and `expected_calibration_error`. Undefined scores are left out: all of them if no
-        post has a label. Raises a `ValueError` for no posts, lists or rows of different lengths, numbers that are ids
-        of no class, times that are neither numbers nor dates, names that are not one for each class, and
+        classes as `macro_NAME`, `change_post_f1`, `change_timeline_f1` and their mean `change_f1`, and
+        `expected_calibration_error`. Undefined scores are left out: all of them if no post has a label. Raises a
+        `ValueError` for no posts, lists or rows of different lengths, numbers that are ids of no class, times that
+        are neither numbers nor dates, names that are not one for each class, a `no_change` that is none of them, and
         probabilities that do not sum to 1.
 
     Example:
@@ -313,7 +358,11 @@ class ChangeDetection(evaluate.Metric):
             features=[
                 datasets.Features(predictions=ids, references=ids) for ids in (datasets.List(CLASS_ID), CLASS_ID)
             ],
-            reference_urls=["https://arxiv.org/abs/2205.05593", "https://arxiv.org/abs/1706.04599"],
+            reference_urls=[
+                "https://arxiv.org/abs/2205.05593",
+                "https://arxiv.org/abs/1706.04599",
+                "https://github.com/Maria-Liakata-NLP-Group/CLPsych-2026",
+            ],
         )
 
     def add_batch(self, *, predictions: Any = None, references: Any = None, **kwargs):
@@ -330,6 +379,7 @@ class ChangeDetection(evaluate.Metric):
         times: Sequence[Any] | None = None,
         probabilities: Sequence[Sequence[float]] | None = None,
         label_names: Sequence[str] | Mapping[int | str, str] | None = None,
+        no_change: str | int | None = None,
     ) -> dict[str, float]:
         check_rows(predictions, references)
         columns = {"predictions": flat("predictions", predictions), "references": flat("references", references)}
@@ -346,6 +396,8 @@ class ChangeDetection(evaluate.Metric):
             largest = max(columns["predictions"].max(), columns["references"].max())
             label_names = range(largest + 1 if probabilities is None else columns["probabilities"].shape[-1])
         label_names = in_order(label_names)
+        if no_change is not None and no_change not in label_names:
+            raise ValueError(f"`no_change` must be one of the classes {label_names}, got {no_change!r}.")
         check(columns, labelled, len(label_names))
 
         columns = {name: values[labelled] for name, values in columns.items()}
@@ -354,12 +406,19 @@ class ChangeDetection(evaluate.Metric):
         groups = by_timeline(columns["timelines"], seconds) if "timelines" in columns else []
         all_posts = [Posts(labels == label, predictions == label, seconds) for label in range(len(label_names))]
         by_group = [[Posts(*(values[group] for values in posts)) for group in groups] for posts in all_posts]
+        changes = [
+            Change(*of_class)
+            for name, *of_class in zip(label_names, all_posts, by_group, strict=True)
+            if name != no_change
+        ]
+        given = {*columns, *(["no_change"] if no_change is not None else [])}
         means, scores = {}, {}
         for score in SCORES:
-            if score.needs and score.needs not in columns:
+            if not given.issuperset(score.needs):
                 continue
             if not score.by_class:
-                scores[score.name] = score.compute(columns["probabilities"], labels)
+                inputs = (changes,) if score.of == "changes" else (columns["probabilities"], labels)
+                scores[score.name] = score.compute(*inputs)
                 continue
             class_scores = list(map(score.of_class, all_posts, by_group))
             if score.title:

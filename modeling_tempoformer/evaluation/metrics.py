@@ -7,7 +7,7 @@ from tempfile import TemporaryDirectory
 from types import ModuleType
 
 import numpy as np
-from transformers import EvalPrediction
+from transformers import EvalPrediction, PreTrainedConfig
 
 from ..posts.files import data_folder
 from .predictions import Predictions
@@ -26,12 +26,13 @@ def change_detection() -> ModuleType:
     return module
 
 
-def compute_scores(posts: Predictions) -> dict[str, float]:
+def compute_scores(posts: Predictions, no_change: int | None = None) -> dict[str, float]:
     """
     Scores predictions.
 
     Args:
         posts ([`Predictions`]): Predictions. Posts with -100 as their label are left out.
+        no_change (`int`, *optional*): The class that is no change. Scores of changes need it.
 
     Returns:
         The scores of `ChangeDetection` by name: `macro_NAME` is a mean over the classes, and `NAME_CLASS` the score of
@@ -48,7 +49,29 @@ def compute_scores(posts: Predictions) -> dict[str, float]:
         times=posts.times,
         probabilities=posts.probabilities,
         label_names=posts.names,
+        no_change=None if no_change is None else posts.names[no_change],
     )
+
+
+def choose_no_change(config: PreTrainedConfig | None, labels: np.ndarray, num_labels: int) -> int:
+    """
+    Returns the class that scores take for no change: that of the model's first posts, if it has such a rule; the first
+    one of labels that were derived from states; else the largest of the training, which has the smallest weight in a
+    model's loss.
+
+    Args:
+        config (`PreTrainedConfig`, *optional*): The model's configuration.
+        labels (`np.ndarray` of shape `(posts,)`): Class ids of posts, -100 without a label, which count if the
+            configuration does not say which class is the largest.
+        num_labels (`int`): Number of classes.
+    """
+    if (no_change := getattr(config, "no_change", None)) is not None:
+        return no_change
+    if getattr(config, "change_step", None) is not None:
+        return 0
+    if (weights := getattr(config, "class_weights", None)) is not None:
+        return int(np.argmin(weights))
+    return int(np.bincount(labels[labels >= 0], minlength=num_labels).argmax())
 
 
 def score_names(label_names: Sequence[str]) -> list[str]:

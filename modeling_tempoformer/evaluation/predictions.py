@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain, product
 from typing import Any
 
@@ -34,6 +34,11 @@ class Predictions:
     probabilities: np.ndarray | None = None
     timelines: np.ndarray | None = None
     times: np.ndarray | None = None
+
+    def of(self, chosen: np.ndarray) -> "Predictions":
+        """Returns those of the posts that are chosen (posts,)."""
+        values = {name: value[chosen] for name, value in vars(self).items() if isinstance(value, np.ndarray)}
+        return replace(self, **values)
 
 
 def labelled_posts(

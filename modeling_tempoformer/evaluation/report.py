@@ -19,7 +19,8 @@ from .alarms import OTHER, alarm_kind, alarm_sentence, measured_words, score_ala
 from .annotator_scores import score_annotators
 from .group_scores import score_groups
 from .method_names import rival_name
-from .metrics import change_detection, compute_scores
+from .metrics import change_detection, choose_no_change, compute_scores
+from .people_scores import score_people
 from .predictions import all_labels, labelled_posts, timeline_numbers
 from .rivals import compare, compare_with, learn_rivals
 
@@ -57,11 +58,12 @@ def score_part(
     The number of posts of a split, and whether they were `held_out_in_turn` from training; if any is labelled, also
     its [`compute_scores`], its [`compare`], the `confidence_range`, in which the largest probability of 95 % of the
     posts lies, and for each of the model's `experts` its `weight` and its [`compare_with`]; the [`score_groups`] of
-    posts with groups, and the [`score_annotators`] of posts that several people have labelled. All these are of
-    labels. If the model watches a class, by its `config`, its [`score_alarms`] follow under `alarm`. `predictions` and
-    `probabilities` are those of [`decide_posts`]; `train` and `vectors` are as in [`learn_rivals`]; `experts` are
-    weights and, of each expert alone, class ids (posts,); `without_known_states` are the model's probabilities where
-    no earlier state is known.
+    posts with groups, and the [`score_annotators`] of posts that several people have labelled; the class that counts
+    as `no_change`; and if `train` is given and is not held out in turn, under `people` [`score_people`]. All these are
+    of labels. If the model watches a class, by its `config`, its [`score_alarms`] follow under `alarm`.
+    `predictions` and `probabilities` are those of [`decide_posts`]; `train` and `vectors` are as in [`learn_rivals`];
+    `experts` are weights and, of each expert alone, class ids (posts,); `without_known_states` are the model's
+    probabilities where no earlier state is known.
     """
     posts, facts = labelled_posts(timelines, predictions, names, probabilities), all_facts(timelines)
     labelled = all_labels(timelines) >= 0
@@ -76,7 +78,12 @@ def score_part(
     own = {"without_thresholds": (posts.probabilities, {})} if has_thresholds else {}
     if without_known_states is not None:
         own["without_known_states"] = without_known_states[labelled], {}
-    scores = counts | compute_scores(posts) | compare(posts, rivals | own)
+    known = all_labels(timelines if train is None else train)
+    no_change = choose_no_change(config, known, len(names))
+    scores = counts | compute_scores(posts, no_change) | compare(posts, rivals | own)
+    scores["no_change"] = names[no_change]
+    if train is not None and timelines[0].held_out is None:
+        scores["people"] = score_people(posts, labelled, timelines, train, no_change)
     scores["confidence_range"] = np.quantile(posts.probabilities.max(-1), CENTRAL).tolist()
     if experts is not None:
         scores["experts"] = {
@@ -255,6 +262,52 @@ def calibration_lines(results: Mapping[str, Any]) -> list[str]:
     return [f"{words}."]
 
 
+def people_lines(results: Mapping[str, Any]) -> list[str]:
+    """
+    A sentence on the question that the scores answer, and one on people who are in the training beside others, if
+    there are both; none where that is not known.
+    """
+    people = results.get("people")
+    if people is None:
+        return []
+    known, count = people["in_training"] or "none", people["people"]
+    lines = [f"A question about {people['question']}: {known} of the {count} people are also in the training."]
+    states = results.get("states", {})
+    words = []
+    for name, whose in (("seen", "people in the training"), ("unseen", "new people")):
+        part, scores = people.get(name, {}), []
+        if "macro_f1" in part:
+            scores += [f"macro F1 {part['macro_f1']:.3f}", f"F1 of changes {part['change_f1']:.3f}"]
+        if part and (own := states.get(name)):
+            scores.append(f"states {', '.join(number_words(own)) or 'macro F1 {macro_f1:.3f}'.format(**own)}")
+        if part:
+            words.append(f"{whose} ({part['people']}) {', '.join(scores) or 'without labels'}")
+    return [*lines, f"Apart: {'; '.join(words)}."] if words else lines
+
+
+def change_lines(results: Mapping[str, Any]) -> list[str]:
+    """The F1 of changes in words, as CLPsych 2026 ranks it; none without labels."""
+    if "change_f1" not in results:
+        return []
+    return [
+        f"F1 of changes, of all classes but {results['no_change']}: {results['change_f1']:.3f}, the mean of "
+        f"{results['change_post_f1']:.3f} over posts and {results['change_timeline_f1']:.3f} over timelines."
+    ]
+
+
+def number_words(states: Mapping[str, Any]) -> list[str]:
+    """The correlations and errors of states within and between people in words; none of states that are classes."""
+    words = []
+    for name, where in (("within_people", "within people"), ("between_people", "between people")):
+        if name in states:
+            scores, count = states[name], states[name]["people"]
+            r = f"r {scores['correlation']:.3f} ({count})" if "correlation" in scores else "no r"
+            words.append(f"{where} {r}, error {scores['mean_absolute_error']:.3f}")
+    if "composite_correlation" in states:
+        words.append(f"composite r {states['composite_correlation']:.3f}")
+    return words
+
+
 def state_lines(results: Mapping[str, Any]) -> list[str]:
     """The scores of the states in words, beside those of the most frequent state of training; none without states."""
     states = results.get("states")
@@ -270,7 +323,7 @@ def state_lines(results: Mapping[str, Any]) -> list[str]:
     ]
     if "correlation" in states:
         words.append(f"correlation of the mean {states['correlation']:.3f}")
-    line = f"States of the {states['posts']} posts that have one: {', '.join(words)}."
+    line = f"States of the {states['posts']} posts that have one: {', '.join([*words, *number_words(states)])}."
     return [f"{line} Their macro F1 {compared(rival)} {always}." if rival and compared(rival) != BETTER else line]
 
 
@@ -358,7 +411,8 @@ def test_summary(results: Mapping[str, Any], config: PreTrainedConfig | None = N
     posts = f"{results['labelled_posts']} labelled posts of {results['timelines']} timelines"
     sentences = [f"Macro F1 {macro_f1_of(results)} on the {posts} of its test.", *seed_lines(results)]
     sentences += [*rival_sentences(results, BETTER), *remarks(results), *alarm_lines(results), *last]
-    return [*sentences, *calibration_lines(results), *annotator_lines(results), *state_lines(results)]
+    sentences += [*calibration_lines(results), *annotator_lines(results), *state_lines(results)]
+    return [*sentences, *people_lines(results)]
 
 
 def seed_lines(results: Mapping[str, Any]) -> list[str]:
@@ -408,6 +462,7 @@ def results_table(part: str, results: Mapping[str, Any]) -> str:
             counts += f"; {results[name]:.0f} {words} a second"
     if "classes" not in results:
         return "\n\n".join([counts, *state_lines(results)])
+    counts = "\n".join([counts, *people_lines(results)])
     titled = [score for score in change_detection().SCORES if score.title]
     titles = {score.name: score.title for score in titled}
     columns = [score.name for score in titled if score.by_class]
@@ -422,7 +477,13 @@ def results_table(part: str, results: Mapping[str, Any]) -> str:
         interval = to_text(score.get("difference_interval"), "+")
         rows[rival_name(name, score)] = [f"{score['macro_f1']:.3f}", "", difference_of(score), interval]
     scores = pd.DataFrame.from_dict(rows, orient="index", columns=SCORE_COLUMNS)
-    last = [*seed_lines(results), *alarm_lines(results)[:1], *calibration_lines(results), *expert_lines(results)]
+    last = [
+        *seed_lines(results),
+        *change_lines(results),
+        *alarm_lines(results)[:1],
+        *calibration_lines(results),
+        *expert_lines(results),
+    ]
     last += [*state_lines(results), *group_lines(results), *remarks(results)]
     paragraphs = [counts, classes.to_string(float_format="{:.3f}".format), scores.to_string()]
     if rows := alarm_rows(results):

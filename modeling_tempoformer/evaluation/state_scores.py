@@ -9,9 +9,11 @@ from transformers import PreTrainedConfig
 
 from ..decisions_tempoformer import read_states
 from ..names_tempoformer import read_number, state_ids
+from ..posts.facts import unit_of
 from ..posts.states import all_states
 from ..timeline_tempoformer import Timeline
 from .metrics import compute_scores
+from .people_scores import score_within_and_between, split_people
 from .predictions import Predictions
 from .rivals import compare_with
 
@@ -29,8 +31,10 @@ def score_states(
 
     Returns:
         The number of `posts` with a state that the model knows; their `accuracy` and `macro_f1`; if states are
-        numbers, the `mean_absolute_error` of the mean, and its `correlation` if that is defined; and `most_frequent`,
-        the scores of the most frequent state of `train`, with [`compare_with`]. Empty if no post has a state.
+        numbers, the `mean_absolute_error` of the mean, its `correlation` if that is defined, and both
+        [`score_within_and_between`] people; and `most_frequent`, the scores of the most frequent state of `train`,
+        with [`compare_with`]. If some people are in the training and others are not ([`split_people`]), the scores of
+        both follow, under `seen` and `unseen`. Empty if no post has a state.
     """
     given, names_and_values = all_states(timelines), (config.states, config.state_values)
     ids = np.array(state_ids(given, *names_and_values))
@@ -67,6 +71,13 @@ def score_states(
         scores["mean_absolute_error"] = float(np.abs(means - values).mean())
         if values.std() and means.std():
             scores["correlation"] = float(np.corrcoef(means, values)[0, 1])
+        people = list(map(unit_of, timelines))
+        scores |= score_within_and_between(values, means, [people[number] for number in posts.timelines])
         if frequent:
             frequent["mean_absolute_error"] = float(np.abs(config.state_values[state] - values).mean())
-    return scores | ({"most_frequent": frequent} if frequent else {})
+    if frequent:
+        scores["most_frequent"] = frequent
+    parts = {} if train is None else split_people(timelines, train)
+    if len(parts) > 1:
+        scores |= {name: score_states(theirs, config) for name, (_, theirs) in parts.items()}
+    return scores

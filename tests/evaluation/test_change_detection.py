@@ -51,6 +51,7 @@ OF_POSTS = {
 OF_TIMELINES = {
     **{"timeline_f1_No": (2 / 4 + 2 / 4) / 2, "timeline_f1_Change": (2 / 4 + 0) / 2},
     **{"timelines_of_half_No": 1, "timelines_of_half_Change": 1},
+    **{"timelines_without_No": 0, "timelines_without_Change": 0},
     **{"window_precision_No": (1 / 2 + 1) / 2, "window_recall_No": (1 / 2 + 1) / 2},
     **{"window_precision_Change": (1 + 0) / 2, "window_recall_Change": (1 + 0) / 2},
     "coverage_precision_No": (1 / 2 + 1 / 3) / 2,
@@ -60,11 +61,13 @@ OF_TIMELINES = {
     **{"missed_No": 1 / 3, "missed_Change": 1 / 2},
 }
 OF_TIMES = {"median_delay_seconds_No": (0 + 5) / 2, "median_delay_seconds_Change": 30 - 10}
+OF_CHANGES = {"change_post_f1": 1 / 3, "change_timeline_f1": 1 / 4, "change_f1": (1 / 3 + 1 / 4) / 2}
 OF_PROBABILITIES = {"expected_calibration_error": 0.8 - 3 / 7}
 
 
 NAMES = {"label_names": ["No", "Change"]}
 IDS = {"predictions": PREDICTIONS, "references": REFERENCES}
+OF_ALL = {**OF_POSTS, **OF_TIMELINES, **OF_CHANGES, **OF_TIMES, **OF_PROBABILITIES}
 EVERYTHING = {**IDS, "timelines": TIMELINES, "times": TIMES, "probabilities": PROBABILITIES}
 
 
@@ -102,7 +105,7 @@ print(json.dumps(results))
     rows = {"predictions": posts["logits"].argmax(-1), "references": posts["labels"], "label_names": list("abc")}
     given = {
         # Posts are in reverse order, since times order them.
-        "all": {**{name: values[::-1] for name, values in EVERYTHING.items()}, **NAMES},
+        "all": {**{name: values[::-1] for name, values in EVERYTHING.items()}, **NAMES, "no_change": "No"},
         "rows": {**{name: [values[:5], values[5:]] for name, values in IDS.items()}, "timelines": TIMELINES, **NAMES},
         "ids": IDS,
         "random": rows,
@@ -119,7 +122,7 @@ print(json.dumps(results))
 
 
 def test_a_worked_example_without_this_package(alone):
-    assert alone["all"] == pytest.approx(OF_POSTS | OF_TIMELINES | OF_TIMES | OF_PROBABILITIES)
+    assert alone["all"] == pytest.approx(OF_ALL)
     assert alone["rows"] == alone["batches"] == pytest.approx(OF_POSTS | OF_TIMELINES)
     numbered = {name.replace("No", "0").replace("Change", "1"): score for name, score in OF_POSTS.items()}
     assert alone["ids"] == pytest.approx(numbered)
@@ -181,6 +184,7 @@ print(score(EvalPrediction(np.eye(2)[None], np.array([[0, 1]])))["macro_f1"], "e
         ({"label_names": {"a": 0, "b": 1}}, ["label_names", "'a': 0"]),
         ({"label_names": {1: "a", 2: "b"}}, ["label_names", "from 0"]),
         ({"label_names": ["a", "a"]}, ["label_names", "'a', 'a'"]),
+        ({"no_change": "c"}, ["no_change", "'a', 'b'", "'c'"]),
     ],
 )
 def test_bad_input_is_named(wrong, words, tmp_path):

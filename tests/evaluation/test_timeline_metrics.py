@@ -1,9 +1,11 @@
 """Checks scores of timelines on examples worked by hand."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
-from modeling_tempoformer.evaluation.metrics import compute_scores
+from modeling_tempoformer.evaluation.metrics import choose_no_change, compute_scores
 from modeling_tempoformer.evaluation.predictions import Predictions
 
 
@@ -77,6 +79,40 @@ def test_f1_of_timelines():
     """Half of a change, a false alarm, a missed change, and a timeline without changes and alarms."""
     scores = scores_of(("0110", "0100"), ("000", "010"), ("010", "000"), ("000", "000"))
     assert scores["timeline_f1_Switch"] == pytest.approx((2 / 3 + 0 + 0 + 1) / 4)
+    assert scores["timelines_without_Switch"] == 1 and scores["timelines_without_No"] == 0
+    assert "change_f1" not in scores
+
+
+def test_changes_as_clpsych_2026_ranks_them():
+    """Three classes in three timelines; the example of its evaluation for one of them, and another one beside it."""
+    pairs = [("1010", "1000"), ("0022", "1022"), ("020", "002")]
+    labels, predictions = (digits("".join(texts)) for texts in zip(*pairs, strict=True))
+    numbers = np.repeat([0, 1, 2], [4, 4, 3])
+    names = ["No", "Switch", "Escalation"]
+    scores = compute_scores(Predictions(labels, predictions, names, timelines=numbers), no_change=0)
+    # Switch: one of two, a false alarm, neither. Escalation: neither, both, one beside it.
+    posts = [2 * 1 / (2 + 2), 2 * 2 / (3 + 3)]
+    timelines = [(2 / 3 + 0 + 1) / 3, (1 + 1 + 0) / 3]
+    assert scores["change_post_f1"] == pytest.approx(np.mean(posts))
+    assert scores["change_timeline_f1"] == pytest.approx(np.mean(timelines))
+    assert scores["change_f1"] == pytest.approx(np.mean([*posts, *timelines]))
+    # Another class is no change.
+    other = compute_scores(Predictions(labels, predictions, names, timelines=numbers), no_change=1)
+    assert other["change_post_f1"] == pytest.approx((scores["f1_No"] + scores["f1_Escalation"]) / 2)
+
+
+@pytest.mark.parametrize(
+    "config, expected",
+    [
+        (None, 1),
+        (SimpleNamespace(no_change=2, change_step=1.0, class_weights=[1.0, 2.0, 3.0]), 2),
+        (SimpleNamespace(no_change=None, change_step=0.0, class_weights=[3.0, 2.0, 1.0]), 0),
+        (SimpleNamespace(no_change=None, change_step=None, class_weights=[3.0, 2.0, 1.0]), 2),
+        (SimpleNamespace(no_change=None, change_step=None, class_weights=None), 1),
+    ],
+)
+def test_the_class_that_is_no_change(config, expected):
+    assert choose_no_change(config, np.array([-100, -100, -100, 0, 1, 1]), 3) == expected
 
 
 @pytest.mark.parametrize(
