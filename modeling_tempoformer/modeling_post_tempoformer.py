@@ -581,7 +581,9 @@ class PostTempoFormerForStreamClassification(StreamClassificationMixin, PostTemp
             return None
         shape = (*logits.shape[:2], 3, len(self.config.states))
         check_shape("known_states", known_states, *shape)
-        return logits.new_zeros(shape) if known_states is None else known_states.to(logits)
+        # Counts are too large for 16 bits.
+        known_states = torch.zeros(shape) if known_states is None else known_states
+        return known_states.to(logits.device, torch.float32)
 
     def read_states(
         self,
