@@ -98,7 +98,9 @@ class Timeline:
         speakers (`list[str]`, *optional*): The writer of each post; empty if that is not known.
         states (`list[str]`, *optional*): The state of each post, a class or a number; empty where it is missing.
         facts (`list`, *optional*): What else their table says of each post, such as its group. No model reads it.
-        held_out (`int`, *optional*): The member of the ensemble with the timeline in its held-out fold.
+        held_out (`int`, *optional*): The member of the model that does not learn from the timeline.
+        num_context (`int`, *optional*, defaults to 0): The number of first posts that are context only: streams read
+            them, and a split does not ask about them.
         logits (`torch.Tensor` of shape `(posts, classes)`, *optional*):
             A model's answer, in float32; NaN for a post that it was not asked about.
         state_logits (`torch.Tensor` of shape `(posts, states)`, *optional*):
@@ -120,6 +122,7 @@ class Timeline:
     states: list[str] | None = None
     facts: list[Any] | None = None
     held_out: int | None = None
+    num_context: int = 0
     logits: torch.Tensor | None = field(default=None, repr=False, compare=False)
     state_logits: torch.Tensor | None = field(default=None, repr=False, compare=False)
     expert_logits: torch.Tensor | None = field(default=None, repr=False, compare=False)

@@ -95,6 +95,8 @@ def prepare_folds(
     """Returns the folds, the label names and the timelines. Checks every fold before the first run."""
     if data.streaming:
         raise ValueError("Cross-validation splits all posts: leave out --streaming.")
+    if data.split_by != "timeline":
+        raise ValueError("Cross-validation tests on every timeline once, and has no dates: leave out --split_by date.")
     splits = load_splits(data, model_args.cache_dir)
     if set(splits) != {"train"}:
         raise ValueError("Cross-validation splits --train_file: give no other file.")

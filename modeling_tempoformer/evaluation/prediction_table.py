@@ -63,11 +63,11 @@ def prediction_rows(
             [`~times_tempoformer.are_since_start`].
 
     Returns:
-        `pd.DataFrame`: A row for each post in the order of the input, with `timeline_id`, `post_id`, `time` (UTC, in
-        microseconds, or seconds in float64), `text`, `speaker`, `label`, `prediction`, and `probability_NAME` of each
-        class. If the model watches a class, `alarm`, `watched`, `watched_probability` and `watched_threshold` follow;
-        then `state`, and if the model answers states `state_prediction`, `state_mean` (of numbers) and
-        `state_probability_NAME` of each state. A post that the model was not asked about has no answers.
+        `pd.DataFrame`: A row for each post that is not context alone, in the order of the input, with `timeline_id`,
+        `post_id`, `time` (UTC, in microseconds, or seconds in float64), `text`, `speaker`, `label`, `prediction`, and
+        `probability_NAME` of each class. If the model watches a class, `alarm`, `watched`, `watched_probability` and
+        `watched_threshold` follow; then `state`, and if the model answers states `state_prediction`, `state_mean` (of
+        numbers) and `state_probability_NAME` of each state. A post that the model was not asked about has no answers.
     """
     columns = {
         "timeline_id": [[timeline.timeline_id] * len(timeline) for timeline in timelines],
@@ -78,6 +78,7 @@ def prediction_rows(
         "label": [timeline.labels for timeline in timelines],
         "row": [timeline.input_rows for timeline in timelines],
     }
+    columns["asked"] = [[post >= timeline.num_context for post in range(len(timeline))] for timeline in timelines]
     columns = {name: lists for name, lists in columns.items() if name not in GIVEN or name in given}
     table = pd.DataFrame({name: list(chain(*lists)) for name, lists in columns.items() if None not in lists})
     if "time" in table:
@@ -95,7 +96,7 @@ def prediction_rows(
         states = pd.Series(all_states(timelines), dtype="string")
         table["state"] = states.mask(states == "")
     table = pd.concat([table, state_columns(timelines, config)], axis="columns")
-    return table.sort_values("row", ignore_index=True).drop(columns="row")
+    return table[table["asked"]].sort_values("row", ignore_index=True).drop(columns=["row", "asked"])
 
 
 def time_column(seconds: pd.Series, has_dates: bool | None = None) -> pd.Series:
@@ -170,8 +171,8 @@ def write_mistakes(output_dir: str, table: pd.DataFrame, timelines: Sequence[Tim
     previous text is added. Writes nothing if there is no mistake.
     """
     if "text" in table:
-        before = chain.from_iterable(["", *timeline.texts[:-1]] for timeline in timelines)
-        rows = chain.from_iterable(timeline.input_rows for timeline in timelines)
+        before = chain.from_iterable(["", *timeline.texts[:-1]][timeline.num_context :] for timeline in timelines)
+        rows = chain.from_iterable(timeline.input_rows[timeline.num_context :] for timeline in timelines)
         table = table.assign(previous_text=pd.Series(list(before), index=list(rows)).sort_index().to_numpy())
     wrong = table[(table["label"] != table["prediction"]).fillna(False)]
     if wrong.empty:

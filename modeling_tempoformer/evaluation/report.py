@@ -67,7 +67,8 @@ def score_part(
     """
     posts, facts = labelled_posts(timelines, predictions, names, probabilities), all_facts(timelines)
     labelled = all_labels(timelines) >= 0
-    counts = {"posts": len(predictions), "labelled_posts": len(posts.labels), "timelines": len(timelines)}
+    num_posts = sum(len(timeline) - timeline.num_context for timeline in timelines)
+    counts = {"posts": num_posts, "labelled_posts": len(posts.labels), "timelines": len(timelines)}
     if timelines[0].held_out is not None:
         counts["held_out_in_turn"] = True
     if not len(posts.labels):

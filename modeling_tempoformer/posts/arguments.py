@@ -114,6 +114,13 @@ class DataTrainingArguments(PostArguments, DatasetArguments):
     test_fraction: float = field(
         default=0.2, metadata={"help": "Share of --train_file to test on, if no other file is given."}
     )
+    split_by: Literal["timeline", "date"] = field(
+        default="timeline",
+        metadata={
+            "help": "What divides --train_file into parts: 'timeline' for a test on new people, 'date' for one on all "
+            "posts after a date, also of people who are in the training."
+        },
+    )
     split_seed: int | None = field(
         default=None, metadata={"help": "Seed by which --train_file is split into parts. Default: --seed."}
     )

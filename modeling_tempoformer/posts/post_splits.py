@@ -3,7 +3,7 @@
 import logging
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from datasets import Dataset, IterableDataset, load_dataset
 
@@ -11,10 +11,12 @@ from ..names_tempoformer import read_name
 from ..timeline_tempoformer import Timeline
 from .arguments import DatasetArguments, DataTrainingArguments, PostArguments, check_read
 from .columns import NO_COLUMN
+from .date_splits import split_by_date
 from .facts import unit_of
 from .reading import OF_FILES, columns_of, form_of, has_only_states, make_timelines, read_file, with_source
 from .spellings import check_labels, compare_splits
 from .splits import (
+    DATES,
     SPLITS,
     check_apart,
     hold_back,
@@ -41,12 +43,12 @@ class Splits(NamedTuple):
         timelines (`dict[str, list[Timeline] | TimelineStream]`): The timelines of each split, as [`to_timelines`]
             returns them.
         surveys (`dict[str, Survey]`): Facts about the timelines of each split.
-        record (`dict[str, list[str]]`): The content of `_split.json`, as [`make_split`] returns it.
+        record (`dict[str, Any]`): The content of `_split.json`, as [`make_split`] returns it.
     """
 
     timelines: dict[str, list[Timeline] | TimelineStream]
     surveys: dict[str, Survey]
-    record: dict[str, list[str]]
+    record: dict[str, Any]
 
     @property
     def timed(self) -> bool:
@@ -169,14 +171,21 @@ def split_posts(
     if trains:
         check_division(given, posts, arguments, is_streamed, has_members)
 
-    timelines = make_timelines(posts, arguments, names, change_step)
+    timelines, dates = make_timelines(posts, arguments, names, change_step), {}
     compare_splits({name: read for name, read in timelines.items() if isinstance(read, list)})
     if not is_streamed:
         report_units(timelines, arguments)
-        split_seed = seed if arguments.split_seed is None else arguments.split_seed
-        timelines = divide(timelines, arguments, split_seed, has_members)
-        check_apart(timelines)
+        if trains and divides_by_date(posts, arguments):
+            validation = None if has_members else arguments.validation_fraction
+            timelines, dates = split_by_date(timelines["train"], arguments.test_fraction, validation)
+        else:
+            split_seed = seed if arguments.split_seed is None else arguments.split_seed
+            timelines = divide(timelines, arguments, split_seed, has_members)
+            check_apart(timelines)
     earlier = read_split(model)
+    if trains and dates != earlier[DATES]:
+        # By other dates, posts from which the model has learned might be tested: its timelines are refused as a whole.
+        earlier[DATES] = {}
     for name in ("validation", "test"):
         if name in timelines and name in wanted:
             timelines[name] = hold_back(name, timelines[name], earlier, model)
@@ -187,7 +196,7 @@ def split_posts(
         timelines["train"] = hold_out(timelines["train"], members, seed)
 
     surveys = survey_timelines(timelines, arguments)
-    record = make_split({name: facts.timeline_ids for name, facts in surveys.items()}, earlier)
+    record = make_split({name: facts.timeline_ids for name, facts in surveys.items()}, earlier, dates)
     check_surveys(surveys)
     for name, facts in surveys.items():
         logger.info("%s: %s", name, facts.describe(names))
@@ -198,6 +207,11 @@ def split_posts(
     if calibrates:
         check_calibration(surveys["validation"].labels, names)
     return Splits(timelines, surveys, record)
+
+
+def divides_by_date(posts: Mapping[str, Dataset | IterableDataset], arguments: DataTrainingArguments) -> bool:
+    """Tells whether the training posts are divided by date: where no other split is given."""
+    return arguments.split_by == "date" and set(posts) == {"train"} and arguments.folds_file is None
 
 
 def check_division(
@@ -219,7 +233,11 @@ def check_division(
             "where the validation split is given, or each member is validated on training posts that it has not "
             "learned from",
         ),
-        "split_seed": (cuts_test or cuts_validation, "where the training posts are not divided"),
+        "split_by": (cuts_test, "where the splits are given (by files, --folds_file or the dataset)"),
+        "split_seed": (
+            (cuts_test or cuts_validation) and not divides_by_date(posts, arguments),
+            "where the training posts are not divided by a seed",
+        ),
     }
     check_read(given, reads)
 

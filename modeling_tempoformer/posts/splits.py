@@ -1,4 +1,4 @@
-"""Splits timelines: no timeline is divided, and no model is scored on a timeline that it has learned from."""
+"""Splits timelines: none is cut, and a model is not scored on posts that it has learned from."""
 
 import hashlib
 import json
@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -16,6 +17,7 @@ from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
 from ..names_tempoformer import read_name
 from ..timeline_tempoformer import Timeline
+from .date_splits import after, until
 from .facts import unit_of
 from .files import decode_json, write_json
 
@@ -28,7 +30,9 @@ SPLITS = ("train", "validation", "test")
 SPLIT = "_split.json"
 # The key of the timelines of earlier trainings of the same weights
 EARLIER = "earlier"
-# The key of the hash of the weights that the record belongs to
+# For each split but that of the training the moment in seconds after which its posts are, if they were split by date
+DATES = "dates"
+# The weights that the record is of
 WEIGHTS = "weights"
 
 
@@ -191,10 +195,11 @@ def write_split(folder: str | Path, split: Mapping[str, Sequence[str]]):
     write_json(Path(folder) / SPLIT, {**split, WEIGHTS: fingerprint_weights(Path(folder))})
 
 
-def read_split(model: str | Path | None) -> dict[str, set[str]]:
+def read_split(model: str | Path | None) -> dict[str, Any]:
     """
-    Returns the record of a model in a local folder or in one of its checkpoints; empty without a record. Raises a
-    `ValueError` for a record of other weights than those beside it. Records of 0.2.0 have no hash of the weights.
+    Returns the record of a model in a local folder or in one of its checkpoints: the hashes of each split, and the
+    `dates` of a split by date. They are empty without a record. Raises a `ValueError` for a record of other weights
+    than those beside it. Records of 0.2.0 do not say of which they are.
     """
     folder = Path(model or "")
     is_checkpoint = folder.name.startswith(PREFIX_CHECKPOINT_DIR)
@@ -205,23 +210,32 @@ def read_split(model: str | Path | None) -> dict[str, set[str]]:
             f"{path} says from which timelines a model has learned, but not the one beside it, whose weights were "
             "written by something else: give the folder as the training left it, or end the training by its command."
         )
-    return {name: set(record.get(name, ())) for name in (*SPLITS, EARLIER)}
+    return {name: set(record.get(name, ())) for name in (*SPLITS, EARLIER)} | {DATES: record.get(DATES, {})}
 
 
-def make_split(ids: Mapping[str, Sequence[str]], before: Mapping[str, set[str]]) -> dict[str, list[str]]:
+def make_split(
+    ids: Mapping[str, Sequence[str]], before: Mapping[str, Any], dates: Mapping[str, float] | None = None
+) -> dict[str, Any]:
     """
     Makes the record of a training or of a calibration.
 
     Args:
         ids (`Mapping[str, Sequence[str]]`): The ids of the timelines of each split.
-        before (`Mapping[str, set[str]]`): The record of the model that the run starts from.
+        before (`dict[str, Any]`): The record of the model that the run starts from ([`read_split`]).
+        dates (`dict[str, float]`, *optional*): Those of [`split_by_date`], where a timeline may be in several splits.
 
     Returns:
-        The hashes of each split, those of `before` if a split is not given, and as `earlier` all other timelines that
-        the model has learned from. Raises a `ValueError` that names timelines which are in two splits.
+        The hashes of each split; those of `before` where a split is not given; as `earlier` the other timelines that
+        the model had learned from; and the `dates`, if there are any. Raises a `ValueError` that names timelines which
+        are in two splits.
     """
     hashes = {name: {hash_id(timeline_id): timeline_id for timeline_id in ids.get(name, ())} for name in SPLITS}
-    for one, other in combinations(hashes, 2):
+    if before[DATES] and "train" not in ids:
+        # The parts remain those of the training. Other timelines are not tested any more, whatever their dates.
+        kept = {name: before[name] for name in (*SPLITS, EARLIER)}
+        kept[EARLIER] = before[EARLIER] | (hashes["validation"].keys() - before["train"] - before["validation"])
+        return {name: sorted(hashed) for name, hashed in kept.items()} | {DATES: before[DATES]}
+    for one, other in () if dates else combinations(hashes, 2):
         shared = [hashes[one][hashed] for hashed in hashes[one].keys() & hashes[other].keys()]
         problem = f"The {one} split and the {other} split have timelines in common; leave them out of one of the files"
         refuse_ids(problem, Counter(shared))
@@ -229,20 +243,22 @@ def make_split(ids: Mapping[str, Sequence[str]], before: Mapping[str, set[str]])
     split = {name: set(hashes[name]) if name in ids else before[name] - given for name in SPLITS}
     learned = before["train"] | before["validation"] | before[EARLIER]
     split[EARLIER] = learned - split["train"] - split["validation"]
-    return {name: sorted(hashes_of_split) for name, hashes_of_split in split.items()}
+    record: dict[str, Any] = {name: sorted(hashes_of_split) for name, hashes_of_split in split.items()}
+    return record | ({DATES: dict(dates)} if dates else {})
 
 
-def hold_back(
-    split: str, timelines: list[Timeline], before: Mapping[str, set[str]], model: str | None
-) -> list[Timeline]:
+def hold_back(split: str, timelines: list[Timeline], before: Mapping[str, Any], model: str | None) -> list[Timeline]:
     """
     Returns the timelines of a split on which a model may be scored.
 
-    These are all timelines if the model has learned from no labelled one of them. A model may be validated again on
-    its validation split. If the timelines are all those of the model's training, the split that was recorded then is
-    returned. In all other cases, raises a `ValueError` that names the timelines from which the model has learned.
+    These are all timelines, if the model has learned from none that has labels. It may be validated again on timelines
+    of its validation split. If the timelines are all those of its training, the split that was recorded then is
+    returned. After a split by date those are the posts that are in its dates ([`hold_back_by_date`]). Raises a
+    `ValueError` that names the timelines from which the model has learned in all other cases.
     """
     learned = before["train"] | before[EARLIER] | (before["validation"] if split == "test" else set())
+    if split in before[DATES] and timelines and timelines[0].timestamps is not None:
+        timelines, learned = hold_back_by_date(split, timelines, before, model), before[EARLIER]
     hashes = [hash_id(timeline.timeline_id) for timeline in timelines]
     pairs = list(zip(hashes, timelines, strict=True))
     wrong = [timeline.timeline_id for hashed, timeline in pairs if hashed in learned and max(timeline.labels) >= 0]
@@ -259,3 +275,29 @@ def hold_back(
         Counter(wrong),
     )
     return timelines
+
+
+def hold_back_by_date(
+    split: str, timelines: Sequence[Timeline], before: Mapping[str, Any], model: str | None
+) -> list[Timeline]:
+    """
+    Returns what a split may have of timelines with times after a training that was split by date: of its own labelled
+    timelines the posts in the dates of the split, and all others unchanged. Raises a `ValueError` if nothing is left.
+    """
+    known, dates = set().union(*(before[name] for name in SPLITS)), before[DATES]
+    kept: list[Timeline | None] = []
+    for timeline in timelines:
+        part: Timeline | None = timeline
+        if hash_id(timeline.timeline_id) in known and max(timeline.labels) >= 0:
+            # The test is after the validation.
+            part = until(timeline, dates["test"]) if split == "validation" else timeline
+            part = part and after(part, dates[split])
+        kept.append(part)
+    if any(part is not timeline for part, timeline in zip(kept, timelines, strict=True)):
+        logger.info(
+            "The training of %s was split by date: of its own timelines only the posts of the %s split are scored.",
+            *(model, split),
+        )
+    if all(part is None for part in kept):
+        raise ValueError(f"{model} has learned from all these posts: give later ones, or other timelines.")
+    return [timeline for timeline in kept if timeline is not None]

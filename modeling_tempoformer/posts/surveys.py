@@ -9,8 +9,9 @@ from ..timeline_tempoformer import NO_LABEL, Timeline
 from .states import first_of, same_state
 
 
-# No part of the fingerprint: predictions are added later, models ignore facts, and `held_out` follows from seeds.
-NOT_READ = ("logits", "state_logits", "expert_logits", "explanations", "facts", "held_out")
+# A model adds the first four to a timeline, and reads none of them. The member that holds it out follows from seeds,
+# and no training post is context alone.
+NOT_READ = ("logits", "state_logits", "expert_logits", "explanations", "facts", "held_out", "num_context")
 
 
 class Survey(NamedTuple):
@@ -19,7 +20,8 @@ class Survey(NamedTuple):
 
     Attributes:
         timeline_ids (`list[str]`): The id of each timeline, in their order.
-        labels (`Counter[int]`): The number of posts of each class id; -100 counts those without a label.
+        labels (`Counter[int]`): The number of posts of each class id; -100 counts those without a label. Posts that
+            are context alone do not count.
         timed (`bool`): True if the posts have times.
         fingerprint (`str`): The [`fingerprint`] of the timelines.
         first_posts (`dict[str, Counter[tuple[bool, bool]]]`): For `"timeline"` and `"speaker"`, the number of posts by
@@ -60,7 +62,7 @@ def survey(timelines: Iterable[Timeline]) -> Survey:
             raise ValueError(
                 f"Timeline {ids[-1]!r} {problem}, unlike timeline {ids[0]!r}: give all posts times or none."
             )
-        labels.update(timeline.labels)
+        labels.update(timeline.labels[timeline.num_context :])
         is_labelled = [label != NO_LABEL for label in timeline.labels]
         for rule, counts in first_posts.items():
             counts.update(zip(first_of(timeline, rule).tolist(), is_labelled, strict=True))

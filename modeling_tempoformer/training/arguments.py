@@ -158,7 +158,7 @@ def read_of_posts(
         "test_file": (trains or predicts, "without --do_train and --do_predict"),
         "group_column": (training.do_eval or predicts, "without --do_eval and --do_predict"),
         "split_column": (trains or (validates and predicts), "without --do_train"),
-        **dict.fromkeys(("test_fraction", "split_seed"), only_training),
+        **dict.fromkeys(("test_fraction", "split_by", "split_seed"), only_training),
         **dict.fromkeys(("new_parameters_learning_rate", "early_stopping_patience"), only_training),
         **dict.fromkeys(("min_epochs", "min_steps"), fewest),
     }

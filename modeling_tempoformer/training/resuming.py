@@ -48,7 +48,7 @@ DEFINING = (
         "streaming",
     ),
     # Which posts are held out
-    *("validation_fraction", "test_fraction", "split_seed", "split_column", "fold"),
+    *("validation_fraction", "test_fraction", "split_by", "split_seed", "split_column", "fold"),
     # Texts with dates and their masks
     *("times", "time_granularity", "line_by_line", "mlm_probability", "time_mlm_probability"),
     *("temporal_attention", "temporal_residual", "time_scaling", "prepend_time", "mask_token_time"),

@@ -61,7 +61,7 @@ def to_sequences(
     for number, timeline in enumerate(timelines):
         texts, labels = timeline.texts, timeline.labels
         for start, post, _ in row_bounds(len(texts), window, targets_per_row=1):
-            if labels[post] >= 0 or not only_labelled:
+            if post >= timeline.num_context and (labels[post] >= 0 or not only_labelled):
                 tokens = tokenize(texts[post], separator.join(texts[start:post]) or None)
                 index = {"timeline": number, "num_before": post, "num_context": 0}
                 rows.append({**tokens, "labels": labels[post], **index})
