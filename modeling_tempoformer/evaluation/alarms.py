@@ -200,12 +200,15 @@ def measure_alarms(
             facts[name] = float(is_hit.sum() / judged.sum())
             if (interval := share_interval(is_hit, judged, of)) is not None:
                 facts[f"{name}_interval"] = interval
-    possible = ~np.concatenate([first_of(timeline, first_posts) for timeline in timelines])
+    # Context is of another part, and of other days.
+    of_part = np.concatenate([np.arange(len(timeline)) >= timeline.num_context for timeline in timelines])
+    possible = of_part & ~np.concatenate([first_of(timeline, first_posts) for timeline in timelines])
+    asked = asked & of_part
     seen = possible & asked
     share = alarms[seen].mean() if seen.any() else 0.0
     expected = alarms[asked].sum() + share * (possible & ~asked).sum()
-    facts["alarms_per_hundred_posts"] = float(100 * expected / len(labels))
-    times = np.array([time for timeline in timelines for time in timeline.timestamps or ()])
+    facts["alarms_per_hundred_posts"] = float(100 * expected / of_part.sum())
+    times = np.array([time for timeline in timelines for time in (timeline.timestamps or ())[timeline.num_context :]])
     if len(times) and not are_since_start(times.min(), times.max()):
         days = len(np.unique(times // DAY))
         facts |= {"posts_per_day": len(times) / days, "alarms_per_day": float(expected / days)}

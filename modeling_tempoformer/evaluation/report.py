@@ -272,7 +272,7 @@ def people_lines(results: Mapping[str, Any]) -> list[str]:
     if people is None:
         return []
     known, count = people["in_training"] or "none", people["people"]
-    lines = [f"A question about {people['question']}: {known} of the {count} people are also in the training."]
+    lines = [f"These scores are about {people['question']}: {known} of the {count} people are also in the training."]
     states = results.get("states", {})
     words = []
     for name, whose in (("seen", "people in the training"), ("unseen", "new people")):

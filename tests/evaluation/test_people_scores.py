@@ -107,7 +107,7 @@ def test_people_in_the_training_are_scored_apart():
 def test_the_question_is_said_where_all_are_new_and_where_all_are_known():
     new = results_of([make_timeline([0, 0, 1], "s")])
     assert new["people"] == {"people": 2, "in_training": 0, "question": "new people"}
-    assert people_lines(new) == ["A question about new people: none of the 2 people are also in the training."]
+    assert people_lines(new) == ["These scores are about new people: none of the 2 people are also in the training."]
     known = results_of(people())
     assert known["people"] == {"people": 2, "in_training": 2, "question": "the same people later"}
     assert len(people_lines(known)) == 1

@@ -4,12 +4,14 @@ import json
 from collections import Counter
 from itertools import chain
 
+import numpy as np
 import pytest
 import torch
 from helpers import ROOT, make_timeline, tiny_reader
 from transformers import AutoTokenizer
 
 from modeling_tempoformer import StreamClassificationPipeline, StreamCollator
+from modeling_tempoformer.evaluation.alarms import measure_alarms
 from modeling_tempoformer.evaluation.prediction_table import prediction_rows
 from modeling_tempoformer.evaluation.predictions import attach_logits, decide_posts
 from modeling_tempoformer.evaluation.report import count_line, score_part
@@ -106,6 +108,10 @@ def test_context_is_counted_nowhere():
     assert count_line("test", part) == "test: 5 posts of 3 timelines, 4 labelled"
     assert (part["people"]["people"], part["people"]["in_training"]) == (3, 2)
     assert part["people"]["seen"]["posts"] == 2 and part["people"]["unseen"]["posts"] == 2
+    # Four of the five posts, on three days, and one of the context, which does not count
+    alarms = measure_alarms(test, np.isin(np.arange(len(predictions)), [0, 4, 5, 9, 10]), predictions >= 0, 1)
+    expected = {"alarms_per_hundred_posts": 80, "posts_per_day": 5 / 3, "alarms_per_day": 4 / 3}
+    assert {name: alarms[name] for name in expected} == pytest.approx(expected)
     table = prediction_rows(test, predictions, probabilities, ["No", "Yes"])
     assert table["post_id"].tolist() == ["ann7", "ann9", "bob8", "cid7", "cid8"] and "asked" not in table
     assert set(table["prediction"]) == {"Yes"}
