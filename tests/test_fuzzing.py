@@ -217,7 +217,7 @@ def check_table(variant: str, table: tuple[list, list], data: st.DataObject):
         people: dict[str, list] = {}
         for name, post in read_posts([Table(posts)], ("O", "IS"), columns):
             people.setdefault(name, []).append(post)
-        settings = (TOKENIZER, WINDOW, targets_per_row, MOST_TOKENS, only_labelled, False)
+        settings = (TOKENIZER, WINDOW, targets_per_row, MOST_TOKENS, only_labelled, False, None, False)
         timelines = [Timeline.from_posts(name, posts) for name, posts in people.items()]
         rows = [
             row | {"post_ids": timeline.post_ids[row["num_before"] + row["num_context"] :]}
