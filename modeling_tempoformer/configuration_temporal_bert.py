@@ -72,8 +72,8 @@ class TemporalBertConfig(TemporalFields, BertConfig):
             If True, queries are multiplied by `I + alpha T^T T / |T|` instead. Alpha is learned for each head and
             starts at 0, so that a plain checkpoint starts with its own outputs.
         time_scaling (`str`, *optional*, defaults to `"linear"`):
-            With `"scaled"`: the number is the time point's index from 1 (`"linear"`), 2 to the power of its index
-            from 0 (`"exponential"`), or its share of the documents (`"documents"`).
+            With `"scaled"`: the number is the time point's index from 1 (`"linear"`), 2 to the power of its index,
+            which counts from 0 (`"exponential"`), or its share of the documents (`"documents"`).
         time_document_counts (`list[int]`, *optional*):
             Documents of each time point, for `time_scaling="documents"`.
         prepend_time (`bool`, *optional*, defaults to `False`):

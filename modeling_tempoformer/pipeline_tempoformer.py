@@ -43,7 +43,7 @@ def explain_streams(
     shape, posts = stream_index.shape[:2], model.post_inputs(**posts)
     inputs = change_streams(model.config.window, stream_index, elapsed, timeline_position, speaker_posts)
     if known_states is not None:
-        # What is known of a person stays, but for a post that begins the timeline.
+        # A person's known states stay, except where the post is said to begin the timeline.
         inputs["known_states"] = known_states.unsqueeze(2).repeat(1, 1, inputs["stream_index"].shape[2], 1, 1)
         inputs["known_states"][:, :, -1] = 0.0
     # The posts of all rows become one row, of which the streams are read.

@@ -60,7 +60,7 @@ def learn_rivals(
     labelled = all_labels(timelines) >= 0
     probabilities, features = position_and_time(train, timelines, num_labels)
     rivals = {"position_and_time": (probabilities[labelled], {"features": features})}
-    # Of a stream only the first timelines have texts.
+    # The later timelines of a stream keep no texts.
     with_texts = [timeline for timeline in train if timeline.texts]
     if len(set(all_labels(with_texts)) - {-100}) > 1:
         rivals["words"] = words_alone(with_texts, timelines, num_labels)[labelled], {}

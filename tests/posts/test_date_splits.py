@@ -50,7 +50,7 @@ def asked(timelines: list[Timeline]) -> list[str]:
 
 def test_each_post_is_in_one_part_and_none_of_training_is_later():
     splits, dates = split_by_date(people(), 0.4, 0.5)
-    # Of ten labelled posts four are after the sixth day, and of the other six three after the third.
+    # Four of ten labelled posts are after the sixth day, and three of the other six after the third.
     assert dates == {"test": START + 6 * 86_400, "validation": START + 3 * 86_400}
     assert asked(splits["test"]) == ["ann7", "ann9", "bob8", "cid7", "cid8"]
     assert asked(splits["validation"]) == ["ann5", "ann6", "bob6"]
@@ -59,7 +59,7 @@ def test_each_post_is_in_one_part_and_none_of_training_is_later():
     assert Counter(chain.from_iterable(map(asked, splits.values()))) == Counter(everything)
     assert not any(timeline.num_context for timeline in splits["train"])
     ann, bob, cid = splits["test"]
-    # What is earlier is whole, but without labels. Cid is new.
+    # Earlier posts are there, without labels. Cid is new.
     assert ann.post_ids == people()[0].post_ids and ann.num_context == 4 and ann.labels == [-100] * 4 + [0, 1]
     assert bob.num_context == 2 and cid.num_context == 0 and cid == people()[2]
     assert splits["validation"][0].post_ids == ["ann1", "ann3", "ann5", "ann6"]
@@ -70,7 +70,7 @@ def test_each_post_is_in_one_part_and_none_of_training_is_later():
 
 @pytest.mark.parametrize(("fraction", "last"), [(0.1, 8), (0.2, 7), (0.29, 7), (0.45, 6), (0.55, 5), (0.9, 1)])
 def test_posts_of_one_moment_are_on_one_side(fraction, last):
-    """Of ten labelled posts 1, 2, 4, 6 and 9 are after the eighth, seventh, sixth, fifth and first day."""
+    """1, 2, 4, 6 and 9 of ten labelled posts are after the eighth, seventh, sixth, fifth and first day."""
     splits, dates = split_by_date(people(), fraction, None)
     assert dates["test"] == START + 86_400 * last
     is_later = {post: int(post[3:]) > last for timeline in people() for post in timeline.post_ids}

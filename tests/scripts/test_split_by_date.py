@@ -74,7 +74,7 @@ def test_a_run_that_is_split_by_date(tmp_path, encoder, model_type, capsys):
         scores = {answer["label"]: answer["score"] for answer in answers[post]}
         assert row == pytest.approx([scores[name] for name in NAMES], abs=1e-5)
 
-    # Of the whole file, the saved model is scored on the same posts, and predicts them as before.
+    # Given the whole file, the saved model is scored on the same posts, and predicts them as before.
     main(
         ["--model_name_or_path", str(tmp_path / "out"), "--test_file", posts, "--report_to", "none"]
         + ["--output_dir", str(tmp_path / "again"), "--do_predict"]
