@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from .training.experts import GrowExperts, grow_experts
     from .training.fine_tuning import fine_tune
     from .training.frozen_encoder import embed_rows, freeze_encoder
+    from .training.word_fitting import fit_words
 
 __version__ = "0.2.0"
 
@@ -70,6 +71,7 @@ LAZY = {
     "fields_of_posts": ".posts.model_fields",
     "fine_tune": ".training.fine_tuning",
     "fit_calibration": ".evaluation.calibration",
+    "fit_words": ".training.word_fitting",
     "freeze_encoder": ".training.frozen_encoder",
     "grow_experts": ".training.experts",
     "hold_out": ".posts.splits",
@@ -175,6 +177,7 @@ __all__ = [
     "fields_of_posts",
     "fine_tune",
     "fit_calibration",
+    "fit_words",
     "focal_loss",
     "freeze_encoder",
     "grow_experts",

@@ -10,6 +10,9 @@ from .checks_tempoformer import at_least_1, dropout, not_negative, positive
 from .configuration_streams_tempoformer import StreamFields
 
 
+MOST_WORDS = 2**20
+
+
 @strict
 class PostTempoFormerConfig(StreamFields, PreTrainedConfig):
     r"""
@@ -28,6 +31,10 @@ class PostTempoFormerConfig(StreamFields, PreTrainedConfig):
             frozen encoder each member has a held-out fold, timelines that it does not learn from (`held_out`).
         num_trees (`int`, *optional*, defaults to 40):
             Decision trees of each member, an expert beside the network ([`~trees_tempoformer.Trees`]); 0 for none.
+        num_words (`int`, *optional*, defaults to 0):
+            Buckets to which the tokens of a post and their pairs are hashed, for an expert that reads them
+            ([`~words_tempoformer.Words`]), up to 2^20; 0 for none. Such a model reads `input_ids`, not
+            `inputs_embeds`. A script over a frozen encoder gives a new model 16,384.
         reads_speakers (`bool`, *optional*, defaults to `False`):
             If True, the newest post is compared with its speaker's own previous post, and with the post before it.
         states (`list[str]`, *optional*): Names of the posts' states, which the model predicts.
@@ -85,6 +92,7 @@ class PostTempoFormerConfig(StreamFields, PreTrainedConfig):
     num_stream_layers: int = at_least_1(default=1)
     num_members: int = at_least_1(default=5)
     num_trees: int = not_negative(default=40)
+    num_words: int = not_negative(default=0)
     reads_speakers: bool = False
     states: list[str] | None = None
     state_values: list[float | int] | None = None
@@ -104,6 +112,11 @@ class PostTempoFormerConfig(StreamFields, PreTrainedConfig):
         return 1 + self.reads_speakers
 
     @property
+    def vector_size(self) -> int:
+        """The width of `post_embeds`: the encoder's, and with words the logits of each member."""
+        return self.encoder_config.hidden_size + bool(self.num_words) * self.num_members * self.num_labels
+
+    @property
     def num_levels(self) -> int:
         """The number of features that trees read of a person's known states ([`States.levels`])."""
         if not self.reads_known_states:
@@ -118,13 +131,19 @@ class PostTempoFormerConfig(StreamFields, PreTrainedConfig):
     @property
     def experts(self) -> list[str]:
         """The names of the experts whose logits are added."""
-        return ["network", *["trees"] * bool(self.num_trees), *["states"] * bool(self.states)]
+        built = {"trees": self.num_trees, "states": self.states, "words": self.num_words}
+        return ["network", *(name for name, value in built.items() if value)]
 
     def validate_encoder(self):
         """Checks that the encoder is one of Transformers, which loads where this package is not installed."""
         encoder = self.encoder_config
         if not type(encoder).__module__.startswith("transformers."):
             raise ValueError(f"`encoder_config` must be of a type of Transformers, got '{encoder.model_type}'.")
+
+    def validate_words(self):
+        """Checks that the hashes of words can be scaled to `num_words` in 64 bits."""
+        if self.num_words > MOST_WORDS:
+            raise ValueError(f"`num_words` must be at most {MOST_WORDS}, got {self.num_words}.")
 
     def validate_states(self):
         """Checks that states have different names, and that `state_values`, if given, has a finite number for each."""

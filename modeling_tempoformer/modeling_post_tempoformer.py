@@ -40,6 +40,7 @@ from .modeling_streams_tempoformer import (
 from .online_tempoformer import StreamMemory
 from .states_tempoformer import States
 from .trees_tempoformer import Grown, Mixture, Trees
+from .words_tempoformer import Words
 
 
 # Tokens per encoder batch, padding included. Batches below FEW_TOKENS may mix lengths.
@@ -63,6 +64,8 @@ class PostTempoFormerModelOutput(ModelOutput):
         cosines (`torch.FloatTensor` of shape `(batch_size, num_streams, num_compared + 1)`):
             The cosines of the newest post's vector with those that it is compared with, and with the mean direction of
             all before it.
+        word_logits (`torch.FloatTensor` of shape `(batch_size, num_streams, num_members, num_labels)`, *optional*):
+            The logits of each member from the words of the newest post, if the model reads words.
         stream_attentions (`tuple(torch.FloatTensor)`, *optional*):
             With `output_attentions=True` or `output_stream_attentions=True` one tensor of shape
             `(batch_size, num_streams, num_members * num_heads, window, window)` for each stream layer: the attention
@@ -76,6 +79,7 @@ class PostTempoFormerModelOutput(ModelOutput):
     stream_mask: torch.BoolTensor | None = None
     compared: torch.FloatTensor | None = None
     cosines: torch.FloatTensor | None = None
+    word_logits: torch.FloatTensor | None = None
     stream_attentions: tuple[torch.FloatTensor, ...] | None = None
     hidden_states: tuple[torch.FloatTensor, ...] | None = None
 
@@ -292,6 +296,7 @@ class PostTempoFormerModel(StreamReaderMixin, PostTempoFormerPreTrainedModel):
             encoder = self.encoder_class(config.encoder_config).from_config(config.encoder_config, dtype=dtype)
             encoder.pooler = None
         self.encoder = encoder
+        self.words = Words(config) if config.num_words else None
         self.stream_layers = PostTempoFormerStreamLayers(config)
         self.post_init()
 
@@ -324,7 +329,7 @@ class PostTempoFormerModel(StreamReaderMixin, PostTempoFormerPreTrainedModel):
             inputs_embeds (`torch.FloatTensor`, *optional*):
                 A tensor of shape `(batch_size, num_posts, num_tokens, width of the word embeddings)`, instead of
                 `input_ids`.
-            post_embeds (`torch.FloatTensor` of shape `(batch_size, num_posts, hidden_size)`, *optional*):
+            post_embeds (`torch.FloatTensor` of shape `(batch_size, num_posts, config.vector_size)`, *optional*):
                 The posts' vectors, as `embed_posts` returns them, instead of `input_ids`; `num_tokens` is then 1.
             speaker_posts (`torch.LongTensor` of shape `(batch_size, num_streams, count)`, *optional*):
                 The earlier posts of the newest post's speaker, oldest first, padded with -1, for a model that
@@ -344,6 +349,9 @@ class PostTempoFormerModel(StreamReaderMixin, PostTempoFormerPreTrainedModel):
         vectors = inputs.pop("post_embeds", None)
         if vectors is None:
             vectors = self.embed_posts(attention_mask=streams.token_mask, **inputs)
+        hidden, members = self.config.encoder_config.hidden_size, self.config.num_members
+        words = None if self.words is None else vectors[streams.slot_post[:, -1].to(vectors.device), hidden:]
+        vectors = vectors[:, :hidden]
         newest, compared, cosines, states, attentions = self.stream_layers(
             vectors, streams, output_attentions, output_hidden_states
         )
@@ -354,6 +362,7 @@ class PostTempoFormerModel(StreamReaderMixin, PostTempoFormerPreTrainedModel):
             stream_mask=by_row(mask),
             compared=by_row(compared),
             cosines=by_row(cosines),
+            word_logits=None if words is None else by_row(words.unflatten(-1, (members, -1))),
             stream_attentions=tuple(by_row(layer * queries) for layer in attentions) if output_attentions else None,
             hidden_states=tuple(by_row(side_by_side(layer)) for layer in states) if output_hidden_states else None,
         )
@@ -365,14 +374,34 @@ class PostTempoFormerModel(StreamReaderMixin, PostTempoFormerPreTrainedModel):
         **inputs: torch.Tensor,
     ) -> torch.FloatTensor:
         """
-        Returns the vector of each post, for `post_embeds`.
+        Returns the vector of each post, for `post_embeds`: that of [`encode_posts`], and if the model reads words the
+        logits that they give each member.
 
         Args:
             input_ids, attention_mask, inputs (`torch.LongTensor` of shape `(num_posts, num_tokens)`):
                 A tokenizer's output for the posts, or `inputs_embeds`. `attention_mask` is all 1 if omitted.
 
         Returns:
-            `torch.FloatTensor` of shape `(num_posts, hidden_size)`; 0 for a post without real tokens.
+            `torch.FloatTensor` of shape `(num_posts, config.vector_size)`; 0 for a post without real tokens. Raises a
+            `ValueError` for `inputs_embeds` if the model reads words.
+        """
+        vectors = self.encode_posts(input_ids, attention_mask, **inputs)
+        if self.words is None:
+            return vectors
+        if input_ids is None:
+            raise ValueError("The model reads the words of posts (`config.num_words`): give `input_ids`.")
+        mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask
+        return torch.cat((vectors, self.words(input_ids, mask).to(vectors)), dim=-1)
+
+    def encode_posts(
+        self,
+        input_ids: torch.LongTensor | None = None,
+        attention_mask: torch.LongTensor | None = None,
+        **inputs: torch.Tensor,
+    ) -> torch.FloatTensor:
+        """
+        Returns the vector that the encoder gives each post (num_posts, hidden_size), with the arguments of
+        [`embed_posts`].
         """
         inputs = inputs if input_ids is None else {"input_ids": input_ids, **inputs}
         # Encoders without segments do not take them.
@@ -406,7 +435,7 @@ class PostTempoFormerModel(StreamReaderMixin, PostTempoFormerPreTrainedModel):
     def post_inputs(self, attention_mask: torch.LongTensor, **tokens: torch.Tensor) -> dict[str, torch.Tensor]:
         """
         Returns inputs of `forward` for posts (batch_size, num_posts, num_tokens), which are encoded here unless they
-        are `post_embeds` (batch_size, num_posts, hidden_size).
+        are `post_embeds` (batch_size, num_posts, config.vector_size).
         """
         if "post_embeds" in tokens:
             return {"attention_mask": attention_mask, **tokens}
@@ -570,7 +599,12 @@ class PostTempoFormerForStreamClassification(StreamClassificationMixin, PostTemp
             inputs = self.tree_inputs(outputs, timeline_position, elapsed)
             experts.append(of_members(self.trees(self.trees.read(*inputs, changes, levels)), held_out))
         experts += [] if changes is None else [changes]
+        experts += [] if outputs.word_logits is None else [self.read_words(outputs, held_out)]
         return torch.stack([expert.to(network.device) for expert in experts], dim=-2), state_logits
+
+    def read_words(self, outputs: PostTempoFormerModelOutput, held_out: torch.LongTensor | None) -> torch.Tensor:
+        """Returns the logits (batch_size, num_streams, num_labels) from the words of the newest posts."""
+        return of_members(outputs.word_logits.float().movedim(-2, 0), held_out)
 
     def check_known(self, known_states: torch.Tensor | None, logits: torch.Tensor) -> torch.Tensor | None:
         """

@@ -363,7 +363,8 @@ class StreamReaderMixin:
         if len(chosen) != 1:
             raise ValueError(f"Give exactly one of {', '.join(f'`{name}`' for name in ways)}.")
         first = given[chosen[0]]
-        check_shape("post_embeds", given.get("post_embeds"), None, None, self.config.encoder_config.hidden_size)
+        if "post_embeds" in given:
+            check_shape("post_embeds", given["post_embeds"], None, None, self.config.vector_size)
         shape = (*first.shape[:2], 1 if chosen == ["post_embeds"] else first.shape[2])
         check_shape("token_type_ids", given.get("token_type_ids"), *shape)
         check_shape("attention_mask", attention_mask, *shape)

@@ -96,7 +96,7 @@ class StreamMemory:
     """
     The memory of `step`, on the CPU: for each timeline the number of its posts, the time when it began, and the inputs
     of `forward` for its last `window - 1` posts. The post model remembers a vector of each post, in float32
-    `(window - 1) * (4 * hidden_size + 16)` bytes a timeline, and if it reads who speaks, a vector more for each of
+    `(window - 1) * (4 * vector_size + 16)` bytes a timeline, and if it reads who speaks, a vector more for each of
     the up to 64 speakers who wrote last. The paper's model remembers the tokenizer's output, with the three columns of
     a BERT `(window - 1) * (24 * tokens + 8)` bytes.
 

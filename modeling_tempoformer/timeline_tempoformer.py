@@ -108,7 +108,7 @@ class Timeline:
         expert_logits (`torch.Tensor` of shape `(posts, experts, classes)`, *optional*):
             The answer of each of a model's experts, likewise.
         explanations (`list[dict]`, *optional*): The result of the pipeline's `explain` for each post.
-        vectors (`torch.Tensor` of shape `(posts, hidden_size)`, *optional*):
+        vectors (`torch.Tensor` of shape `(posts, vector_size)`, *optional*):
             The posts' vectors from a post model's encoder (`embed_posts`), which its pipeline reads instead of texts.
     """
 

@@ -41,6 +41,7 @@ from modeling_tempoformer.states_tempoformer import States
 from modeling_tempoformer.streams_tempoformer import elapsed_seconds, stream_windows
 from modeling_tempoformer.timeline_tempoformer import Timeline, cut_rows
 from modeling_tempoformer.trees_tempoformer import Trees
+from modeling_tempoformer.words_tempoformer import Words
 
 
 ROOT = Path(__file__).parents[1]
@@ -67,6 +68,7 @@ POST_MODULES = {
     "modeling_post_tempoformer",
     "states_tempoformer",
     "trees_tempoformer",
+    "words_tempoformer",
 }
 PAPER_MODULES = {
     *STREAM_MODULES,
@@ -179,11 +181,13 @@ def tiny_model(
             model.trees.feature[:, ::2, 0] = len(model.trees.center) - 3 - changes
         if model.states is not None:
             plant(model.states)
+        if config.num_words:
+            plant(model.base_model.words)
     return model
 
 
-def plant(part: Trees | States):
-    """Fills trees, or the regression of states, with random values."""
+def plant(part: Trees | States | Words):
+    """Fills trees, or the regression of states or words, with random values."""
     for name, values in part.named_buffers():
         if name == "feature":
             values.random_(len(part.center))
@@ -197,14 +201,15 @@ def plant(part: Trees | States):
             values.copy_(part.held_out_change.mean(0))
 
 
-# A post model that reads who speaks and has learned three grades of a state.
+# A post model that reads who speaks and which words, and has learned three grades of a state.
 WITH_STATES = {
     "model_type": "post_tempoformer",
     "num_trees": 20,
+    "num_words": 50,
     "reads_speakers": True,
     "states": ["-1", "0", "2"],
     "state_values": [-1.0, 0.0, 2.0],
-    "expert_weights": [0.5, 0.8, 0.6],
+    "expert_weights": [0.5, 0.8, 0.6, 0.4],
 }
 
 

@@ -10,7 +10,8 @@ from modeling_tempoformer.training.frozen_encoder import embed_rows
 
 
 # The post model as it is trained by default.
-DEFAULT = {"model_type": "post_tempoformer", "num_members": 5, "num_trees": 40, "expert_weights": [0.9, 0.8]}
+DEFAULT = {"model_type": "post_tempoformer", "num_members": 5, "num_trees": 40, "num_words": 50}
+DEFAULT |= {"expert_weights": [0.9, 0.8, 0.4]}
 WITH_BOTH_MODELS = pytest.mark.parametrize("kind", MODELS, ids=str)
 
 

@@ -46,7 +46,8 @@ DEFAULT = {
     "num_trees": 20,
     "reads_speakers": True,
     "states": ["calm", "sad"],
-    "expert_weights": [0.7, 0.5, 0.6],
+    "num_words": 50,
+    "expert_weights": [0.7, 0.5, 0.6, 0.4],
     "stream_dropout": 0.0,
 }
 STREAM_MODELS = {"default": DEFAULT, "paper": {"model_type": "tempoformer"}}

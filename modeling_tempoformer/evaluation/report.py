@@ -35,7 +35,7 @@ CENTRAL = (0.025, 0.975)
 # Two methods whose difference is less than its interval
 NO_DIFFERENCE = "cannot be told apart"
 BETTER, WORSE, AS_GOOD = "is better than", "is worse than", f"{NO_DIFFERENCE} from"
-EXPERTS = {"network": "the network", "trees": "its trees", "states": "the change of states"}
+EXPERTS = {"network": "the network", "trees": "its trees", "states": "the change of states", "words": "its words"}
 SCORE_COLUMNS = ["macro F1", "95 % interval", "this model above it by", "95 % interval"]
 GROUP_COLUMNS = ["posts", "timelines", "macro F1", "95 % interval", "above all others by", "95 % interval"]
 ANNOTATOR_COLUMNS = ["posts", "macro F1", "this model's", "this model above it by", "95 % interval"]

@@ -18,6 +18,9 @@ from .timelines import TimelineStream
 
 logger = logging.getLogger(__name__)
 
+# Macro F1 is as good as with 2^15 and 2^17 (benchmarks/results/default.md).
+NUM_WORDS = 2**14
+
 
 def fields_of_posts(
     timelines: Sequence[Timeline] | TimelineStream,
@@ -33,7 +36,7 @@ def fields_of_posts(
     [`~StreamPreTrainedModel.from_encoder_pretrained`]: `id2label` and `label2id`; `class_weights` (paper, section
     4.4); `timed`; `watched`, the rarest class; `first_posts` and `no_change` if the first posts of timelines
     or speakers never have a label; and for the post model `reads_speakers`, if timelines have several, and over a
-    frozen encoder the `states` of posts with their `state_values`.
+    frozen encoder `num_words` and the `states` of posts with their `state_values`.
 
     Args:
         timelines (`Sequence[Timeline]` or [`TimelineStream`]): The training posts. Speakers and states of a stream are
@@ -90,13 +93,15 @@ def fields_of_posts(
 def fields_of_people(
     timelines: Sequence[Timeline], model_class: type[StreamPreTrainedModel], freezes_encoder: bool
 ) -> dict[str, Any]:
-    """Returns the fields for speakers, and for the states of posts."""
+    """Returns the fields for speakers, and over a frozen encoder those for words and for the states of posts."""
     fields: dict[str, Any] = {}
     is_post_model = issubclass(model_class, PostTempoFormerForStreamClassification)
     has_speakers = all(timeline.speakers is not None for timeline in timelines)
     several = has_speakers and any(len(set(timeline.speakers) - {""}) > 1 for timeline in timelines)
     if is_post_model and several:
         fields["reads_speakers"] = True
+    if is_post_model and freezes_encoder:
+        fields["num_words"] = NUM_WORDS
     states = choose_states(timelines)
     if states is not None and is_post_model and freezes_encoder:
         fields |= {"states": states.names, "state_values": states.values}

@@ -62,6 +62,8 @@ def grow_experts(model: PostTempoFormerForStreamClassification, rows: Dataset, s
         if name not in first:
             raise ValueError(f"The experts of a model grow on rows with '{name}', which these lack: see `to_rows`.")
     config = model.config
+    if config.num_words and not model.base_model.words.weight.any():
+        raise ValueError("The model reads words, which are not fitted: call `fit_words` before `embed_rows`.")
     model.eval()
     if model.states is not None:
         tables = fit_states(model.states.cpu(), config, rows)
@@ -69,6 +71,7 @@ def grow_experts(model: PostTempoFormerForStreamClassification, rows: Dataset, s
     collator = StreamCollator(None, config.window, timed="timestamps" in first)
     read = [read_batch(model, collator, part) for part in DataLoader(rows, BATCH_SIZE, collate_fn=list)]
     logits, labels, held_out, *rest = (torch.cat(parts).cpu() for parts in zip(*read, strict=True))
+    words = rest.pop() if config.num_words else None
     tree_inputs, states, known = rest[:3], rest[3:5], rest[5:]
     if config.reads_known_states:
         # Learned together, so that one model serves people whose states are known, known now and then, and unknown.
@@ -76,6 +79,7 @@ def grow_experts(model: PostTempoFormerForStreamClassification, rows: Dataset, s
         logits, labels, held_out, *tree_inputs, probabilities, has_previous = (
             torch.cat([values] * KNOWLEDGES) for values in (logits, labels, held_out, *tree_inputs, *states)
         )
+        words = None if words is None else torch.cat([words] * KNOWLEDGES)
         states = [model.states.cpu().with_known(probabilities, known), has_previous]
     labels, members = labels.numpy(), held_out.numpy()
     changes = changes_for_members(model.states, tables, members, *states) if states else None
@@ -85,6 +89,8 @@ def grow_experts(model: PostTempoFormerForStreamClassification, rows: Dataset, s
         experts.append(grow_trees(model, labels, members, seed, changes, levels, *tree_inputs))
     if changes is not None:
         experts.append(changes[members, np.arange(len(labels))].numpy())
+    if words is not None:
+        experts.append(words.numpy())
     model.mixture.weights.copy_(torch.tensor(weigh(experts, labels, config.class_weights)))
     for member, weights in enumerate(model.mixture.held_out):
         others = members != member
@@ -99,7 +105,8 @@ def read_batch(
     """
     Returns, for each labelled post, its logits by the member that has not learned from it, its label and that member,
     the arguments of [`Trees.read`] but those of states, and if the model has states
-    [`~PostTempoFormerForStreamClassification.compared_states`] and, if it reads known ones, these and half of them.
+    [`~PostTempoFormerForStreamClassification.compared_states`] and, if it reads known ones, these and half of them. If
+    the model reads words, their logits by that member are the last.
     """
     batch = {name: values.to(model.device) for name, values in collator(rows).items()}
     labels, held_out, timeline_position = (batch.pop(name) for name in ("labels", "held_out", "timeline_position"))
@@ -113,7 +120,8 @@ def read_batch(
     logits = of_members(model.member_logits(outputs), held_out)
     inputs = model.tree_inputs(outputs, timeline_position, batch.get("elapsed"))
     states = () if model.states is None else model.compared_states(outputs, held_out)
-    values = (logits, labels, held_out.unsqueeze(-1).expand_as(labels), *inputs, *states, *known)
+    values = [logits, labels, held_out.unsqueeze(-1).expand_as(labels), *inputs, *states, *known]
+    values += [] if outputs.word_logits is None else [model.read_words(outputs, held_out)]
     return [tensor[labels >= 0] for tensor in values]
 
 

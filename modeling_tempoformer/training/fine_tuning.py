@@ -47,6 +47,7 @@ from .resuming import check_posts, train_or_resume
 from .seeds import leave_out_alarm, seed_runs, seed_settings
 from .stream_trainer import StreamTrainer, StreamTrainingArguments
 from .streaming import begin_streams, check_streaming, shuffle_forever
+from .word_fitting import fit_words
 
 
 logger = logging.getLogger(__name__)
@@ -186,6 +187,9 @@ def run(
         # Rows
         rows = make_rows(splits.timelines, wanted, tokenizer, model.config, data)
         timelines = begin_streams(splits.timelines)
+        grows = members > 1 and model.mixture is not None
+        if training.do_train and grows:
+            fit_words(model, rows["train"])
         if training.freeze_encoder:
             rows = embed_rows(rows, model.to(training.device), tokenizer)
         if data.streaming:
@@ -194,7 +198,6 @@ def run(
             training.extend_epochs(len(rows["train"]))
 
         # Train
-        grows = members > 1 and model.mixture is not None
         trainer = StreamTrainer(
             model=model,
             args=training,

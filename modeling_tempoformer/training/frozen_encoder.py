@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
@@ -10,7 +10,7 @@ import datasets
 import numpy as np
 import torch
 from datasets import Dataset
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from transformers import BatchEncoding, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import logging
 
 from ..modeling_post_tempoformer import PostTempoFormerForStreamClassification
@@ -57,7 +57,7 @@ def embed_rows(
             another run on the same posts reads them.
 
     Returns:
-        Rows of each split with `post_embeds` (posts, hidden) in float32, as [`StreamCollator`] takes them.
+        Rows of each split with `post_embeds` (posts, `vector_size`) in float32, as [`StreamCollator`] takes them.
     """
     numbers: dict[tuple, int] = {}
     indexed = {}
@@ -72,7 +72,11 @@ def embed_rows(
     sorted_posts = sorted(numbers)
     posts = [{name: list(tokens) for name, tokens in post} for post in sorted_posts]
     position = {post: number for number, post in enumerate(sorted_posts)}
-    vectors = torch.from_numpy((embed_or_load if keeps else embed)(posts, model, tokenizer))
+    vectors = (embed_or_load if keeps else embed)(posts, model, tokenizer)
+    if model.base_model.words is not None:
+        # Read anew, as they differ between models with the same encoder.
+        vectors = np.concatenate((vectors, read_words(posts, model, tokenizer)), axis=1)
+    vectors = torch.from_numpy(vectors)
     vectors = vectors[[position[post] for post in numbers]]
     return {split: split_rows.with_transform(partial(look_up, vectors)) for split, split_rows in indexed.items()}
 
@@ -94,18 +98,38 @@ def embed_or_load(
     return vectors
 
 
-@torch.no_grad()
 def embed(
     posts: list[dict[str, list[int]]],
     model: PostTempoFormerForStreamClassification,
     tokenizer: PreTrainedTokenizerBase,
 ) -> np.ndarray:
-    """Returns the vectors of posts (posts, hidden) in float32."""
+    """Returns the encoder's vectors of posts (posts, hidden) in float32."""
     model.eval()
-    vectors = np.zeros((len(posts), model.config.encoder_config.hidden_size), dtype=np.float32)
-    for chosen, batch in batches_by_length(posts, tokenizer, BATCH_SIZE, model.device, "Reading posts"):
-        vectors[chosen] = model.base_model.embed_posts(**batch).float().cpu().numpy()
-    return vectors
+    width = model.config.encoder_config.hidden_size
+    batches = batches_by_length(posts, tokenizer, BATCH_SIZE, model.device, "Reading posts")
+    return read_batches(model.base_model.encode_posts, batches, len(posts), width)
+
+
+def read_words(
+    posts: list[dict[str, list[int]]],
+    model: PostTempoFormerForStreamClassification,
+    tokenizer: PreTrainedTokenizerBase,
+) -> np.ndarray:
+    """Returns the logits that the words of posts give each member (posts, members * classes) in float32."""
+    words = model.base_model.words
+    batches = batches_by_length(posts, tokenizer, BATCH_SIZE, model.device, "Reading words")
+    return read_batches(words, batches, len(posts), len(words.bias))
+
+
+@torch.no_grad()
+def read_batches(
+    read: Callable[..., torch.Tensor], batches: Iterable[tuple[list[int], BatchEncoding]], num_posts: int, width: int
+) -> np.ndarray:
+    """Returns in float32 the numbers (posts, width) that `read` returns of the posts of each batch."""
+    values = np.zeros((num_posts, width), dtype=np.float32)
+    for chosen, batch in batches:
+        values[chosen] = read(**batch).float().cpu().numpy()
+    return values
 
 
 def hash_inputs(encoder: PreTrainedModel, posts: Any) -> str:
@@ -118,8 +142,8 @@ def hash_inputs(encoder: PreTrainedModel, posts: Any) -> str:
 
 def post_vectors(rows: Dataset, timelines: Sequence[Timeline]) -> np.ndarray:
     """
-    Returns the vectors (posts, hidden) of all posts of timelines, in their order, from rows of [`embed_rows`]; 0 for a
-    post that is in no stream.
+    Returns the vectors (posts, `vector_size`) of all posts of timelines, in their order, from rows of [`embed_rows`];
+    0 for a post that is in no stream.
     """
     first_posts = np.cumsum([0, *map(len, timelines)])
     vectors = np.zeros((first_posts[-1], rows[0]["post_embeds"].shape[-1]), dtype=np.float32)

@@ -6,19 +6,16 @@ from itertools import combinations_with_replacement
 import numpy as np
 import torch
 from datasets import Dataset
-from scipy.special import log_softmax
-from sklearn.linear_model import LogisticRegression
 
 from ..configuration_post_tempoformer import PostTempoFormerConfig
 from ..names_tempoformer import state_ids
 from ..states_tempoformer import States
+from .regressions import fit_regressions
 
 
 # Inverse L2 penalties of the states' regression, for vectors whose numbers have about the size of 1
 STRENGTHS = (0.001, 0.01, 0.1)
 MOST_ITERATIONS = 1000
-# The logit of a state that a member has not seen
-NEVER = -30.0
 
 
 @dataclass
@@ -51,7 +48,7 @@ def read_states(rows: Dataset, config: PostTempoFormerConfig) -> PostsWithStates
     for row in rows:
         ids = state_ids(row["states"], config.states, config.state_values)
         held_out, older, context = int(row["held_out"]), row.get("num_older", 0), row["num_context"]
-        vectors = np.asarray(row["post_embeds"], dtype=np.float32)
+        vectors = np.asarray(row["post_embeds"], dtype=np.float32)[:, : config.encoder_config.hidden_size]
         for post in range(older, len(ids)):
             key = row["timeline"], row["num_before"] + post
             if ids[post] >= 0 and key not in found and vectors[post].any():
@@ -90,22 +87,12 @@ def fit_states(states: States, config: PostTempoFormerConfig, rows: Dataset) -> 
     learned = [posts.held_out != member for member in members]
     if any(len(np.unique(posts.ids[part])) < 2 for part in learned):
         raise ValueError("A member learns from posts of one state alone: give more timelines, or leave states out.")
-    best = np.inf
-    for strength in STRENGTHS:
-        fits = [
-            LogisticRegression(C=strength, max_iter=MOST_ITERATIONS).fit(inputs[part], posts.ids[part])
-            for part in learned
-        ]
-        slopes, intercepts = (np.stack(parts) for parts in zip(*(by_state(fit, len(config.states)) for fit in fits)))
-        losses = []
-        for member, part in zip(members, learned, strict=True):
-            log_p = log_softmax(inputs[~part] @ slopes[member] + intercepts[member], axis=-1)
-            losses += (-np.take_along_axis(log_p, posts.ids[~part, None], axis=-1)).ravel().tolist()
-        loss = np.mean(losses)
-        if loss < best:
-            best = loss
-            states.weight.copy_(torch.from_numpy(slopes / scale))
-            states.bias.copy_(torch.from_numpy(intercepts))
+    shape = config.num_members, len(config.states)
+    slopes, intercepts = fit_regressions(
+        inputs, posts.ids, posts.held_out, *shape, STRENGTHS, max_iter=MOST_ITERATIONS
+    )
+    states.weight.copy_(torch.from_numpy(slopes / scale))
+    states.bias.copy_(torch.from_numpy(intercepts))
     states.center.copy_(torch.from_numpy(center))
     counted = np.empty((config.num_members, *states.held_out_change.shape))
     for one, other in combinations_with_replacement(members, 2):
@@ -116,16 +103,6 @@ def fit_states(states: States, config: PostTempoFormerConfig, rows: Dataset) -> 
     states.change.copy_(states.held_out_change.mean(0))
     states.class_weights.copy_(torch.tensor(config.class_weights or [1.0] * config.num_labels))
     return tables
-
-
-def by_state(fit: LogisticRegression, num_states: int) -> tuple[np.ndarray, np.ndarray]:
-    """Returns slopes (hidden, states) and intercepts (states,) of a regression, also for states not seen in it."""
-    slopes, intercepts = fit.coef_, fit.intercept_
-    if len(fit.classes_) == 2:
-        slopes, intercepts = np.outer([-0.5, 0.5], slopes), np.outer([-0.5, 0.5], intercepts)[:, 0]
-    every_slope, every_intercept = np.zeros((slopes.shape[1], num_states)), np.full(num_states, NEVER)
-    every_slope[:, fit.classes_], every_intercept[fit.classes_] = slopes.T, intercepts
-    return every_slope, every_intercept
 
 
 def count_changes(pairs: np.ndarray, num_states: int, num_labels: int) -> np.ndarray:

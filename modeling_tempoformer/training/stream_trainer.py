@@ -230,7 +230,9 @@ class StreamTrainer(HubTrainer):
             write_test_figures(self.args.output_dir, asked, predictions, probabilities, names, uncalibrated)
         vectors = None
         if split == "test" and "train" in timelines and "post_index" in (items["train"].column_names or ()):
-            vectors = tuple(post_vectors(items[part], timelines[part]) for part in ("train", "test"))
+            # Without what the model's own words say
+            hidden = config.encoder_config.hidden_size
+            vectors = tuple(post_vectors(items[part], timelines[part])[:, :hidden] for part in ("train", "test"))
         train = timelines.get("train")
         mixture = getattr(self.model, "mixture", None)
         experts = None

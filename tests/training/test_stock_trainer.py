@@ -16,6 +16,7 @@ from modeling_tempoformer import (
     fields_of_posts,
     fine_tune,
     fit_calibration,
+    fit_words,
     freeze_encoder,
     hold_out,
     label_names,
@@ -83,6 +84,7 @@ def test_the_stock_trainer_makes_the_model_of_the_command(tmp_path, encoder, fil
     rows = {part: to_rows(timelines[part], tokenizer, 3, only_labelled=part != "test", **reads) for part in parts}
     if is_default:
         freeze_encoder(model)
+        fit_words(model, rows["train"])
         rows = embed_rows(rows, model, tokenizer)
     validation = "train" if is_default else "validation"
     trainer = Trainer(
