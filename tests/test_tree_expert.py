@@ -21,7 +21,7 @@ from sklearn.ensemble import ExtraTreesClassifier
 
 from modeling_tempoformer import StreamCollator
 from modeling_tempoformer.posts.files import write_json
-from modeling_tempoformer.training.experts import grow_experts, weigh
+from modeling_tempoformer.training.experts import choose_weights, grow_experts, weigh
 from modeling_tempoformer.training.tree_growing import copy_tree
 from modeling_tempoformer.trees_tempoformer import DEPTH
 
@@ -139,15 +139,36 @@ def test_rounding_errors_of_few_texts_are_no_reason(count):
     torch.testing.assert_close(first, second, atol=1e-5, rtol=0)
 
 
-def test_an_expert_that_knows_nothing_gets_no_weight():
+def make_experts() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """
+    Returns the logits of three experts, of which the second knows nothing and the third repeats the first, and the
+    labels, folds and counts of their posts.
+    """
     labels = np.random.default_rng(0).integers(0, 2, 500)
     knows = np.eye(2)[labels] * 2 + np.random.default_rng(1).normal(size=(500, 2))
     noise = np.random.default_rng(2).normal(size=(500, 2))
-    network, trees = weigh([knows, noise], labels, [1.0, 1.0])
-    assert network > 10 * trees
-    best = -log_softmax(network * knows + trees * noise, -1)[np.arange(500), labels].mean()
+    return np.stack((knows, noise, knows)), labels, np.arange(500) % 5, np.array([1.0, 3.0])[labels]
+
+
+def test_weights_make_the_labels_most_likely():
+    (knows, noise, _), labels, _, counts = make_experts()
+    network, trees = weigh(np.stack((knows, noise)), labels, counts)
+
+    def loss(network: float, trees: float) -> float:
+        return -np.average(log_softmax(network * knows + trees * noise, -1)[np.arange(500), labels], weights=counts)
+
     for other in ((1.0, 0.0), (network, trees + 0.1), (network + 0.1, trees), (network - 0.1, trees)):
-        assert best <= -log_softmax(other[0] * knows + other[1] * noise, -1)[np.arange(500), labels].mean() + 1e-6
+        assert loss(network, trees) <= loss(*other) + 1e-6
+
+
+def test_experts_that_bring_nothing_are_left_out():
+    experts, labels, folds, counts = make_experts()
+    weights = choose_weights(experts, labels, folds, counts)
+    assert sorted(weights > 0) == [False, False, True] and weights[1] == 0
+    assert weights.max() == pytest.approx(weigh(experts[:1], labels, counts)[0], abs=1e-3)
+    # Nothing is held out of a single fold, by which to judge.
+    alone = choose_weights(experts[:2], labels, np.zeros(500), counts)
+    assert np.allclose(alone, weigh(experts[:2], labels, counts), atol=1e-6)
 
 
 def test_a_place_is_needed_once_there_are_trees():

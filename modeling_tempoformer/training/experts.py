@@ -1,6 +1,5 @@
 """Fits the experts of a post model over a frozen encoder, after its members are trained, and their weights."""
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -20,6 +19,8 @@ from .tree_growing import KNOWLEDGES, grow_trees
 BATCH_SIZE = 256  # rows
 # Largest weight of an expert. If the experts separate all posts, the likelihood has no maximum.
 LARGEST_WEIGHT = 5.0
+# The least share of the loss on held-out posts that an expert must save
+LEAST_GAIN = 1e-3
 
 
 class GrowExperts(TrainerCallback):
@@ -91,11 +92,14 @@ def grow_experts(model: PostTempoFormerForStreamClassification, rows: Dataset, s
         experts.append(changes[members, np.arange(len(labels))].numpy())
     if words is not None:
         experts.append(words.numpy())
-    model.mixture.weights.copy_(torch.tensor(weigh(experts, labels, config.class_weights)))
+    experts, counts = np.stack(experts), np.ones(len(labels))
+    if config.class_weights is not None:
+        counts = np.array(config.class_weights)[labels]
+    model.mixture.weights.copy_(torch.from_numpy(choose_weights(experts, labels, members, counts)))
     for member, weights in enumerate(model.mixture.held_out):
         others = members != member
-        chosen = weigh([expert[others] for expert in experts], labels[others], config.class_weights)
-        weights.copy_(torch.tensor(chosen))
+        chosen = choose_weights(experts[:, others], labels[others], members[others], counts[others])
+        weights.copy_(torch.from_numpy(chosen))
     model.to(model.device)
 
 
@@ -125,20 +129,59 @@ def read_batch(
     return [tensor[labels >= 0] for tensor in values]
 
 
-def weigh(experts: Sequence[np.ndarray], labels: np.ndarray, class_weights: list[float] | None) -> list[float]:
+def choose_weights(experts: np.ndarray, labels: np.ndarray, folds: np.ndarray, counts: np.ndarray) -> np.ndarray:
     """
-    Returns the weights of experts' logits, from 0 to 5, that give the labels the largest likelihood.
+    Returns the weights (experts,) of experts' logits. An expert gets 0 if it saves less than a thousandth of the loss
+    of all folds, each by weights of the other folds. The least useful one is left out first.
 
     Args:
-        experts (`Sequence[np.ndarray]` of shape `(posts, classes)`): Logits of posts from which no expert has learned.
+        experts (`np.ndarray` of shape `(experts, posts, classes)`): Logits of posts from which no expert has learned.
         labels (`np.ndarray` of shape `(posts,)`): Class ids.
-        class_weights (`list[float]`, *optional*): The weight of a post of each class, as in the loss. Default: 1.
+        folds (`np.ndarray` of shape `(posts,)`): The fold of each post. In a single one no expert is left out.
+        counts (`np.ndarray` of shape `(posts,)`): How much each post counts, by its class's weight in the loss.
     """
-    counts = np.ones(len(labels)) if class_weights is None else np.asarray(class_weights)[labels]
 
-    def loss(weights: np.ndarray) -> float:
-        scores = sum(weight * expert for weight, expert in zip(weights, experts, strict=True))
-        return -np.average(log_softmax(scores, axis=-1)[np.arange(len(labels)), labels], weights=counts)
+    def held_out_loss(chosen: list[int]) -> float:
+        loss = 0.0
+        for fold in np.unique(folds):
+            own = folds == fold
+            weights = weigh(experts[chosen][:, ~own], labels[~own], counts[~own])
+            loss += counts[own].sum() * mixture_loss(weights, experts[chosen][:, own], labels[own], counts[own])[0]
+        return loss
 
+    chosen = list(range(len(experts)))
+    if len(np.unique(folds)) > 1:
+        least = held_out_loss(chosen)
+        while len(chosen) > 1:
+            without = {expert: held_out_loss([other for other in chosen if other != expert]) for expert in chosen}
+            useless = min(without, key=without.get)
+            if without[useless] > least * (1 + LEAST_GAIN):
+                break
+            chosen.remove(useless)
+            least = without[useless]
+    weights = np.zeros(len(experts))
+    weights[chosen] = weigh(experts[chosen], labels, counts)
+    return weights
+
+
+def weigh(experts: np.ndarray, labels: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """
+    Returns the weights (experts,), from 0 to 5, that give the labels the largest likelihood, with the arguments of
+    [`choose_weights`].
+    """
     start = [1.0, *[0.3] * (len(experts) - 1)]
-    return minimize(loss, start, bounds=[(0, LARGEST_WEIGHT)] * len(experts)).x.tolist()
+    bounds = [(0, LARGEST_WEIGHT)] * len(experts)
+    return minimize(mixture_loss, start, (experts, labels, counts), jac=True, bounds=bounds).x
+
+
+def mixture_loss(
+    weights: np.ndarray, experts: np.ndarray, labels: np.ndarray, counts: np.ndarray
+) -> tuple[float, np.ndarray]:
+    """
+    Returns the mean negative log-likelihood of labels under the weighted sum of the experts, and its gradient
+    (experts,), with the arguments of [`choose_weights`].
+    """
+    log_p = log_softmax(np.tensordot(weights, experts, 1), axis=-1)
+    posts, shares = np.arange(len(labels)), counts / counts.sum()
+    gradient = (np.exp(log_p) * experts).sum(-1) - experts[:, posts, labels]
+    return -log_p[posts, labels] @ shares, gradient @ shares
