@@ -69,6 +69,7 @@ METHODS = {
     "no states": f"run_glue_style.py {ASKED}",
     "no speakers": f"run_glue_style.py {ASKED}",
     "no trees": """run_glue_style.py --config_overrides '{"num_trees": 0}' """ + ASKED,
+    "no words": """run_glue_style.py --config_overrides '{"num_words": 0}' """ + ASKED,
     "one member": """run_glue_style.py --config_overrides '{"num_members": 1}' """ + ASKED,
     "network, rotated by the distance in posts": (
         """run_glue_style.py --config_overrides '{"num_trees": 0, "stream_attention": "rotary"}' """ + ASKED
