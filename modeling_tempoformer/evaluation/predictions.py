@@ -128,11 +128,11 @@ def decide_experts(
 ) -> dict[str, tuple[float, np.ndarray]] | None:
     """
     Returns the weight of each of a model's experts and the class ids (posts,) of its largest logits, by name; -1 for a
-    post that the model was not asked about. None if only the network has a weight, as before the other experts
-    are fitted.
+    post that the model was not asked about. None if only the network has a weight, and that is 1, as before the other
+    experts are fitted.
     """
     network, *others = weights.values()
-    if not any(others):
+    if network == 1 and not any(others):
         return None
     logits = torch.cat([timeline.expert_logits for timeline in timelines])
     best = logits.argmax(-1).masked_fill(logits.isnan().any(-1), -1).numpy()

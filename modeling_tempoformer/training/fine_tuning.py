@@ -339,11 +339,13 @@ def drop_outdated(model: StreamPreTrainedModel, freezes_encoder: bool, calibrate
         logger.warning("The model's calibration is left out: it is of its weights as they were. --calibrate fits one.")
     model.config.calibration = None
     mixture = getattr(model, "mixture", None)
-    if mixture is not None and not freezes_encoder and mixture.weights[1:].any():
+    if mixture is not None and not freezes_encoder:
+        if mixture.weights[1:].any():
+            logger.warning(
+                "The model's trees, states and words are left out: they were weighed beside the encoder as it was. "
+                "--freeze_encoder keeps them."
+            )
         mixture.reset()
-        logger.warning(
-            "The model's trees and states are left out: they read the encoder as it was. --freeze_encoder keeps them."
-        )
 
 
 def make_rows(

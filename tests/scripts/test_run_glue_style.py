@@ -226,7 +226,7 @@ def test_calibration_is_fitted_on_labelled_dev_posts_saved_and_applied(tmp_path,
     assert "left out" not in caplog.text
     run(tmp_path / "further", *further)
     assert read_json(tmp_path / "further" / "config.json").get("calibration") is None
-    assert "calibration is left out" in caplog.text and "trees and states are left out" in caplog.text
+    assert "calibration is left out" in caplog.text and "words are left out" in caplog.text
 
 
 @pytest.mark.slow
