@@ -71,16 +71,19 @@ METHODS = {
     "no trees": """run_glue_style.py --config_overrides '{"num_trees": 0}' """ + ASKED,
     "no words": """run_glue_style.py --config_overrides '{"num_words": 0}' """ + ASKED,
     "one member": """run_glue_style.py --config_overrides '{"num_members": 1}' """ + ASKED,
+    "network alone": """run_glue_style.py --config_overrides '{"num_trees": 0, "num_words": 0}' """ + ASKED,
     "network, rotated by the distance in posts": (
-        """run_glue_style.py --config_overrides '{"num_trees": 0, "stream_attention": "rotary"}' """ + ASKED
+        """run_glue_style.py --config_overrides '{"num_trees": 0, "num_words": 0, "stream_attention": "rotary"}' """
+        + ASKED
     ),
     "network, no rotation": (
-        """run_glue_style.py --config_overrides '{"num_trees": 0, "stream_attention": "full"}' """ + ASKED
+        """run_glue_style.py --config_overrides '{"num_trees": 0, "num_words": 0, "stream_attention": "full"}' """
+        + ASKED
     ),
 }
 USUAL = ["TempoFormer", "BiLSTM", "trees", "post alone", "position and time", "words alone", "class prior"]
 # All others are compared with the first of --methods.
-COMPARED_WITH = dict.fromkeys(("network, rotated by the distance in posts", "network, no rotation"), "no trees")
+COMPARED_WITH = dict.fromkeys(("network, rotated by the distance in posts", "network, no rotation"), "network alone")
 LEFT_OUT = {"no times": "timestamp", "no states": "state", "no speakers": "speaker"}
 WITHOUT_ENCODER = ("position and time", "words alone", "class prior")
 

@@ -37,9 +37,10 @@ def fit_words(model: PostTempoFormerForStreamClassification, rows: Dataset):
     if lacking := {"input_ids", "held_out"} - set(rows.column_names):
         raise ValueError(f"Words are fitted on rows with {sorted(lacking)}, which these lack: see `to_rows`.")
     posts, labels, held_out = [], [], []
-    for row in rows.select_columns(["input_ids", "labels", "held_out", "num_context"]):
-        for post, label in enumerate(row["labels"], row["num_context"]):
-            if label != NO_LABEL:
+    for row in rows:
+        is_target = row.get("is_target", [True] * len(row["labels"]))
+        for post, (label, is_asked) in enumerate(zip(row["labels"], is_target, strict=True), row["num_context"]):
+            if is_asked and label != NO_LABEL:
                 posts.append(torch.tensor(row["input_ids"][post]))
                 labels.append(label)
                 held_out.append(row["held_out"])
