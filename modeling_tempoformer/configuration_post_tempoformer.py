@@ -11,6 +11,8 @@ from .configuration_streams_tempoformer import StreamFields
 
 
 MOST_WORDS = 2**20
+# The width of the code of the one to whom a post is addressed
+ADDRESS_SIZE = 16
 
 
 @strict
@@ -33,8 +35,8 @@ class PostTempoFormerConfig(StreamFields, PreTrainedConfig):
             Decision trees of each member, an expert beside the network ([`~trees_tempoformer.Trees`]); 0 for none.
         num_words (`int`, *optional*, defaults to 0):
             Buckets to which the tokens of a post and their pairs are hashed, for an expert that reads them
-            ([`~words_tempoformer.Words`]), up to 2^20; 0 for none. Such a model reads `input_ids`, not
-            `inputs_embeds`. A script over a frozen encoder gives a new model 16,384.
+            ([`~words_tempoformer.Words`]), up to 2^20; 0 for none. Its trees then read to whom posts are addressed.
+            Such a model reads `input_ids`, not `inputs_embeds`. Over a frozen encoder a script gives a new one 16,384.
         reads_speakers (`bool`, *optional*, defaults to `False`):
             If True, the newest post is compared with its speaker's own previous post, and with the post before it.
         states (`list[str]`, *optional*): Names of the posts' states, which the model predicts.
@@ -113,8 +115,9 @@ class PostTempoFormerConfig(StreamFields, PreTrainedConfig):
 
     @property
     def vector_size(self) -> int:
-        """The width of `post_embeds`: the encoder's, and with words the logits of each member."""
-        return self.encoder_config.hidden_size + bool(self.num_words) * self.num_members * self.num_labels
+        """The width of `post_embeds`: the encoder's, and with words the logits of each member and a name's code."""
+        words = self.num_members * self.num_labels + ADDRESS_SIZE
+        return self.encoder_config.hidden_size + bool(self.num_words) * words
 
     @property
     def num_levels(self) -> int:

@@ -40,7 +40,7 @@ from .modeling_streams_tempoformer import (
 from .online_tempoformer import StreamMemory
 from .states_tempoformer import States
 from .trees_tempoformer import Grown, Mixture, Trees
-from .words_tempoformer import Words
+from .words_tempoformer import ADDRESS_SIZE, Words, compare_addressees
 
 
 # Tokens per encoder batch, padding included. Batches below FEW_TOKENS may mix lengths.
@@ -66,6 +66,9 @@ class PostTempoFormerModelOutput(ModelOutput):
             all before it.
         word_logits (`torch.FloatTensor` of shape `(batch_size, num_streams, num_members, num_labels)`, *optional*):
             The logits of each member from the words of the newest post, if the model reads words.
+        addressed (`torch.FloatTensor` of shape `(batch_size, num_streams, 4)`, *optional*):
+            To whom the newest post and those before it are addressed ([`~words_tempoformer.compare_addressees`]), if
+            the model reads words.
         stream_attentions (`tuple(torch.FloatTensor)`, *optional*):
             With `output_attentions=True` or `output_stream_attentions=True` one tensor of shape
             `(batch_size, num_streams, num_members * num_heads, window, window)` for each stream layer: the attention
@@ -80,6 +83,7 @@ class PostTempoFormerModelOutput(ModelOutput):
     compared: torch.FloatTensor | None = None
     cosines: torch.FloatTensor | None = None
     word_logits: torch.FloatTensor | None = None
+    addressed: torch.FloatTensor | None = None
     stream_attentions: tuple[torch.FloatTensor, ...] | None = None
     hidden_states: tuple[torch.FloatTensor, ...] | None = None
 
@@ -152,7 +156,7 @@ class PostTempoFormerPreTrainedModel(StreamPreTrainedModel):
         elif isinstance(module, Grown):
             # An expert that is not fitted yet gives all classes the same probability.
             start = {"scale": 1.0, "class_weights": 1.0}
-            start |= dict.fromkeys(("leaves", "change", "held_out_change"), 1 / self.config.num_labels)
+            start |= dict.fromkeys(("leaves", "change", "held_out_change"), 1 / self.config.num_labels) | {"marks": -1}
             for name, values in module.named_buffers():
                 init.constant_(values, start.get(name, 0.0))
 
@@ -349,12 +353,12 @@ class PostTempoFormerModel(StreamReaderMixin, PostTempoFormerPreTrainedModel):
         vectors = inputs.pop("post_embeds", None)
         if vectors is None:
             vectors = self.embed_posts(attention_mask=streams.token_mask, **inputs)
-        hidden, members = self.config.encoder_config.hidden_size, self.config.num_members
-        words = None if self.words is None else vectors[streams.slot_post[:, -1].to(vectors.device), hidden:]
-        vectors = vectors[:, :hidden]
+        hidden = self.config.encoder_config.hidden_size
+        vectors, words = vectors[:, :hidden], vectors[:, hidden:]
         newest, compared, cosines, states, attentions = self.stream_layers(
             vectors, streams, output_attentions, output_hidden_states
         )
+        said = {} if self.words is None else self.read_words(words, streams)
         mask, by_row = streams.slot_mask.to(newest.device), partial(torch.unflatten, dim=0, sizes=streams.shape)
         queries = mask[:, None, :, None]
         return PostTempoFormerModelOutput(
@@ -362,10 +366,17 @@ class PostTempoFormerModel(StreamReaderMixin, PostTempoFormerPreTrainedModel):
             stream_mask=by_row(mask),
             compared=by_row(compared),
             cosines=by_row(cosines),
-            word_logits=None if words is None else by_row(words.unflatten(-1, (members, -1))),
+            **{name: by_row(values) for name, values in said.items()},
             stream_attentions=tuple(by_row(layer * queries) for layer in attentions) if output_attentions else None,
             hidden_states=tuple(by_row(side_by_side(layer)) for layer in states) if output_hidden_states else None,
         )
+
+    def read_words(self, words: torch.Tensor, streams: Streams) -> dict[str, torch.Tensor]:
+        """Returns `word_logits` and `addressed` of streams (streams, ...), from what [`Words`] says of the posts."""
+        slot_post, slot_mask = streams.slot_post.to(words.device), streams.slot_mask.to(words.device)
+        logits, codes = words.split((words.shape[-1] - ADDRESS_SIZE, ADDRESS_SIZE), -1)
+        logits = logits[slot_post[:, -1]].unflatten(-1, (self.config.num_members, -1))
+        return {"word_logits": logits, "addressed": compare_addressees(codes, slot_post, slot_mask)}
 
     def embed_posts(
         self,
@@ -374,8 +385,8 @@ class PostTempoFormerModel(StreamReaderMixin, PostTempoFormerPreTrainedModel):
         **inputs: torch.Tensor,
     ) -> torch.FloatTensor:
         """
-        Returns the vector of each post, for `post_embeds`: that of [`encode_posts`], and if the model reads words the
-        logits that they give each member.
+        Returns the vector of each post, for `post_embeds`: that of [`encode_posts`], and if the model reads words what
+        [`~words_tempoformer.Words`] says of them.
 
         Args:
             input_ids, attention_mask, inputs (`torch.LongTensor` of shape `(num_posts, num_tokens)`):
@@ -599,10 +610,10 @@ class PostTempoFormerForStreamClassification(StreamClassificationMixin, PostTemp
             inputs = self.tree_inputs(outputs, timeline_position, elapsed)
             experts.append(of_members(self.trees(self.trees.read(*inputs, changes, levels)), held_out))
         experts += [] if changes is None else [changes]
-        experts += [] if outputs.word_logits is None else [self.read_words(outputs, held_out)]
+        experts += [] if outputs.word_logits is None else [self.ask_words(outputs, held_out)]
         return torch.stack([expert.to(network.device) for expert in experts], dim=-2), state_logits
 
-    def read_words(self, outputs: PostTempoFormerModelOutput, held_out: torch.LongTensor | None) -> torch.Tensor:
+    def ask_words(self, outputs: PostTempoFormerModelOutput, held_out: torch.LongTensor | None) -> torch.Tensor:
         """Returns the logits (batch_size, num_streams, num_labels) from the words of the newest posts."""
         return of_members(outputs.word_logits.float().movedim(-2, 0), held_out)
 
@@ -659,7 +670,9 @@ class PostTempoFormerForStreamClassification(StreamClassificationMixin, PostTemp
         timed = elapsed is not None and elapsed.shape[-1] > 1
         gap = elapsed[..., -2:-1] if timed else torch.zeros_like(timeline_position[..., :1])
         position_and_gap = torch.cat((timeline_position, gap), dim=-1).to(outputs.compared.device)
-        return outputs.compared, outputs.cosines, position_and_gap
+        # Without words, nothing is known of addressees.
+        addressed = outputs.cosines[..., :0] if outputs.addressed is None else outputs.addressed
+        return outputs.compared, outputs.cosines, addressed, position_and_gap
 
 
 __all__ = [

@@ -81,11 +81,11 @@ class Trees(Grown):
         super().__init__()
         hidden, shape = config.encoder_config.hidden_size, (config.num_members, config.num_trees)
         # `read` puts them together: components of the newest post and of each compared one, a difference and a cosine
-        # for each compared one, the cosine with all earlier posts, three numbers of position and time, and changes.
+        # for each compared one, the cosine with all earlier posts, with words four numbers of addressees, three of
+        # position and time, and changes. With known states, the levels of a person follow.
         compared = config.num_compared
-        # With known states, the levels of a person follow.
-        features = (1 + 2 * compared) * COMPONENTS + compared + 4 + (config.num_labels if config.states else 0)
-        features += config.num_levels
+        features = (1 + 2 * compared) * COMPONENTS + compared + 4 + (4 if config.num_words else 0)
+        features += (config.num_labels if config.states else 0) + config.num_levels
         self.add_zeros("mean", hidden)
         self.add_zeros("components", COMPONENTS, hidden)
         self.add_zeros("center", features)
@@ -99,6 +99,7 @@ class Trees(Grown):
         self,
         posts: torch.Tensor,
         cosines: torch.Tensor,
+        addressed: torch.Tensor,
         position_and_gap: torch.Tensor,
         changes: torch.Tensor | None = None,
         levels: torch.Tensor | None = None,
@@ -107,16 +108,19 @@ class Trees(Grown):
         Returns the features of streams (..., features), each with the mean 0 and the standard deviation 1: principal
         components of the newest post, of each post that it is compared with (0 if there is none) and of their
         differences, from `posts` (..., compared + 1, hidden), the newest last; `cosines` (..., compared + 1) of the
-        newest post with its history; the logarithms of `position_and_gap` (..., 3): how many posts came before, and
+        newest post with its history; `addressed` (..., 4), to whom posts are addressed, (..., 0) for a model without
+        words; the logarithms of `position_and_gap` (..., 3): how many posts came before, and
         the seconds since the first and the last of them. If the model has states, the `changes` (..., classes) of
         [`States.changes`] follow as they are, and if it reads known states the `levels` of [`States.levels`].
         """
-        posts, cosines, position_and_gap = (values.to(self.mean) for values in (posts, cosines, position_and_gap))
+        given = posts, cosines, addressed, position_and_gap
+        posts, cosines, addressed, position_and_gap = (values.to(self.mean) for values in given)
         is_post = (posts[..., :-1, :] != 0).any(-1, keepdim=True)
         components = (posts - self.mean) @ self.components.T
         newest, compared = components[..., -1:, :], components[..., :-1, :] * is_post
         steps = (newest - compared) * is_post
-        parts = [part.flatten(-2) for part in (newest, compared, steps)] + [cosines, position_and_gap.log1p()]
+        parts = [part.flatten(-2) for part in (newest, compared, steps)]
+        parts += [cosines, addressed, position_and_gap.log1p()]
         parts += [part.to(self.mean) for part in (changes, levels) if part is not None]
         return (torch.cat(parts, dim=-1) - self.center) / self.scale
 

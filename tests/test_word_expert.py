@@ -13,7 +13,7 @@ from sklearn.linear_model import LogisticRegression
 from modeling_tempoformer import StreamCollator, embed_rows, fit_words, grow_experts, to_rows
 from modeling_tempoformer.configuration_post_tempoformer import PostTempoFormerConfig
 from modeling_tempoformer.training import word_fitting
-from modeling_tempoformer.words_tempoformer import Words
+from modeling_tempoformer.words_tempoformer import Words, compare_addressees
 
 
 READER = {"model_type": "post_tempoformer", "num_labels": 2, "num_words": 512, "num_trees": 20, "num_members": 3}
@@ -49,9 +49,52 @@ def test_words_are_those_of_a_plain_count(num_words):
             place = slice(0, len(post)) if side == "right" else slice(9 - len(post), 9)
             ids[row, place], mask[row, place] = post, 1
         found = words(ids, mask)
-        torch.testing.assert_close(found[:5], expected, atol=1e-5, rtol=1e-5)
+        torch.testing.assert_close(found[:5, :6], expected, atol=1e-5, rtol=1e-5)
         # An absent post says nothing.
         assert not found[5].any()
+
+
+def test_the_one_addressed_is_known_by_the_name_before_a_mark():
+    """The first token is [CLS]; 7 and 8 are the marks. A name has at most eight tokens."""
+    words = Words(PostTempoFormerConfig(num_words=8))
+    words.marks.copy_(torch.tensor([7, 8]))
+    ann, bob = [1, 20, 21], [1, 30]
+    posts = [
+        [*ann, 7, 5],
+        [*ann, 8, 9, 7],
+        [*bob, 7],
+        [1, 21, 20, 7],
+        [*ann, 5, 6],
+        [1, 7, 20],
+        [1, *range(40, 50), 7],
+    ]
+    posts += [[1, *range(40, 48), 7], [*bob, 8, 30, 7, 7, 7]]
+    # Tokens at padding are none, whatever they are.
+    ids = torch.nn.utils.rnn.pad_sequence([torch.tensor(post) for post in posts], True, 7)
+    mask = torch.nn.utils.rnn.pad_sequence([torch.ones(len(post)) for post in posts], True)
+    codes = words.addressees(ids, mask)
+    names = ["ann", "ann", "bob", "nna", None, None, None, "long", "bob"]
+    for name, code in zip(names, codes, strict=True):
+        for other, other_code in zip(names, codes, strict=True):
+            assert torch.equal(code, other_code) == (name == other)
+        assert (code.abs() == (name is not None)).all()
+
+
+@pytest.mark.parametrize("window", [1, 3])
+def test_addressees_of_a_stream_are_compared(window):
+    names = ["ann", "bob", "ann", None, "ann", "ann", "cy"]
+    signs = {None: torch.zeros(16)}
+    for seed, name in enumerate(("ann", "bob", "cy")):
+        signs[name] = torch.randint(0, 2, (16,), generator=torch.Generator().manual_seed(seed)) * 2.0 - 1
+    codes = torch.stack([signs[name] for name in names])
+    index = torch.arange(7)[:, None] + torch.arange(1 - window, 1)
+    found = compare_addressees(codes, index.clamp_min(0), index >= 0)
+    for post, name in enumerate(names):
+        earlier = names[max(0, post - window + 1) : post]
+        before = earlier[-1] if earlier else None
+        expected = [name is not None, before is not None, name is not None and name == before]
+        expected += [name is not None and name in earlier]
+        assert found[post].tolist() == expected
 
 
 def make_timelines(rule, count: int = 30) -> list:
@@ -72,12 +115,12 @@ def fit(timelines: list):
     """Returns a model whose words are fitted, its rows with vectors, and the words' logits of its labelled posts."""
     model, tokenizer = tiny_reader(**READER)
     rows = to_rows(timelines, tokenizer, model.config.window, targets_per_row=4, only_labelled=True)
-    fit_words(model, rows)
+    fit_words(model, rows, tokenizer)
     rows = embed_rows({"train": rows}, model, tokenizer, keeps=False)["train"]
     batch = StreamCollator(None, model.config.window, timed=False)(list(rows))
     with torch.no_grad():
         outputs = model.base_model(**{name: batch[name] for name in ("post_embeds", "attention_mask", "stream_index")})
-        logits = model.read_words(outputs, batch["held_out"])
+        logits = model.ask_words(outputs, batch["held_out"])
     is_post = batch["labels"] >= 0
     return model, rows, logits[is_post].numpy(), batch["labels"][is_post].numpy()
 
@@ -140,11 +183,12 @@ def test_the_regression_is_that_of_scikit_learn():
 
 def test_what_cannot_be_read_is_refused():
     model, rows, *_ = fit(make_timelines(lambda opened, number: opened))
+    _, tokenizer = tiny_reader(**READER)
     model.base_model.words.weight.zero_()
     with pytest.raises(ValueError, match="fit_words"):
         grow_experts(model, rows)
     with pytest.raises(ValueError, match="input_ids"):
-        fit_words(model, rows)
+        fit_words(model, rows, tokenizer)
     model, batch = tiny_model(**READER, expert_weights=[0.5, 0.8, 0.4]), inputs_only(tiny_batch())
     embeds = model.get_input_embeddings()(batch.pop("input_ids"))
     with pytest.raises(ValueError, match="num_words"):

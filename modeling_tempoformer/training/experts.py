@@ -73,7 +73,7 @@ def grow_experts(model: PostTempoFormerForStreamClassification, rows: Dataset, s
     read = [read_batch(model, collator, part) for part in DataLoader(rows, BATCH_SIZE, collate_fn=list)]
     logits, labels, held_out, *rest = (torch.cat(parts).cpu() for parts in zip(*read, strict=True))
     words = rest.pop() if config.num_words else None
-    tree_inputs, states, known = rest[:3], rest[3:5], rest[5:]
+    tree_inputs, states, known = rest[:4], rest[4:6], rest[6:]
     if config.reads_known_states:
         # Learned together, so that one model serves people whose states are known, known now and then, and unknown.
         known = torch.cat((*known, torch.zeros_like(known[0])))
@@ -125,7 +125,7 @@ def read_batch(
     inputs = model.tree_inputs(outputs, timeline_position, batch.get("elapsed"))
     states = () if model.states is None else model.compared_states(outputs, held_out)
     values = [logits, labels, held_out.unsqueeze(-1).expand_as(labels), *inputs, *states, *known]
-    values += [] if outputs.word_logits is None else [model.read_words(outputs, held_out)]
+    values += [] if outputs.word_logits is None else [model.ask_words(outputs, held_out)]
     return [tensor[labels >= 0] for tensor in values]
 
 

@@ -189,7 +189,7 @@ def run(
         timelines = begin_streams(splits.timelines)
         grows = members > 1 and model.mixture is not None
         if training.do_train and grows:
-            fit_words(model, rows["train"])
+            fit_words(model, rows["train"], tokenizer)
         if training.freeze_encoder:
             rows = embed_rows(rows, model.to(training.device), tokenizer)
         if data.streaming:

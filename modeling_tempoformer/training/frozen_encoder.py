@@ -115,10 +115,10 @@ def read_words(
     model: PostTempoFormerForStreamClassification,
     tokenizer: PreTrainedTokenizerBase,
 ) -> np.ndarray:
-    """Returns the logits that the words of posts give each member (posts, members * classes) in float32."""
-    words = model.base_model.words
+    """Returns in float32 what [`~words_tempoformer.Words`] says of posts."""
+    width = model.config.vector_size - model.config.encoder_config.hidden_size
     batches = batches_by_length(posts, tokenizer, BATCH_SIZE, model.device, "Reading words")
-    return read_batches(words, batches, len(posts), len(words.bias))
+    return read_batches(model.base_model.words, batches, len(posts), width)
 
 
 @torch.no_grad()

@@ -5,6 +5,7 @@ import torch
 from datasets import Dataset
 from scipy.sparse import csr_matrix
 from torch.nn.utils.rnn import pad_sequence
+from transformers import PreTrainedTokenizerBase
 
 from ..modeling_post_tempoformer import PostTempoFormerForStreamClassification
 from ..timeline_tempoformer import NO_LABEL
@@ -16,18 +17,22 @@ from .regressions import fit_regressions
 STRENGTHS = (0.01, 0.03, 0.1)
 MOST_ITERATIONS, TOLERANCE = 100, 1e-3
 POSTS_AT_ONCE = 512
+# They stand after the name of the one to whom a post is addressed.
+MARKS = (":", ",")
 
 
 @torch.no_grad()
-def fit_words(model: PostTempoFormerForStreamClassification, rows: Dataset):
+def fit_words(model: PostTempoFormerForStreamClassification, rows: Dataset, tokenizer: PreTrainedTokenizerBase):
     """
     Fits the words of a new model with `num_words` to its training posts, each member without its held-out fold, before
-    [`embed_rows`] reads them. Does nothing for a model without words.
+    [`embed_rows`] reads them, and finds the tokens that end the name of the one to whom a post is addressed. Does
+    nothing for a model without words.
 
     Args:
         model ([`PostTempoFormerForStreamClassification`]): The model.
         rows (`Dataset`): The training rows, with tokens and `held_out`, as [`to_rows`] makes them from timelines of
             [`hold_out`].
+        tokenizer (`PreTrainedTokenizerBase`): The tokenizer of the rows.
 
     Raises a `ValueError` for rows that lack one of these columns.
     """
@@ -61,6 +66,8 @@ def fit_words(model: PostTempoFormerForStreamClassification, rows: Dataset):
     weight = (slopes * rarity[:, None]).transpose(1, 0, 2).reshape(len(rarity), -1)
     words.weight.copy_(torch.from_numpy(weight))
     words.bias.copy_(torch.from_numpy(intercepts.ravel()))
+    marks = [tokenizer.convert_tokens_to_ids(mark) for mark in MARKS]
+    words.marks.copy_(torch.tensor([-1 if mark in (None, tokenizer.unk_token_id) else mark for mark in marks]))
 
 
 def count_words(words: Words, posts: list[torch.Tensor]) -> csr_matrix:

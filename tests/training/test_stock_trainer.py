@@ -84,7 +84,7 @@ def test_the_stock_trainer_makes_the_model_of_the_command(tmp_path, encoder, fil
     rows = {part: to_rows(timelines[part], tokenizer, 3, only_labelled=part != "test", **reads) for part in parts}
     if is_default:
         freeze_encoder(model)
-        fit_words(model, rows["train"])
+        fit_words(model, rows["train"], tokenizer)
         rows = embed_rows(rows, model, tokenizer)
     validation = "train" if is_default else "validation"
     trainer = Trainer(
