@@ -34,15 +34,16 @@ class Words(Grown):
         self, input_ids: torch.LongTensor, attention_mask: torch.Tensor
     ) -> tuple[torch.LongTensor, torch.FloatTensor]:
         """
-        Returns the buckets of the tokens and pairs of tokens of posts, (posts, 2 * tokens - 1), and the share of each,
+        Returns the buckets of the tokens and pairs of tokens of posts, (posts, 2 * tokens), and the share of each,
         1 divided by the square root of their number, 0 at padding. `input_ids` and `attention_mask` are (posts,
         tokens).
         """
         first, second = MULTIPLIERS
         is_token = attention_mask.bool()
+        before, is_before = (nn.functional.pad(values, (1, 0))[:, :-1] for values in (input_ids, is_token))
         # A token alone has no other, number 0, before it.
-        hashes = torch.cat((first * input_ids, first * input_ids[:, 1:] + second * (input_ids[:, :-1] + 1)), dim=1)
-        is_there = torch.cat((is_token, is_token[:, 1:] & is_token[:, :-1]), dim=1)
+        hashes = torch.cat((first * input_ids, first * input_ids + second * (before + 1)), dim=1)
+        is_there = torch.cat((is_token, is_token & is_before), dim=1)
         shares = is_there / is_there.sum(1, keepdim=True).clamp_min(1).sqrt()
         return hashes % HASHES * len(self.weight) // HASHES, shares
 
