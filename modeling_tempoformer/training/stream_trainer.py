@@ -230,8 +230,9 @@ class StreamTrainer(HubTrainer):
             write_test_figures(self.args.output_dir, asked, predictions, probabilities, names, uncalibrated)
         vectors = None
         if split == "test" and "train" in timelines and "post_index" in (items["train"].column_names or ()):
-            # Without what the model's own words say
-            hidden = config.encoder_config.hidden_size
+            # Without what the words of this model say; networks of `research` have vectors of an encoder alone.
+            encoder = getattr(config, "encoder_config", None)
+            hidden = None if encoder is None else encoder.hidden_size
             vectors = tuple(post_vectors(items[part], timelines[part])[:, :hidden] for part in ("train", "test"))
         train = timelines.get("train")
         mixture = getattr(self.model, "mixture", None)
