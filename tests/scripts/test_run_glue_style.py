@@ -169,8 +169,8 @@ def test_experts_alone_and_states_are_in_the_results(tmp_path, encoder):
     people = [list(group) for _, group in groupby(rows, key=lambda row: row["timeline_id"])]
     timelines = [{"text": [row["text"] for row in own], "timestamp": [row["time"] for row in own]} for own in people]
     actual = [row["label"] for row in rows]
-    for number, name in enumerate(("network", "trees", "states")):
-        weights[:] = torch.eye(3)[number]
+    for number, name in enumerate(("network", "trees", "states", "words")):
+        weights[:] = torch.eye(4)[number]
         predicted = [post["label"] for posts in pipe(timelines) for post in posts]
         assert test["experts"][name]["macro_f1"] == pytest.approx(f1_score(actual, predicted, average="macro"))
     given = [row for row in rows if row["state"]]
@@ -375,9 +375,10 @@ def test_over_a_frozen_encoder_all_else_learns_and_the_saved_model_reads_tokens(
     for name, weights in after.items():
         if name.startswith("tempoformer.encoder."):
             assert torch.equal(weights, pretrained[name.removeprefix("tempoformer.encoder.")]), name
-        # Trees are not trained in steps, and these posts are too few for 48 components.
-        elif not name.startswith("trees."):
+        # Experts are not trained in steps, and these posts are too few for 48 components.
+        elif not name.startswith(("trees.", "mixture.", "tempoformer.words.")):
             assert not torch.equal(weights, before[name]), name
+    assert after["tempoformer.words.weight"].any()
     leaves = after["trees.leaves"].sum(-1)
     torch.testing.assert_close(leaves, torch.ones_like(leaves))
     saved = ["--model_name_or_path", str(tmp_path / "out"), "--test_file", str(tmp_path / "posts.csv")]
@@ -386,7 +387,7 @@ def test_over_a_frozen_encoder_all_else_learns_and_the_saved_model_reads_tokens(
     assert "trees" not in results["validation"]["compared_with"]
     # Every post outside the test part is predicted by the member that has not learned from it.
     assert results["validation"]["posts"] + results["test"]["posts"] == len(POSTS)
-    fixed = ("tempoformer.encoder.", "trees.", "mixture.")
+    fixed = ("tempoformer.encoder.", "tempoformer.words.", "trees.", "mixture.")
     new = [weights for name, weights in after.items() if not name.startswith(fixed)]
     assert results["train"]["parameters"] == sum(weights.numel() for weights in new)
 
