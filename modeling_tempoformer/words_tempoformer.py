@@ -49,8 +49,9 @@ class Words(Grown):
 
     def addressees(self, input_ids: torch.LongTensor, attention_mask: torch.Tensor) -> torch.FloatTensor:
         """
-        Returns a code of -1 and 1 of the name with which each post begins (posts, 16), equal for equal names; 0 for a
-        post without one. `input_ids` and `attention_mask` are (posts, tokens), padded on the right.
+        Returns a code of -1 and 1 of the name with which each post begins (posts, 16); 0 for a post without one. Equal
+        names have equal codes, and so has one pair of other names in 65,536. `input_ids` and `attention_mask` are
+        (posts, tokens), padded on the right.
         """
         places = torch.arange(input_ids.shape[1], device=input_ids.device)
         is_mark = (
@@ -62,7 +63,7 @@ class Words(Grown):
         # A token counts by the upper bits of its hash, and each place by another odd multiplier.
         tokens, places = MULTIPLIERS[0] * input_ids % HASHES // 2**16, MULTIPLIERS[1] * (2 * places + 1) % HASHES
         hashes = (tokens * places * (is_before & has_name)).sum(1, keepdim=True) % HASHES
-        # Of the 32 bits of the hash the upper ones are the best.
+        # The upper bits depend on all bits of the factors, the lower ones on few.
         bits = 2 ** torch.arange(32 - ADDRESS_SIZE, 32, device=input_ids.device)
         return (hashes // bits % 2 * 2 - 1) * has_name.float()
 
