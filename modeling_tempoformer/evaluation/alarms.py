@@ -1,4 +1,7 @@
-"""Chooses the alarm threshold of the watched class for a wanted precision or recall, and measures alarms."""
+"""
+Chooses the alarm threshold of the watched class, for a wanted precision or recall or for a promise, and measures
+alarms.
+"""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -13,6 +16,15 @@ from ..posts.facts import unit_of
 from ..posts.states import first_of
 from ..timeline_tempoformer import Timeline
 from ..times_tempoformer import are_since_start
+from .alarm_promises import (
+    PROMISES,
+    edges_of,
+    judged_cases,
+    kept_words,
+    least_units,
+    promise_facts,
+    promise_words,
+)
 from .predictions import Predictions, alarms_of, all_labels, labelled_posts, timeline_numbers
 from .significance import bootstrap_difference
 
@@ -21,6 +33,9 @@ DAY = 86_400  # seconds
 FEW_ALARMS = 10
 # Shares that differ by less are equal up to rounding.
 TOLERANCE = 1e-12
+ASSUMPTION = (
+    "The promise holds for new timelines that come as these did (exchangeable), and counts posts with labels alone."
+)
 OTHER = {"precision": "recall", "recall": "precision"}
 # Folds of timelines, each judged by a threshold that was chosen on the others
 PARTS = 5
@@ -44,25 +59,76 @@ def choose_alarm(
             calibration.
         names (`list[str]`): The classes in the order of their ids.
         label (`int`, *optional*): The id of the watched class.
-        wanted (`dict[str, float]`): The argument of [`choose_threshold`].
+        wanted (`dict[str, float]`): One of `"precision"` and `"recall"` ([`choose_threshold`]), `"alarm_rate"` and
+            `"miss_rate"` ([`~evaluation.alarm_promises.judged_cases`]), with its share; an alarm rate may be followed
+            by the `"days"` that it is about.
         first_posts (`str`, *optional*): The argument of [`measure_alarms`].
 
     Returns:
-        `label`, the `threshold` of [`choose_threshold`], `wanted`, and if there are several folds `measured`, the
-        [`measure_alarms`] on the same posts by thresholds of other folds ([`alarms_in_turn`]). Raises the errors of
-        [`choose_threshold`], and a `ValueError` without a class.
+        `label`, the `threshold`, `wanted`, and if there are several folds `measured`, the [`measure_alarms`] on the
+        same posts by thresholds of other folds ([`alarms_in_turn`]). Raises the errors of [`choose_threshold`], and a
+        `ValueError` without a class, with fewer timelines than a promise needs, and for days without times.
     """
+    kind, least = next(iter(wanted.items()))
     if label is None:
-        raise ValueError(
-            f"--{next(iter(wanted))} is that of the class to watch, and the model has none: give --watch."
-        )
+        raise ValueError(f"--{kind} is that of the class to watch, and the model has none: give --watch.")
+    if "days" in wanted and timelines[0].timestamps is None:
+        raise ValueError("--alarm_days counts days, and the posts have no times: leave it out.")
     posts = labelled_posts(timelines, predictions, names, probabilities)
-    alarm = {"label": label, "threshold": choose_threshold(posts, label, wanted)}
-    alarm["wanted"] = dict(wanted)
+    if kind in PROMISES:
+        threshold = find_threshold(timelines, probabilities[:, label], label, wanted)
+        check_promise(threshold, timelines, label, names[label], wanted)
+    else:
+        threshold = choose_threshold(posts, label, wanted)
+    alarm = {"label": label, "threshold": threshold, "wanted": dict(wanted)}
     alarms = alarms_in_turn(timelines, probabilities[:, label], label, wanted)
     if alarms is not None:
-        alarm["measured"] = measure_alarms(timelines, alarms, predictions >= 0, label, first_posts)
+        alarm["measured"] = measure_alarms(timelines, alarms, predictions >= 0, label, first_posts, wanted)
     return alarm
+
+
+def check_promise(
+    threshold: float | None, timelines: Sequence[Timeline], label: int, name: str, wanted: Mapping[str, float]
+):
+    """Raises a `ValueError` if no threshold keeps a promise, with what would be needed."""
+    if threshold is not None:
+        return
+    kind, rate = next(iter(wanted.items()))
+    cases = judged_cases(kind, timelines, np.zeros(sum(map(len, timelines))), label, wanted.get("days"))
+    held_out, with_out = cases["unit"].nunique(), "with" if kind == "miss_rate" else "without"
+    if held_out >= least_units(rate):
+        raise ValueError(
+            f"No threshold promises a --{kind} of {rate:g}: timelines {with_out} {name} have a probability of 1."
+        )
+    possible = f"give --{kind} {1 / (held_out + 1):.2g} or more, or " if held_out else ""
+    raise ValueError(
+        f"A --{kind} of {rate:g} needs {least_units(rate)} held-out timelines {with_out} {name}, and there are "
+        f"{held_out}: {possible}label more timelines."
+    )
+
+
+def find_threshold(
+    timelines: Sequence[Timeline], scores: np.ndarray, label: int, wanted: Mapping[str, float]
+) -> float | None:
+    """
+    Returns the threshold for a wish on the labelled posts of timelines, None if there is none.
+
+    Args:
+        timelines (`Sequence[Timeline]`): Timelines whose labelled posts the model was not trained on.
+        scores (`np.ndarray` of shape `(posts,)`): The probability of the class.
+        label, wanted: The arguments of [`choose_alarm`].
+    """
+    kind, least = next(iter(wanted.items()))
+    labels, scores = all_labels(timelines), scores.astype(np.float64)
+    labelled = labels >= 0
+    if kind in PROMISES:
+        cases = judged_cases(kind, timelines, scores, label, wanted.get("days"))
+        edges = edges_of(kind, cases, scores[labelled], least)
+        return None if edges is None else round_between(*edges)
+    is_class = labels[labelled] == label
+    cuts = cut_shares(scores[labelled], is_class) if is_class.any() else None
+    chosen = None if cuts is None else choose_cut(cuts, kind, least)
+    return None if chosen is None else threshold_at(cuts, chosen)
 
 
 def choose_threshold(posts: Predictions, label: int, wanted: Mapping[str, float]) -> float:
@@ -107,23 +173,21 @@ def alarms_in_turn(
         timelines (`Sequence[Timeline]`): Timelines whose labelled posts the model was not trained on.
         scores (`np.ndarray` of shape `(posts,)`): The probability of the class.
         label (`int`): The id of the class.
-        wanted (`dict[str, float]`): The argument of [`choose_threshold`].
+        wanted (`dict[str, float]`): The argument of [`choose_alarm`].
     """
-    ((kind, least),) = wanted.items()
     units, _ = pd.factorize(pd.Series(list(map(unit_of, timelines)), dtype=object))
     parts = [
         unit % PARTS if own.held_out is None else own.held_out for unit, own in zip(units, timelines, strict=True)
     ]
-    parts, labels = np.repeat(parts, list(map(len, timelines))), all_labels(timelines)
-    scores, alarms = scores.astype(np.float64), np.zeros(len(labels), dtype=bool)
-    if len(np.unique(parts)) < 2:
+    if len(set(parts)) < 2:
         return None
-    for part in np.unique(parts):
-        others = (labels >= 0) & (parts != part)
-        is_class = labels[others] == label
-        cuts = cut_shares(scores[others], is_class) if is_class.any() else None
-        if cuts is not None and (chosen := choose_cut(cuts, kind, least)) is not None:
-            alarms |= (parts == part) & (scores >= threshold_at(cuts, chosen))
+    of_post, scores = np.repeat(parts, list(map(len, timelines))), scores.astype(np.float64)
+    alarms = np.zeros(len(scores), dtype=bool)
+    for part in set(parts):
+        others = [timeline for timeline, own in zip(timelines, parts, strict=True) if own != part]
+        threshold = find_threshold(others, scores[of_post != part], label, wanted)
+        if threshold is not None:
+            alarms |= (of_post == part) & (scores >= threshold)
     return alarms
 
 
@@ -166,7 +230,8 @@ def measure_alarms(
     asked: np.ndarray,
     label: int,
     first_posts: str | None = None,
-) -> dict[str, float | tuple[float, float]]:
+    wanted: Mapping[str, float] | None = None,
+) -> dict[str, Any]:
     """
     Measures alarms.
 
@@ -176,12 +241,14 @@ def measure_alarms(
         asked (`np.ndarray` of shape `(posts,)`): Whether the model was asked about each post.
         label (`int`): The id of the class that alarms are about.
         first_posts (`str`, *optional*): The field of the model's configuration, by which first posts are no alarms.
+        wanted (`dict[str, float]`, *optional*): The argument of [`choose_alarm`].
 
     Returns:
         The numbers of labelled `posts` and of their `timelines`, and among them of `alarms` and `alarmed_timelines`;
         `precision` and `recall`, each with its `_interval`, of 95 %, by a bootstrap over timelines;
         `alarms_per_hundred_posts`, labelled or not; and if posts have dates `alarms_per_day` and `posts_per_day`, over
-        the days on which somebody wrote, in UTC. Posts that the model was not asked about count with the share of
+        the days on which somebody wrote, in UTC; for a wanted rate also its `promise`, by
+        [`~evaluation.alarm_promises.promise_facts`]. Posts that the model was not asked about count with the share of
         alarms among other posts, if they can be alarms. Values that are not defined are left out: a precision without
         an alarm, a recall without a post of the class, an interval that [`share_interval`] does not know.
     """
@@ -212,6 +279,9 @@ def measure_alarms(
     if len(times) and not are_since_start(times.min(), times.max()):
         days = len(np.unique(times // DAY))
         facts |= {"posts_per_day": len(times) / days, "alarms_per_day": float(expected / days)}
+    kind = next(iter(wanted or [""]))
+    if kind in PROMISES:
+        facts["promise"] = promise_facts(kind, timelines, alarms, label, wanted.get("days"))
     return facts
 
 
@@ -237,13 +307,13 @@ def score_alarms(
         rivals (`dict[str, tuple[np.ndarray, dict]]`): The results of [`learn_rivals`].
 
     Returns:
-        The values of [`measure_alarms`]; if the threshold was chosen for it, the `wanted` precision or recall; and
+        The values of [`measure_alarms`]; if the threshold was chosen for one, the `wanted` share; and
         `compared_with`: the [`compare_alarms`] of each rival.
     """
     alarms = alarms_of(predictions, probabilities, config.watched, config.calibration)
     wanted = (own_alarm(config.watched, config.calibration) or {}).get("wanted")
     facts = {"wanted": wanted} if wanted else {}
-    facts |= measure_alarms(timelines, alarms, predictions >= 0, config.watched, config.first_posts)
+    facts |= measure_alarms(timelines, alarms, predictions >= 0, config.watched, config.first_posts, wanted)
     labels = all_labels(timelines)
     labelled = labels >= 0
     is_alarm, is_class = alarms[labelled], labels[labelled] == config.watched
@@ -257,8 +327,8 @@ def score_alarms(
 
 
 def alarm_kind(facts: Mapping[str, Any]) -> str:
-    """Returns the share that rivals' alarms must reach, the model's precision, or its recall if that was wanted."""
-    return next(iter(facts.get("wanted") or ["precision"]))
+    """Returns the share that rivals' alarms must reach: the model's precision, or its recall if that was wanted."""
+    return "recall" if {"recall", "miss_rate"} & set(facts.get("wanted") or ()) else "precision"
 
 
 def compare_alarms(
@@ -327,16 +397,22 @@ def alarm_sentence(config: PreTrainedConfig) -> str | None:
     rule = f"posts where {name} has a probability of {alarm['threshold']} or more"
     facts = alarm.get("measured")
     if not facts and "wanted" in alarm:
-        return f"{rule}{wanted_words(alarm)} on posts of one timeline, which tell nothing of others."
+        return f"{rule}{wanted_words(alarm, name)} on posts of one timeline, which tell nothing of others."
     if not facts:
         return f"{rule}, a threshold that was set by hand: the test's alarms may be of the one before."
     where = f"On the {facts['posts']} held-out posts of {facts['timelines']} timelines, by thresholds of one another"
-    return f"{rule}{wanted_words(alarm)}. {where}: {measured_words(facts)}"
+    sentence = f"{rule}{wanted_words(alarm, name)}. {where}: {measured_words(facts)}"
+    return f"{sentence} {ASSUMPTION}" if "promise" in facts else sentence
 
 
-def wanted_words(alarm: Mapping[str, Any]) -> str:
-    """Returns the precision or recall that was wanted of an alarm, in words; empty without such a wish."""
-    return "".join(f", for a wanted {kind} of {least:g}" for kind, least in (alarm.get("wanted") or {}).items())
+def wanted_words(alarm: Mapping[str, Any], name: str) -> str:
+    """Returns what was wanted of an alarm of the class `name`, in words; empty without a wish."""
+    if not (wanted := alarm.get("wanted")):
+        return ""
+    kind, least = next(iter(wanted.items()))
+    if kind in PROMISES:
+        return f", which promises that {promise_words(kind, least, name, wanted.get('days'))}"
+    return f", for a wanted {kind} of {least:g}"
 
 
 def measured_words(facts: Mapping[str, Any]) -> str:
@@ -346,10 +422,11 @@ def measured_words(facts: Mapping[str, Any]) -> str:
     if "alarms_per_day" in facts:
         posts = short(facts["posts_per_day"], 3)
         a_day = f", {short(facts['alarms_per_day'])} a day at {posts} posts a day"
+    kept = f"; of the promise {kept_words(facts['promise'])}" if "promise" in facts else ""
     few = f" Fewer than {FEW_ALARMS} alarms may be right by chance." if facts["alarms"] < FEW_ALARMS else ""
     return (
         f"{', '.join(shares)}; {facts['alarms']} alarms in {facts['alarmed_timelines']} timelines, "
-        f"{short(facts['alarms_per_hundred_posts'])} of a hundred posts{a_day}.{few}"
+        f"{short(facts['alarms_per_hundred_posts'])} of a hundred posts{a_day}{kept}.{few}"
     )
 
 

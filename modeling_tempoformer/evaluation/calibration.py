@@ -35,13 +35,12 @@ def fit_calibration(
     Args:
         timelines (`Sequence[Timeline]`): The timelines, with the model's logits ([`attach_logits`]) and labels.
         config (`PreTrainedConfig`): The model's configuration.
-        wanted (`dict[str, float]`, *optional*): `"precision"` or `"recall"`, from 0 to 1, that alarms of the class
-            that the model watches shall have. Labels are then the most probable classes; without it thresholds are
-            fitted, by which labels maximise macro F1.
+        wanted (`dict[str, float]`, *optional*): The wish of [`choose_alarm`] about alarms of the class that the model
+            watches. Labels are then the most probable classes; without it thresholds are fitted, by which labels
+            maximise macro F1.
 
     Returns:
-        `dict`: `temperature`, and `thresholds` or `alarm`. Raises a `ValueError` for a precision that no threshold
-        gives, and for alarms of a model that watches no class.
+        `dict`: `temperature`, and `thresholds` or `alarm`. Raises the errors of [`choose_alarm`].
     """
     labels = all_labels(timelines)
     labelled, logits = labels >= 0, torch.cat([timeline.logits for timeline in timelines])

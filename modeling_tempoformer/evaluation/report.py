@@ -219,9 +219,9 @@ def alarm_lines(results: Mapping[str, Any]) -> list[str]:
     # A threshold that was chosen has as many digits as it needs.
     digits = "" if "wanted" in facts else ".4g"
     least = "where it is predicted" if threshold is None else f"from a probability of {threshold:{digits}} on"
-    lines = [
-        f"{results['watched']}, the class to watch, is an alarm {least}{wanted_words(facts)}: {measured_words(facts)}"
-    ]
+    watched = results["watched"]
+    wish = wanted_words(facts, watched)
+    lines = [f"{watched}, the class to watch, is an alarm {least}{wish}: {measured_words(facts)}"]
     kind, rivals = alarm_kind(facts), []
     for name, score in facts["compared_with"].items():
         apart = difference_of(score)

@@ -11,6 +11,10 @@ from ..posts.arguments import DatasetArguments, DataTrainingArguments
 from .recipes import read_overrides
 
 
+# The options that say which threshold of alarms is wanted
+WISHES = ("precision", "recall", "alarm_rate", "miss_rate")
+
+
 @dataclass
 class DownloadArguments:
     """Arguments of downloads from the Hub."""
@@ -95,6 +99,24 @@ class ModelArguments(CheckpointArguments):
             "validation split."
         },
     )
+    alarm_rate: float | None = field(
+        default=None,
+        metadata={
+            "help": "Calibrate so that of new timelines without the class to watch (--watch) at most this share has "
+            "an alarm."
+        },
+    )
+    alarm_days: float | None = field(
+        default=None,
+        metadata={"help": "Let --alarm_rate be that of so many days of a timeline. Default: of a whole timeline."},
+    )
+    miss_rate: float | None = field(
+        default=None,
+        metadata={
+            "help": "Calibrate so that of a new timeline's runs of the class to watch (--watch) at most this share is "
+            "missed, in the mean."
+        },
+    )
     seeds: int | None = field(
         default=None,
         metadata={
@@ -116,17 +138,25 @@ class ModelArguments(CheckpointArguments):
 
     def __post_init__(self):
         super().__post_init__()
-        if len(wanted := self.wanted_share) > 1:
-            raise ValueError("--precision and --recall cannot both be wanted of one threshold: give one of them.")
-        for name, share in wanted.items():
-            if not 0 < share <= 1:
-                raise ValueError(f"--{name} must be more than 0 and at most 1, got {share}.")
+        given = [name for name in WISHES if getattr(self, name) is not None]
+        if len(given) > 1:
+            raise ValueError(
+                f"--{given[0]} and --{given[1]} cannot both be wanted of one threshold: give one of them."
+            )
+        for name in given:
+            share, is_rate = getattr(self, name), name.endswith("_rate")
+            if not 0 < share <= 1 or (is_rate and share == 1):
+                most = "less than 1" if is_rate else "at most 1"
+                raise ValueError(f"--{name} must be more than 0 and {most}, got {share}.")
             self.calibrate = True
+        if self.alarm_days is not None and (self.alarm_rate is None or self.alarm_days <= 0):
+            raise ValueError("--alarm_days must be more than 0, and says what --alarm_rate is about: give both.")
 
     @property
     def wanted_share(self) -> dict[str, float]:
-        """The wanted precision or recall of alarms for the watched class; empty without one."""
-        return {name: share for name in ("precision", "recall") if (share := getattr(self, name)) is not None}
+        """The argument `wanted` of [`~evaluation.alarms.choose_alarm`]; empty if nothing is wanted."""
+        wanted = {name: share for name in WISHES if (share := getattr(self, name)) is not None}
+        return wanted if self.alarm_days is None else {**wanted, "days": self.alarm_days}
 
 
 def read_anywhere(data: DatasetArguments, training: TrainingArguments) -> dict[str, tuple[Any, str]]:

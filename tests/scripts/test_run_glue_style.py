@@ -18,6 +18,7 @@ from transformers import AutoTokenizer, BertModel
 from modeling_tempoformer.evaluation.calibration import fit_temperature, tune_thresholds
 from modeling_tempoformer.posts.files import lock_folder
 from modeling_tempoformer.posts.synthetic import synthetic_posts
+from modeling_tempoformer.times_tempoformer import to_seconds
 from modeling_tempoformer.training.arguments import ModelArguments
 from modeling_tempoformer.training.recipes import parse, run_script
 from modeling_tempoformer.training.stream_trainer import StreamTrainingArguments
@@ -283,8 +284,40 @@ def test_a_wanted_precision_or_recall_of_the_class_to_watch(tmp_path, encoder, k
     assert not (tmp_path / "none" / "config.json").exists()
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", [[], ["--model_type", "tempoformer"]], ids=["default", "tempoformer"])
+def test_a_promise_of_alarms_is_measured_on_the_test(tmp_path, encoder, kind, capsys):
+    """The case is a stretch of two days without Switch, whose posts come from the table of predictions."""
+    files = ["--train_file", write_posts(tmp_path / "posts.csv", POSTS), "--watch", "Switch", *kind]
+    rows = fine_tune(tmp_path / "out", encoder, "--alarm_rate", "0.4", "--alarm_days", "2", *files)
+    said, test = capsys.readouterr().out, read_json(tmp_path / "out" / "all_results.json")["test"]
+    stretches: dict = {}
+    for row in rows:
+        stretches.setdefault(row["timeline_id"], []).append((to_seconds(row["time"]), row))
+    cases = {}
+    for name, posts in stretches.items():
+        first = min(second for second, _ in posts)
+        for second, row in posts:
+            cases.setdefault((name, (second - first) // (2 * 86_400)), []).append(row)
+    unchanged = [case for case in cases.values() if not any(row["label"] == "Switch" for row in case)]
+    broken = [case for case in unchanged if any(row["alarm"] == "True" for row in case)]
+    promise = test["alarm"]["promise"]
+    assert len(unchanged) > len(broken)
+    assert (promise["promised_of"], promise["broken"]) == (len(unchanged), len(broken))
+    assert test["alarm"]["wanted"] == {"alarm_rate": 0.4, "days": 2.0}
+    for text in (said, (tmp_path / "out" / "README.md").read_text()):
+        assert "at most 40 % of the stretches of 2 days without Switch" in text
+
+
 def test_a_wanted_share_is_one_and_between_0_and_1():
-    for given in (["--precision", "0.5", "--recall", "0.5"], ["--precision", "0"], ["--recall", "1.1"]):
+    for given in (
+        ["--precision", "0.5", "--recall", "0.5"],
+        ["--miss_rate", "0.5", "--alarm_rate", "0.5"],
+        ["--precision", "0"],
+        ["--recall", "1.1"],
+        ["--alarm_rate", "1"],
+        ["--alarm_days", "30"],
+    ):
         with pytest.raises(ValueError, match=given[0]):
             parse([ModelArguments], ["--model_name_or_path", "x", *given])
     (model_args,) = parse([ModelArguments], ["--model_name_or_path", "x", "--recall", "0.5"])

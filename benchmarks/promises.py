@@ -1,0 +1,109 @@
+"""
+Measures whether alarms keep their promises on predictions of `benchmarks/quality.py`.
+
+    python benchmarks/promises.py outputs/quality --method TempoFormer
+
+For each corpus the test timelines of all seeds are dealt in two, 200 times: a threshold is chosen on one half
+(`--alarm_rate`, `--miss_rate`), and what it promised is observed on the other. The last rows are of simulated
+timelines, which are exchangeable for certain.
+"""
+
+import argparse
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from modeling_tempoformer.evaluation.alarm_promises import edges_of, judged_cases
+from modeling_tempoformer.evaluation.alarms import round_between
+from modeling_tempoformer.evaluation.prediction_table import read_predictions
+from modeling_tempoformer.timeline_tempoformer import Timeline
+
+
+NUM_SPLITS = 200
+PROMISES = (("alarm_rate", 0.05), ("alarm_rate", 0.1), ("alarm_rate", 0.2), ("miss_rate", 0.2), ("miss_rate", 0.4))
+Scored = list[tuple[Timeline, np.ndarray]]
+
+
+def make_timeline(name: str, labels: np.ndarray) -> Timeline:
+    """Returns a timeline that has an id and labels (posts,), 1 of the watched class and 0 of all others."""
+    posts = list(range(len(labels)))
+    return Timeline(name, posts, [""] * len(posts), None, list(map(str, posts)), labels.tolist())
+
+
+def read_corpora(folder: Path, method: str) -> Iterator[tuple[str, Scored]]:
+    """Yields the name and the scored test timelines, of all seeds, of each corpus."""
+    tables: dict[str, list[pd.DataFrame]] = {}
+    for path in sorted(folder.glob(f"*/{method}/_predictions.parquet")):
+        corpus, seed = re.fullmatch(r"(.+)-\w+-(\d+)", path.parent.parent.name).groups()
+        table = read_predictions(path)
+        # A seed may test the same timeline as another.
+        table["timeline_id"] += f" {seed}"
+        tables.setdefault(corpus, []).append(table[table["label"].notna()])
+    for corpus, parts in tables.items():
+        yield (
+            corpus,
+            [
+                (make_timeline(name, (own["label"] == own["watched"]).to_numpy(int)), own["watched_probability"])
+                for name, own in pd.concat(parts).groupby("timeline_id", sort=False)
+            ],
+        )
+
+
+def simulate(count: int = 120, seed: int = 0) -> Scored:
+    """Draws timelines of 2 to 20 posts, half of which have changes, with levels of their own."""
+    generator, scored = np.random.default_rng(seed), []
+    for name in range(count):
+        labels = (generator.random(generator.integers(2, 21)) < 0.3) & (generator.random() < 0.5)
+        logits = generator.normal() + generator.normal(size=len(labels)) + labels
+        scored.append((make_timeline(str(name), labels.astype(int)), 1 / (1 + np.exp(-logits))))
+    return scored
+
+
+def observe(scored: Scored, kind: str, rate: float) -> dict[str, float]:
+    """
+    Returns the mean over splits of the observed `rate`, its standard error (`error`), the share of changes `found` and
+    of timelines without change with an alarm (`alarmed`), and the share of splits that could promise (`possible`).
+    """
+    timelines, parts = zip(*scored, strict=True)
+    scores, of = np.concatenate(parts), np.repeat(np.arange(len(parts)), list(map(len, parts)))
+    # The unit of a case is the number of its timeline.
+    cases = {name: judged_cases(name, timelines, scores, 1) for name in ("alarm_rate", "miss_rate")}
+    generator, seen = np.random.default_rng(0), []
+    for _ in range(NUM_SPLITS):
+        is_own = generator.permutation(len(scored)) < len(scored) / 2
+        edges = edges_of(kind, cases[kind][is_own[cases[kind]["unit"]]], scores[is_own[of]], rate)
+        if edges is None:
+            continue
+        threshold, alarmed = round_between(*edges), {}
+        for name, every in cases.items():
+            others = every[~is_own[every["unit"]]]
+            alarmed[name] = np.average(others["score"] >= threshold, weights=others["weight"])
+        missed = 1 - alarmed["miss_rate"]
+        seen.append((missed if kind == "miss_rate" else alarmed[kind], 1 - missed, alarmed["alarm_rate"]))
+    if not seen:
+        return {"possible": 0.0}
+    rates, found, alarmed = np.array(seen).T
+    error = rates.std() / np.sqrt(len(rates))
+    means = {"rate": rates.mean(), "error": error, "found": found.mean(), "alarmed": alarmed.mean()}
+    return {"possible": len(seen) / NUM_SPLITS, **means}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path, help="The --output_dir of benchmarks/quality.py.")
+    parser.add_argument("--method", default="TempoFormer", help="The method whose predictions are read.")
+    args = parser.parse_args()
+    corpora = [*read_corpora(args.folder, args.method), ("simulated", simulate())]
+    rows = [
+        {"corpus": corpus, "timelines": len(scored), "promise": kind, "promised": rate, **observe(scored, kind, rate)}
+        for corpus, scored in corpora
+        for kind, rate in PROMISES
+    ]
+    print(pd.DataFrame(rows).set_index(["corpus", "timelines", "promise", "promised"]).to_string(float_format="%.3f"))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,148 @@
+"""Checks thresholds that keep a promise about new timelines against plain search, by hand, and on many draws."""
+
+import numpy as np
+import pytest
+from helpers import make_timeline
+
+from modeling_tempoformer.evaluation.alarm_promises import judged_cases, promise_facts
+from modeling_tempoformer.evaluation.alarms import alarms_in_turn, choose_alarm, find_threshold
+from modeling_tempoformer.posts.facts import Facts
+
+
+DAY = 86_400
+NO_LABEL = -100
+
+
+def draw(generator: np.random.Generator, number: int):
+    """Draws exchangeable timelines of up to eight posts, in half of which something changes, and their scores."""
+    timelines, scores = [], []
+    for name in range(number):
+        labels = (generator.random(generator.integers(2, 9)) < 0.4) & (generator.random() < 0.5)
+        timelines.append(make_timeline(labels.astype(int).tolist(), str(name)))
+        # A person's own level makes posts of a timeline alike.
+        scores.append(1 / (1 + np.exp(-(generator.normal() + generator.normal(size=len(labels)) + 1.5 * labels))))
+    return timelines, scores
+
+
+def plain_losses(kind: str, timelines, scores, threshold: float) -> list[float]:
+    """Returns the loss of each timeline that has one, by loops over its posts."""
+    losses = []
+    for timeline, own in zip(timelines, scores, strict=True):
+        labels, alarms = timeline.labels, [score >= threshold for score in own]
+        if kind == "alarm_rate" and 1 not in labels:
+            losses.append(float(any(alarms)))
+        if kind == "miss_rate" and 1 in labels:
+            runs, found = [], []
+            for post, label in enumerate(labels):
+                if label == 1 and (post == 0 or labels[post - 1] != 1):
+                    runs.append([])
+                if label == 1:
+                    runs[-1].append(alarms[post])
+            found = [any(run) for run in runs]
+            losses.append(1 - sum(found) / len(found))
+    return losses
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize(("kind", "rate"), [("alarm_rate", 0.2), ("miss_rate", 0.15), ("miss_rate", 0.4)])
+def test_the_threshold_is_the_last_that_keeps_the_promise(kind, rate, seed):
+    """By the theorem: the losses, one more that is lost wholly, and their mean at most the rate."""
+    timelines, scores = draw(np.random.default_rng(seed), 40)
+    chosen = find_threshold(timelines, np.concatenate(scores), 1, {kind: rate})
+
+    def is_kept(threshold: float) -> bool:
+        losses = plain_losses(kind, timelines, scores, threshold)
+        return (sum(losses) + 1) / (len(losses) + 1) <= rate + 1e-9
+
+    assert is_kept(chosen)
+    levels = np.unique(np.concatenate(scores))
+    further = levels[levels < chosen][::-1] if kind == "alarm_rate" else levels[levels > chosen]
+    # The next post's probability, on the way to more alarms, or to fewer, breaks it or loses nothing.
+    beyond = [level for level in further if not is_kept(level if kind == "alarm_rate" else level + 1e-9)]
+    assert beyond and all(
+        plain_losses(kind, timelines, scores, chosen) == plain_losses(kind, timelines, scores, level)
+        for level in further[: list(further).index(beyond[0])]
+    )
+
+
+@pytest.mark.parametrize(("kind", "rate", "number"), [("alarm_rate", 0.1, 60), ("miss_rate", 0.3, 40)])
+def test_new_timelines_keep_the_promise_in_the_mean_over_draws(kind, rate, number):
+    """
+    300 draws of timelines to choose on and to be observed on. The rate is kept, but hardly more than that: between it
+    and a unit less lies the expected loss.
+    """
+    generator, observed = np.random.default_rng(0), []
+    for _ in range(300):
+        timelines, scores = draw(generator, number)
+        threshold = find_threshold(timelines, np.concatenate(scores), 1, {kind: rate})
+        observed.append(np.mean(plain_losses(kind, *draw(generator, 100), threshold)))
+    noise = np.std(observed) / np.sqrt(len(observed))
+    assert rate - 2 / (number / 2) - 4 * noise < np.mean(observed) < rate + 3 * noise
+
+
+def test_stretches_of_days_and_families_share_a_weight():
+    """
+    Ann has three stretches of ten days, in the second of which something changes; her sister, of the same family, is
+    one more case. Ben has one, whose only post without a label does not count.
+    """
+    family = Facts(None, "family", {})
+    days = [0, 9, 10, 12, 25]
+    ann = make_timeline([0, 0, 1, 0, 0], "ann", timestamps=[1e9 + day * DAY for day in days], facts=[family] * 5)
+    sister = make_timeline([0, 0], "sister", timestamps=[1e9, 1e9 + 1], facts=[family] * 2)
+    ben = make_timeline([0, NO_LABEL], "ben", timestamps=[1e9, 1e9 + 5])
+    scores = np.array([0.1, 0.3, 0.9, 0.8, 0.2, 0.5, 0.4, 0.6, 0.95])
+    cases = judged_cases("alarm_rate", [ann, sister, ben], scores, 1, days=10)
+    found = cases.sort_values("score")[["score", "weight"]].to_numpy()
+    assert found == pytest.approx(np.array([[0.2, 1 / 3], [0.3, 1 / 3], [0.5, 1 / 3], [0.6, 1.0]]))
+    whole = judged_cases("alarm_rate", [ann, sister, ben], scores, 1)
+    assert whole.sort_values("score")[["score", "weight"]].to_numpy() == pytest.approx(
+        np.array([[0.5, 1.0], [0.6, 1.0]])
+    )
+    facts = promise_facts("alarm_rate", [ann, sister, ben], scores >= 0.45, 1, days=10)
+    assert (facts["promised_of"], facts["broken"]) == (4, 2) and facts["rate"] == pytest.approx((1 / 3 + 1) / 2)
+    assert "rate_interval" not in facts
+
+
+def test_what_was_promised_is_measured():
+    """One of two changes is missed, and one of three timelines without any has an alarm."""
+    timelines = [make_timeline(labels, str(n)) for n, labels in enumerate([[0, 1, 1, 0, 1], [0, 0], [0], [0, 0]])]
+    alarms = np.array([0, 0, 1, 1, 0, 0, 1, 0, 0, 0], dtype=bool)
+    facts = promise_facts("miss_rate", timelines, alarms, 1)
+    assert (facts["promised_of"], facts["broken"], facts["rate"]) == (2, 1, 0.5)
+    facts = promise_facts("alarm_rate", timelines, alarms, 1)
+    assert (facts["promised_of"], facts["broken"], facts["rate"]) == (3, 1, pytest.approx(1 / 3))
+    # By scipy's and by hand: of three, one.
+    assert facts["rate_interval"] == pytest.approx((0.0084, 0.9057), abs=1e-3)
+    assert promise_facts("miss_rate", timelines[1:], alarms[5:], 1) == {"promised_of": 0}
+
+
+def test_a_promise_that_too_few_timelines_can_keep_is_refused_with_what_is_needed():
+    def choose(number: int, wanted, scores=0.3):
+        timelines = [make_timeline([0, 0], str(name)) for name in range(number)] + [make_timeline([1, 0], "changes")]
+        shares = np.full(2 * number + 2, scores)
+        decided = (shares > 0.5).astype(int), np.stack([1 - shares, shares], 1)
+        return choose_alarm(timelines, *decided, ["no", "Turn"], 1, wanted)
+
+    assert 0.3 < choose(19, {"alarm_rate": 0.05})["threshold"] <= 1
+    with pytest.raises(ValueError, match=r"needs 19 held-out.*without Turn.* are 18.*0\.053 or more"):
+        choose(18, {"alarm_rate": 0.05})
+    with pytest.raises(ValueError, match=r"needs 4 held-out.*with Turn.* are 1.*0\.5 or more"):
+        choose(18, {"miss_rate": 0.2})
+    with pytest.raises(ValueError, match="probability of 1"):
+        choose(19, {"alarm_rate": 0.05}, scores=1.0)
+    with pytest.raises(ValueError, match="--alarm_days"):
+        choose(19, {"alarm_rate": 0.05, "days": 30})
+
+
+def test_each_fold_has_the_threshold_of_the_others():
+    timelines, scores = draw(np.random.default_rng(1), 60)
+    for number, timeline in enumerate(timelines):
+        timeline.held_out = number % 3
+    alarms = np.split(
+        alarms_in_turn(timelines, np.concatenate(scores), 1, {"alarm_rate": 0.2}),
+        np.cumsum(list(map(len, timelines)))[:-1],
+    )
+    for number, own in enumerate(alarms):
+        others = [other for other in range(60) if other % 3 != number % 3]
+        values = [timelines[other] for other in others], np.concatenate([scores[other] for other in others])
+        assert own.tolist() == (scores[number] >= find_threshold(*values, 1, {"alarm_rate": 0.2})).tolist()
