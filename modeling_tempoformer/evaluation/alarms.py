@@ -13,6 +13,7 @@ from ..posts.facts import unit_of
 from ..posts.states import first_of
 from ..timeline_tempoformer import Timeline
 from ..times_tempoformer import are_since_start
+from .alarm_costs import score_costs
 from .predictions import Predictions, alarms_of, all_labels, labelled_posts, timeline_numbers
 from .significance import bootstrap_difference
 
@@ -237,13 +238,14 @@ def score_alarms(
         rivals (`dict[str, tuple[np.ndarray, dict]]`): The results of [`learn_rivals`].
 
     Returns:
-        The values of [`measure_alarms`]; if the threshold was chosen for it, the `wanted` precision or recall; and
-        `compared_with`: the [`compare_alarms`] of each rival.
+        The values of [`measure_alarms`]; if the threshold was chosen for it, the `wanted` precision or recall; under
+        `costs` the [`score_costs`]; and `compared_with`: the [`compare_alarms`] of each rival.
     """
     alarms = alarms_of(predictions, probabilities, config.watched, config.calibration)
     wanted = (own_alarm(config.watched, config.calibration) or {}).get("wanted")
     facts = {"wanted": wanted} if wanted else {}
     facts |= measure_alarms(timelines, alarms, predictions >= 0, config.watched, config.first_posts)
+    facts["costs"] = score_costs(timelines, alarms, config.watched, facts, config.first_posts)
     labels = all_labels(timelines)
     labelled = labels >= 0
     is_alarm, is_class = alarms[labelled], labels[labelled] == config.watched
