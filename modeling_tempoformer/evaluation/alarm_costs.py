@@ -64,7 +64,7 @@ def score_costs(
     ends = ratio_interval(false)
     for name, rate in false_alarm_rates(timelines, measured, first_posts).items():
         facts[name] = facts["false_alarms"] * rate
-        facts[f"{name}_interval"] = ends and tuple(end * sum(sizes) * rate for end in ends)
+        facts[f"{name}_interval"] = ends and tuple(float(end * sum(sizes) * rate) for end in ends)
     plain = {name: value if isinstance(value, tuple) else np.asarray(value).item() for name, value in facts.items()}
     return {name: value for name, value in plain.items() if value is not None and value == value}
 

@@ -30,6 +30,7 @@ from ..evaluation.prediction_table import (
 from ..evaluation.predictions import attach_logits, decide_experts, decide_posts
 from ..evaluation.report import (
     RESULTS,
+    cost_rows,
     group_by_class,
     group_rows,
     results_line,
