@@ -1,5 +1,5 @@
 """
-Scores of predicted changes in timelines of posts.
+Scores of predicted changes and of alarms in timelines of posts.
 
 A score is a function and a row of [`SCORES`]. The README in this folder has the formulas and their sources.
 """
@@ -361,8 +361,8 @@ def median_advance_posts(timelines: list[Alarms]) -> float:
 def latency_f1(timelines: list[Alarms]) -> float:
     """
     F1 of timelines with a change, multiplied by the speed: 1 less the median penalty of the latencies, which is 0 for
-    one post, and 0.5 for as many posts as the median timeline has (Sadeque et al., 2018). NaN without changes and
-    alarms.
+    one post, and 0.5 for as many posts as the median timeline has (Sadeque et al., 2018; Losada et al., 2019). NaN
+    without changes and alarms.
     """
     latencies = np.array([alarms.latency for alarms in timelines])
     hits = np.isfinite(latencies).sum()

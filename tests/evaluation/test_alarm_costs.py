@@ -151,7 +151,7 @@ def test_the_costs_of_a_part_are_the_scores_of_the_metric(metric):
 
 
 def test_the_interval_of_the_share_found_is_over_timelines():
-    """All samples of four timelines are listed, in which alarms find two of two changes, none, one of two and of three."""
+    """All samples of four timelines are listed. Found are 2 of 2 changes, none of 1, 1 of 2, and 1 of 3."""
     pairs = [("10100", "10100"), ("01000", "00001"), ("01010", "01000"), ("10101", "00001")]
     timelines = [make_timeline(digits(labels).tolist()) for labels, _ in pairs]
     alarms = digits(text for _, text in pairs) > 0
