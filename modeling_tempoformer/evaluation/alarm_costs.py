@@ -66,7 +66,7 @@ def score_costs(
         facts[name] = facts["false_alarms"] * rate
         facts[f"{name}_interval"] = ends and tuple(float(end * sum(sizes) * rate) for end in ends)
     plain = {name: value if isinstance(value, tuple) else np.asarray(value).item() for name, value in facts.items()}
-    return {name: value for name, value in plain.items() if value is not None and value == value}
+    return {name: value for name, value in plain.items() if value is not None and np.isfinite(value).all()}
 
 
 def cut(timelines: Sequence[Timeline], values: np.ndarray) -> list[np.ndarray]:
