@@ -1,5 +1,5 @@
 """
-Scores of predicted changes in timelines of posts.
+Scores of predicted changes and of alarms in timelines of posts.
 
 A score is a function and a row of [`SCORES`]. The README in this folder has the formulas and their sources.
 """
@@ -29,6 +29,7 @@ CITATION = """\
 """
 NO_LABEL, NO_PREDICTION = -100, -1
 NUM_BINS = 15
+DAY = 86_400  # seconds
 # Integers would cut a probability to 0 before it can be refused.
 CLASS_ID = datasets.Value("float64")
 
@@ -225,6 +226,162 @@ def change_f1(changes: list[Change]) -> float:
     return (change_post_f1(changes) + change_timeline_f1(changes)) / 2
 
 
+# Scores of the alarms about one class. A change is a run of its posts.
+
+
+class Alarms(NamedTuple):
+    """
+    The alarms in a timeline, as [`judge_alarms`] judges them.
+
+    Attributes:
+        delays (`np.ndarray` of shape `(changes, 2)`): From the first post of each change to the first alarm that finds
+            it, in posts and seconds. They are negative for an early alarm, and NaN for a missed change.
+        is_false (`np.ndarray` of shape `(posts,)`): True for alarms that are neither in a change nor early.
+        has_alarm (`bool`): Whether there is any alarm.
+        latency (`float`): The number of posts that are read from the first post of the first change to the first alarm
+            that finds a change, both included, and at least 1; NaN without such an alarm.
+        times (`np.ndarray` of shape `(posts,)`): Seconds, NaN if they are unknown.
+        num_held_back (`int`): The number of posts whose alarm was held back.
+        num_recovered (`int`): Those of them that would be false alarms, less those that would find a missed change.
+    """
+
+    delays: np.ndarray
+    is_false: np.ndarray
+    has_alarm: bool
+    latency: float
+    times: np.ndarray
+    num_held_back: int
+    num_recovered: int
+
+
+def zones_of(is_class: np.ndarray, early: int = 0) -> list[tuple[int, int, int]]:
+    """
+    Returns for each change in a timeline the position of the first post whose alarm finds it, up to `early` posts
+    before it but in no other change; that of its own first post; and that after its last post.
+    """
+    zones, free = [], 0
+    for run in runs_of(is_class):
+        start, end = min(run), max(run) + 1
+        zones.append((max(free, start - early), start, end))
+        free = end
+    return zones
+
+
+def judge_alarms(posts: Posts, early: int = 0, held_back: np.ndarray | None = None) -> Alarms:
+    """
+    Judges the alarms in a timeline.
+
+    Args:
+        posts ([`Posts`]): The labelled posts of the timeline, with alarms as predictions.
+        early (`int`, *optional*, defaults to 0): The number of posts before a change in which an alarm is early.
+        held_back (`np.ndarray` of shape `(posts,)`, *optional*): Whether each alarm was held back.
+    """
+    held_back = np.zeros(len(posts.labels), bool) if held_back is None else held_back
+    is_false, recovers = posts.predictions.copy(), held_back.astype(int)
+    zones, delays, latency = zones_of(posts.labels, early), [], math.nan
+    for first, start, end in zones:
+        alarms = first + np.flatnonzero(posts.predictions[first:end])
+        is_false[first:end] = False
+        recovers[first:end] *= 0 if len(alarms) else -1
+        delays.append(
+            (alarms[0] - start, posts.times[alarms[0]] - posts.times[start]) if len(alarms) else [math.nan] * 2
+        )
+        if len(alarms) and math.isnan(latency):
+            latency = max(alarms[0] - zones[0][1] + 1, 1)
+    delays = np.array(delays, dtype=float).reshape(-1, 2)
+    counts = held_back.sum(), recovers.sum()
+    return Alarms(delays, is_false, posts.predictions.any(), latency, posts.times, *counts)
+
+
+def all_delays(timelines: list[Alarms]) -> np.ndarray:
+    """Returns the delays (changes, 2) of all changes in posts and seconds."""
+    return np.concatenate([alarms.delays for alarms in timelines])
+
+
+def num_changes(timelines: list[Alarms]) -> int:
+    """The number of changes."""
+    return len(all_delays(timelines))
+
+
+def found_changes(timelines: list[Alarms]) -> float:
+    """The share of the changes that an alarm finds, in them or early."""
+    return 1 - missed_changes(timelines)
+
+
+def missed_changes(timelines: list[Alarms]) -> float:
+    """The share of the changes that no alarm finds."""
+    delays = all_delays(timelines)[:, 0]
+    return share(np.isnan(delays).sum(), len(delays))
+
+
+def false_alarms(timelines: list[Alarms]) -> int:
+    """The number of alarms that are neither in a change nor early."""
+    return sum(alarms.is_false.sum() for alarms in timelines)
+
+
+def false_alarms_per_timeline(timelines: list[Alarms]) -> float:
+    """The mean number of false alarms in a timeline."""
+    return false_alarms(timelines) / len(timelines)
+
+
+def false_alarms_per_day(timelines: list[Alarms]) -> float:
+    """The number of false alarms divided by the number of days, in UTC, of all posts; NaN without times."""
+    times = np.concatenate([alarms.times for alarms in timelines])
+    return math.nan if np.isnan(times).any() else false_alarms(timelines) / len(np.unique(times // DAY))
+
+
+def found_timelines(timelines: list[Alarms]) -> float:
+    """The share of the timelines with a change in which an alarm finds one."""
+    changed = [not math.isnan(alarms.latency) for alarms in timelines if len(alarms.delays)]
+    return share(sum(changed), len(changed))
+
+
+def falsely_alarmed_timelines(timelines: list[Alarms]) -> float:
+    """The share of the timelines without a change in which there is an alarm."""
+    calm = [alarms.has_alarm for alarms in timelines if not len(alarms.delays)]
+    return share(sum(calm), len(calm))
+
+
+def median_alarm_delay_posts(timelines: list[Alarms]) -> float:
+    """The median over the found changes of the delay in posts."""
+    return median(all_delays(timelines)[:, 0])
+
+
+def median_alarm_delay_seconds(timelines: list[Alarms]) -> float:
+    """The median over the found changes of the delay in seconds."""
+    return median(all_delays(timelines)[:, 1])
+
+
+def median_advance_posts(timelines: list[Alarms]) -> float:
+    """The median over the changes that are found early of the number of posts from the alarm to the change."""
+    delays = all_delays(timelines)[:, 0]
+    return median(-delays[delays < 0])
+
+
+def latency_f1(timelines: list[Alarms]) -> float:
+    """
+    F1 of timelines with a change, multiplied by the speed: 1 less the median penalty of the latencies, which is 0 for
+    one post, and 0.5 for as many posts as the median timeline has (Sadeque et al., 2018; Losada et al., 2019). NaN
+    without changes and alarms.
+    """
+    latencies = np.array([alarms.latency for alarms in timelines])
+    hits = np.isfinite(latencies).sum()
+    changed = sum(len(alarms.delays) > 0 for alarms in timelines)
+    alarmed = hits + sum(alarms.has_alarm and not len(alarms.delays) for alarms in timelines)
+    if not hits:
+        return share(0, changed + alarmed)
+    size = np.median([len(alarms.times) for alarms in timelines])
+    rate = math.log(3) / (size - 1) if size > 1 else 0.0
+    penalties = 2 / (1 + np.exp(-rate * (latencies - 1))) - 1
+    return 2 * hits / (changed + alarmed) * (1 - median(penalties))
+
+
+def recovery(timelines: list[Alarms]) -> float:
+    """The share of the alarms that were rightly held back, less that of those that would find a missed change."""
+    counts = [(alarms.num_recovered, alarms.num_held_back) for alarms in timelines]
+    return share(*np.sum(counts, axis=0))
+
+
 # The score of probabilities.
 
 
@@ -253,7 +410,8 @@ class Score:
         of (`str`): The input of the function: `"posts"`, the [`Posts`] of all timelines; `"timeline"`, those of one
             timeline, where the score is the mean over the timelines in which it is defined; `"timelines"`, a list with
             those of each timeline; for one score of all classes `"changes"`, the list of [`Change`] but without the
-            class that is no change, or `"probabilities"`, probabilities and labels.
+            class that is no change, `"alarms"` or `"held_back"`, a list with the [`Alarms`] of each timeline, or
+            `"probabilities"`, probabilities and labels.
         title (`str`, *optional*): Name in tables. With a title, `macro_NAME` is the mean over the classes.
     """
 
@@ -268,12 +426,14 @@ class Score:
     @property
     def by_class(self) -> bool:
         """Returns whether there is one score for each class."""
-        return self.of not in ("changes", "probabilities")
+        return self.of in ("posts", "timeline", "timelines")
 
     @property
     def needs(self) -> tuple[str, ...]:
         """The inputs that the score needs besides labels and predictions."""
+        alarms = ("timelines", "alarms", "watched")
         kinds = {"timeline": ("timelines",), "posts": (), "changes": ("timelines", "no_change")}
+        kinds |= {"alarms": alarms, "held_back": (*alarms, "held_back")}
         return kinds.get(self.of, (self.of,))
 
     def of_class(self, posts: Posts, timelines: list[Posts]) -> float:
@@ -302,6 +462,19 @@ SCORES = (
     Score(change_post_f1, "changes"),
     Score(change_timeline_f1, "changes"),
     Score(change_f1, "changes", title="F1 of changes"),
+    Score(num_changes, "alarms"),
+    Score(found_changes, "alarms"),
+    Score(missed_changes, "alarms"),
+    Score(false_alarms, "alarms"),
+    Score(false_alarms_per_timeline, "alarms"),
+    Score(false_alarms_per_day, "alarms"),
+    Score(found_timelines, "alarms"),
+    Score(falsely_alarmed_timelines, "alarms"),
+    Score(median_alarm_delay_posts, "alarms"),
+    Score(median_alarm_delay_seconds, "alarms"),
+    Score(median_advance_posts, "alarms"),
+    Score(latency_f1, "alarms"),
+    Score(recovery, "held_back"),
     Score(expected_calibration_error, "probabilities", title="calibration error"),
 )
 
@@ -323,16 +496,24 @@ class ChangeDetection(evaluate.Metric):
             ids, as `id2label` has them. Defaults to the ids.
         no_change (`str` or `int`, *optional*): The class that is no change, by its name in `label_names`. Scores of
             changes need it, and `timelines`.
+        alarms (`list[bool]`, *optional*): Whether an alarm was raised at the post, which need not be predicted as the
+            class. Scores of alarms need it, `timelines` and `watched`.
+        watched (`str` or `int`, *optional*): The class that alarms are about, by its name in `label_names`.
+        early (`int`, *optional*, defaults to 0): The number of posts before a change in which an alarm counts as early
+            and not as false.
+        held_back (`list[bool]`, *optional*): Whether no alarm was raised at the post although its probability was
+            large enough. The score `recovery` needs it.
 
     After `add_batch` with predictions and references, `compute` takes the other inputs, of all posts.
 
     Returns:
         `dict[str, float]`: Each score of a class as `NAME_CLASS`, the means of precision, recall and F1 over the
-        classes as `macro_NAME`, `change_post_f1`, `change_timeline_f1` and their mean `change_f1`, and
-        `expected_calibration_error`. Undefined scores are left out: all of them if no post has a label. Raises a
-        `ValueError` for no posts, lists or rows of different lengths, numbers that are ids of no class, times that
-        are neither numbers nor dates, names that are not one for each class, a `no_change` that is none of them, and
-        probabilities that do not sum to 1.
+        classes as `macro_NAME`, `change_post_f1`, `change_timeline_f1` and their mean `change_f1`, the scores of
+        alarms, and `expected_calibration_error`. Undefined scores are left out: all of them if no post has a label.
+        Raises a `ValueError` for no posts, lists or rows of different lengths, numbers that are ids of no class, times
+        that are neither numbers nor dates, names that are not one for each class, a `no_change` or `watched` that is
+        none of them, alarms that are neither True nor False, an `early` below 0, and probabilities that do not sum
+        to 1.
 
     Example:
         >>> import evaluate
@@ -361,6 +542,7 @@ class ChangeDetection(evaluate.Metric):
             reference_urls=[
                 "https://arxiv.org/abs/2205.05593",
                 "https://arxiv.org/abs/1706.04599",
+                "https://doi.org/10.1145/3159652.3159725",
                 "https://github.com/Maria-Liakata-NLP-Group/CLPsych-2026",
             ],
         )
@@ -380,11 +562,15 @@ class ChangeDetection(evaluate.Metric):
         probabilities: Sequence[Sequence[float]] | None = None,
         label_names: Sequence[str] | Mapping[int | str, str] | None = None,
         no_change: str | int | None = None,
+        alarms: Sequence[bool] | None = None,
+        watched: str | int | None = None,
+        early: int = 0,
+        held_back: Sequence[bool] | None = None,
     ) -> dict[str, float]:
         check_rows(predictions, references)
         columns = {"predictions": flat("predictions", predictions), "references": flat("references", references)}
         columns |= {"timelines": timelines, "times": None if times is None else to_seconds(times)}
-        columns |= {"probabilities": probabilities}
+        columns |= {"probabilities": probabilities, "alarms": alarms, "held_back": held_back}
         columns = {name: np.asarray(values) for name, values in columns.items() if values is not None}
         labelled = columns["references"] != NO_LABEL
         for name, values in columns.items():
@@ -396,8 +582,11 @@ class ChangeDetection(evaluate.Metric):
             largest = max(columns["predictions"].max(), columns["references"].max())
             label_names = range(largest + 1 if probabilities is None else columns["probabilities"].shape[-1])
         label_names = in_order(label_names)
-        if no_change is not None and no_change not in label_names:
-            raise ValueError(f"`no_change` must be one of the classes {label_names}, got {no_change!r}.")
+        for name, chosen in (("no_change", no_change), ("watched", watched)):
+            if chosen is not None and chosen not in label_names:
+                raise ValueError(f"`{name}` must be one of the classes {label_names}, got {chosen!r}.")
+        if early < 0:
+            raise ValueError(f"`early` is a number of posts, 0 or more, got {early}.")
         check(columns, labelled, len(label_names))
 
         columns = {name: values[labelled] for name, values in columns.items()}
@@ -411,14 +600,20 @@ class ChangeDetection(evaluate.Metric):
             for name, *of_class in zip(label_names, all_posts, by_group, strict=True)
             if name != no_change
         ]
-        given = {*columns, *(["no_change"] if no_change is not None else [])}
+        judged = []
+        if "alarms" in columns and watched is not None:
+            watch = Posts(labels == label_names.index(watched), columns["alarms"].astype(bool), seconds)
+            held_back = columns.get("held_back", np.zeros(len(labels))).astype(bool)
+            judged = [judge_alarms(Posts(*(v[group] for v in watch)), early, held_back[group]) for group in groups]
+        options = {"no_change": no_change, "watched": watched}
+        given = {*columns, *(name for name, chosen in options.items() if chosen is not None)}
         means, scores = {}, {}
         for score in SCORES:
             if not given.issuperset(score.needs):
                 continue
             if not score.by_class:
-                inputs = (changes,) if score.of == "changes" else (columns["probabilities"], labels)
-                scores[score.name] = score.compute(*inputs)
+                inputs = {"changes": (changes,), "alarms": (judged,), "held_back": (judged,)}
+                scores[score.name] = score.compute(*inputs.get(score.of, (columns.get("probabilities"), labels)))
                 continue
             class_scores = list(map(score.of_class, all_posts, by_group))
             if score.title:
@@ -483,7 +678,8 @@ def in_order(label_names: Sequence[str] | Mapping[int | str, str]) -> list[str]:
 
 def check(columns: dict[str, np.ndarray], labelled: np.ndarray, num_labels: int):
     """
-    Raises a `ValueError` for the id of no class, missing times, and values that are not probabilities of the classes.
+    Raises a `ValueError` for the id of no class, missing times, alarms that are neither true nor false, and values
+    that are not probabilities of the classes.
     """
     for name, none in (("references", NO_LABEL), ("predictions", NO_PREDICTION)):
         ids = columns[name]
@@ -492,6 +688,9 @@ def check(columns: dict[str, np.ndarray], labelled: np.ndarray, num_labels: int)
     if "times" in columns:
         for post in np.flatnonzero(labelled & ~np.isfinite(columns["times"]))[:1]:
             raise ValueError(f"`times[{post}]` is missing or infinite: give all posts a time, or none.")
+    for name in {"alarms", "held_back"} & set(columns):
+        for post in np.flatnonzero(~np.isin(columns[name], [0, 1]))[:1]:
+            raise ValueError(f"`{name}[{post}]` is {columns[name][post]!r}: give True or False.")
     if "probabilities" in columns:
         probabilities = columns["probabilities"]
         if probabilities.shape[1:] != (num_labels,):

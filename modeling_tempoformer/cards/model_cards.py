@@ -61,6 +61,7 @@ class CardFacts:
         verdict (`list[str]`): A summary of the model's test, in sentences.
         alarm (`str`, *optional*): A sentence on the alarm of the model's calibration ([`alarm_sentence`]).
         groups (`list[list[str]]`): A table of the scores of groups of test posts, its header first.
+        costs (`list[list[str]]`): A table of what alarms cost on test posts, its header first.
         figures (`dict[str, str]`): Descriptions of the figures in the folder, by the name of the file.
         training (`dict[str, Any]`, *optional*): Facts about the training, for example arguments by name.
         trained_on (`dict[str, Any]`, *optional*): The numbers of `"timelines"` and of `"posts"` of the training, and
@@ -83,6 +84,7 @@ class CardFacts:
     verdict: Sequence[str] = ()
     alarm: str | None = None
     groups: Sequence[Sequence[str]] = ()
+    costs: Sequence[Sequence[str]] = ()
     figures: Mapping[str, str] = field(default_factory=dict)
     training: Mapping[str, Any] | None = None
     trained_on: Mapping[str, Any] | None = None
@@ -176,6 +178,7 @@ def write_card(model: PreTrainedModel, folder: str | Path, facts: CardFacts | No
         verdict=facts.verdict,
         watch_lines="" if watched is None else watch_lines(config.id2label[watched], facts.alarm),
         groups=facts.groups and table(facts.groups[0], facts.groups[1:]),
+        costs=facts.costs and table(facts.costs[0], facts.costs[1:]),
         figures=facts.figures,
         training=facts.training,
         trained_on=facts.trained_on,

@@ -16,6 +16,7 @@ from ..posts.facts import unit_of
 from ..posts.states import first_of
 from ..timeline_tempoformer import Timeline
 from ..times_tempoformer import are_since_start
+from .alarm_costs import score_costs
 from .alarm_promises import (
     PROMISES,
     edges_of,
@@ -307,13 +308,14 @@ def score_alarms(
         rivals (`dict[str, tuple[np.ndarray, dict]]`): The results of [`learn_rivals`].
 
     Returns:
-        The values of [`measure_alarms`]; if the threshold was chosen for one, the `wanted` share; and
-        `compared_with`: the [`compare_alarms`] of each rival.
+        The values of [`measure_alarms`]; if the threshold was chosen for one, the `wanted` share; under `costs` the
+        [`score_costs`]; and `compared_with`: the [`compare_alarms`] of each rival.
     """
     alarms = alarms_of(predictions, probabilities, config.watched, config.calibration)
     wanted = (own_alarm(config.watched, config.calibration) or {}).get("wanted")
     facts = {"wanted": wanted} if wanted else {}
     facts |= measure_alarms(timelines, alarms, predictions >= 0, config.watched, config.first_posts, wanted)
+    facts["costs"] = score_costs(timelines, alarms, config.watched, facts, config.first_posts)
     labels = all_labels(timelines)
     labelled = labels >= 0
     is_alarm, is_class = alarms[labelled], labels[labelled] == config.watched

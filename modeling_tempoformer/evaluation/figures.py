@@ -1,4 +1,4 @@
-"""Draws the figures of a run: learning curve, confusion matrix, reliability diagram."""
+"""Draws the figures of a run: learning curve, confusion matrix, reliability diagram, curve of alarms."""
 
 import textwrap
 from collections.abc import Mapping, Sequence
@@ -11,19 +11,24 @@ from matplotlib import rc_context
 from matplotlib.figure import Figure
 from sklearn.calibration import CalibrationDisplay, calibration_curve
 from sklearn.metrics import ConfusionMatrixDisplay, confusion_matrix
+from transformers import PreTrainedConfig
 
+from ..decisions_tempoformer import class_names
 from ..posts.files import written_whole
 from ..timeline_tempoformer import Timeline
+from .alarm_costs import PER_DAY, PER_HUNDRED, alarm_curve, false_alarm_rates
 from .calibration import expected_calibration_error
 from .metrics import change_detection
 from .predictions import all_labels
 
 
 LEARNING_CURVE, RELIABILITY, CONFUSION = "learning_curve.png", "reliability.png", "confusion_matrix.png"
+ALARMS = "alarms.png"
 # Descriptions of the figures, for those who cannot see them. A push sends these figures.
 FIGURES = {
     CONFUSION: "Confusion matrix of the test posts: labels as rows, predictions as columns",
     RELIABILITY: "Reliability diagram of the test posts: the share of right predictions by how sure they are",
+    ALARMS: "Alarms of the test posts: the share of changes that are found by the number of false alarms",
     LEARNING_CURVE: "Learning curve: training loss, and the scores of each evaluation, by step",
 }
 FORMS = (".png", ".svg", ".pdf")
@@ -178,3 +183,55 @@ def write_test_figures(
     if uncalibrated is not None:
         shown = {"after calibration": probabilities[labelled], "before calibration": uncalibrated[labelled]}
     save_figure(reliability_figure(labels[labelled], shown), Path(output_dir) / RELIABILITY)
+
+
+@rc_context(STYLE)
+def alarm_figure(false: np.ndarray, found: np.ndarray, costs: Mapping[str, Any], name: str) -> Figure:
+    """
+    The share of changes found by the number of false alarms for all thresholds, and the model's own alarms.
+
+    Args:
+        false, found (`np.ndarray` of shape `(points,)`): The false alarms of a day, or without dates of a hundred
+            posts, and the share of changes found.
+        costs (`dict[str, Any]`): The [`score_costs`] of the model's own alarms.
+        name (`str`): The name of the class that alarms are about.
+    """
+    figure = new_figure(COLUMN, 0.85 * COLUMN)
+    axes, rate = figure.subplots(), PER_DAY if PER_DAY in costs else PER_HUNDRED
+    axes.plot(false, found, drawstyle="steps-post", color=DARK["color"], label="all thresholds")
+    point = {key: np.array(costs[key]) for key in (rate, "found_changes")}
+    # From the point to both ends of its interval
+    bars = {key: np.abs(np.array(costs.get(f"{key}_interval", (at, at))) - at)[:, None] for key, at in point.items()}
+    chosen = {"xerr": bars[rate], "yerr": bars["found_changes"], "fmt": "o", "capsize": 2, "color": LIGHT["color"]}
+    axes.errorbar(point[rate], point["found_changes"], **chosen, label="this model's alarms, 95 % intervals")
+    axes.set(xlabel=f"false alarms {'a day' if rate == PER_DAY else 'of a hundred posts'}", ylim=(-0.02, 1.02))
+    axes.set_ylabel(textwrap.fill(f"share of changes found ({name})", 40, max_lines=2, placeholder="…"))
+    axes.grid(alpha=0.3)
+    axes.legend(fontsize="small", loc="lower left", bbox_to_anchor=(0, 1), borderaxespad=0.2, frameon=False)
+    return figure
+
+
+def write_alarm_figure(
+    output_dir: str,
+    timelines: Sequence[Timeline],
+    probabilities: np.ndarray,
+    config: PreTrainedConfig,
+    measured: Mapping[str, Any],
+):
+    """
+    Writes `alarms`, if a labelled post is of the class that the model watches.
+
+    Args:
+        output_dir (`str`): The output folder.
+        timelines (`Sequence[Timeline]`): Timelines, some of whose posts have labels.
+        probabilities (`np.ndarray` of shape `(posts, classes)`): The probability of each class.
+        config (`PreTrainedConfig`): The model's configuration.
+        measured (`dict[str, Any]`): The [`score_alarms`] of the same timelines.
+    """
+    costs = measured["costs"]
+    if "found_changes" in costs:
+        false, found = alarm_curve(timelines, probabilities[:, config.watched], config.watched)
+        rates = false_alarm_rates(timelines, measured, config.first_posts)
+        false = false * rates.get(PER_DAY, rates[PER_HUNDRED])
+        figure = alarm_figure(false, found, costs, class_names(config)[config.watched])
+        save_figure(figure, Path(output_dir) / ALARMS)

@@ -15,6 +15,7 @@ from transformers import PreTrainedConfig
 
 from ..posts.facts import all_facts
 from ..timeline_tempoformer import Timeline
+from .alarm_costs import PER_DAY, PER_HUNDRED
 from .alarms import OTHER, alarm_kind, alarm_sentence, measured_words, score_alarms, wanted_words
 from .annotator_scores import score_annotators
 from .group_scores import score_groups
@@ -38,6 +39,21 @@ BETTER, WORSE, AS_GOOD = "is better than", "is worse than", f"{NO_DIFFERENCE} fr
 EXPERTS = {"network": "the network", "trees": "its trees", "states": "the change of states", "words": "its words"}
 SCORE_COLUMNS = ["macro F1", "95 % interval", "this model above it by", "95 % interval"]
 GROUP_COLUMNS = ["posts", "timelines", "macro F1", "95 % interval", "above all others by", "95 % interval"]
+COSTS = {
+    "found_changes": "changes found",
+    "missed_changes": "changes missed",
+    "found_timelines": "timelines with a change, of which one is found",
+    "falsely_alarmed_timelines": "timelines without a change that get an alarm",
+    "false_alarms_per_timeline": "false alarms of a timeline",
+    PER_DAY: "false alarms a day",
+    PER_HUNDRED: "false alarms of a hundred posts",
+    "median_alarm_delay_posts": "median delay of an alarm, in posts",
+    "median_alarm_delay_seconds": "median delay of an alarm",
+    "median_advance_posts": "median advance of an early alarm, in posts",
+    "latency_f1": "latency-weighted F1 of timelines",
+    "recovery": "alarms rightly held back less wrongly, as a share",
+}
+SPANS = {"days": 86_400, "hours": 3_600, "minutes": 60, "seconds": 1}
 ANNOTATOR_COLUMNS = ["posts", "macro F1", "this model's", "this model above it by", "95 % interval"]
 
 logger = logging.getLogger(__name__)
@@ -252,6 +268,45 @@ def alarm_rows(results: Mapping[str, Any]) -> list[list[str]]:
     return [[title, *OTHER, "alarms", f"{OTHER[kind]} of this model above it by", "95 % interval"], *rows]
 
 
+def cost_rows(results: Mapping[str, Any]) -> list[list[str]]:
+    """
+    The costs of alarms as the rows of a table, the header first; none for a model without a watched class, and for
+    posts without labels.
+    """
+    costs = results.get("alarm", {}).get("costs", {})
+    rows = [
+        [
+            words,
+            span_words(costs[name]) if name.endswith("_seconds") else f"{costs[name]:.3f}",
+            to_text(costs.get(f"{name}_interval")),
+        ]
+        for name, words in COSTS.items()
+        if name in costs
+    ]
+    return [[f"What the alarm costs ({results['watched']})", "value", "95 % interval"], *rows] if rows else []
+
+
+def cost_lines(results: Mapping[str, Any]) -> list[str]:
+    """A sentence on the changes that alarms find and on false alarms; none without changes."""
+    costs = results.get("alarm", {}).get("costs", {})
+    if "found_changes" not in costs:
+        return []
+    name, unit = (PER_DAY, "a day") if PER_DAY in costs else (PER_HUNDRED, "of a hundred posts")
+    found, false = (
+        f"{costs[key]:.3f}" + (f" (95 % interval {to_text(ends)})" if (ends := costs.get(f"{key}_interval")) else "")
+        for key in ("found_changes", name)
+    )
+    return [
+        f"The share of the {costs['num_changes']} changes that alarms find is {found}; false alarms {unit}: {false}."
+    ]
+
+
+def span_words(seconds: float) -> str:
+    """A span of time in the largest unit that it fills, with one decimal."""
+    unit = next((unit for unit, size in SPANS.items() if abs(seconds) >= size), "seconds")
+    return f"{seconds / SPANS[unit]:.1f} {unit}"
+
+
 def calibration_lines(results: Mapping[str, Any]) -> list[str]:
     """The calibration error in words, beside the range of the probabilities; none without probabilities."""
     if "expected_calibration_error" not in results:
@@ -411,7 +466,8 @@ def test_summary(results: Mapping[str, Any], config: PreTrainedConfig | None = N
         return [unknown, *last]
     posts = f"{results['labelled_posts']} labelled posts of {results['timelines']} timelines"
     sentences = [f"Macro F1 {macro_f1_of(results)} on the {posts} of its test.", *seed_lines(results)]
-    sentences += [*rival_sentences(results, BETTER), *remarks(results), *alarm_lines(results), *last]
+    sentences += [*rival_sentences(results, BETTER), *remarks(results), *alarm_lines(results)]
+    sentences += [*cost_lines(results), *last]
     sentences += [*calibration_lines(results), *annotator_lines(results), *state_lines(results)]
     return [*sentences, *people_lines(results)]
 
@@ -488,6 +544,8 @@ def results_table(part: str, results: Mapping[str, Any]) -> str:
     last += [*state_lines(results), *group_lines(results), *remarks(results)]
     paragraphs = [counts, classes.to_string(float_format="{:.3f}".format), scores.to_string()]
     if rows := alarm_rows(results):
+        paragraphs.append(f"{rows[0][0]}:\n{to_table(rows)}")
+    if rows := cost_rows(results):
         paragraphs.append(f"{rows[0][0]}:\n{to_table(rows)}")
     if rows := group_rows(results):
         paragraphs.append(to_table(rows))

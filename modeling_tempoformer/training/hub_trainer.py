@@ -249,6 +249,7 @@ class HubTrainer(Trainer):
             verdict=self.card_verdict(),
             alarm=self.card_alarm(),
             groups=self.card_groups(),
+            costs=self.card_costs(),
             figures=figures_in(folder),
             training=self.training_facts(summary) if self.state.global_step else None,
             trained_on=self.training_posts() if self.state.global_step else None,
@@ -371,6 +372,10 @@ class HubTrainer(Trainer):
 
     def card_groups(self) -> list[list[str]]:
         """The scores of groups of test posts as the rows of a table, the header first."""
+        return []
+
+    def card_costs(self) -> list[list[str]]:
+        """The costs of alarms on test posts as the rows of a table, the header first."""
         return []
 
     def training_facts(self, summary: TrainingSummary) -> dict[str, Any]:

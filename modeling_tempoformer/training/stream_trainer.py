@@ -18,7 +18,7 @@ from ..configuration_streams_tempoformer import StreamFields
 from ..decisions_tempoformer import class_names, watched_threshold
 from ..evaluation.alarms import alarm_sentence
 from ..evaluation.calibration import fit_calibration
-from ..evaluation.figures import write_test_figures
+from ..evaluation.figures import write_alarm_figure, write_test_figures
 from ..evaluation.metrics import compute_metrics, score_names
 from ..evaluation.prediction_table import (
     GIVEN,
@@ -30,6 +30,7 @@ from ..evaluation.prediction_table import (
 from ..evaluation.predictions import attach_logits, decide_experts, decide_posts
 from ..evaluation.report import (
     RESULTS,
+    cost_rows,
     group_by_class,
     group_rows,
     results_line,
@@ -245,6 +246,8 @@ class StreamTrainer(HubTrainer):
         if watched is not None:
             scores["watched"] = names[watched]
             scores["watched_threshold"] = watched_threshold(config, calibration)
+        if split == "test" and "alarm" in scores and self.is_world_process_zero():
+            write_alarm_figure(self.args.output_dir, asked, probabilities, config, scores["alarm"])
         if split == "test" and asked[0].state_logits is not None:
             scores["states"] = score_states(asked, self.model.config, train)
         if seconds := metrics[f"{prefix}_runtime"]:
@@ -304,6 +307,9 @@ class StreamTrainer(HubTrainer):
 
     def card_groups(self) -> list[list[str]]:
         return group_rows(self.test_results())
+
+    def card_costs(self) -> list[list[str]]:
+        return cost_rows(self.test_results())
 
     def training_posts(self) -> dict[str, Any] | None:
         if self.train_survey is None:

@@ -185,6 +185,11 @@ print(score(EvalPrediction(np.eye(2)[None], np.array([[0, 1]])))["macro_f1"], "e
         ({"label_names": {1: "a", 2: "b"}}, ["label_names", "from 0"]),
         ({"label_names": ["a", "a"]}, ["label_names", "'a', 'a'"]),
         ({"no_change": "c"}, ["no_change", "'a', 'b'", "'c'"]),
+        ({"watched": "c"}, ["watched", "'a', 'b'", "'c'"]),
+        ({"early": -1}, ["early", "-1"]),
+        ({"alarms": [True, False]}, ["alarms", "2 values", "3 posts"]),
+        ({"alarms": [0, 1, 0.7]}, ["alarms[2]", "0.7"]),
+        ({"held_back": [0, None, 1]}, ["held_back[1]", "None"]),
     ],
 )
 def test_bad_input_is_named(wrong, words, tmp_path):

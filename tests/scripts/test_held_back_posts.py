@@ -165,6 +165,7 @@ STALE = (
     "learning_curve.png",
     "confusion_matrix.png",
     "reliability.png",
+    "alarms.png",
 )
 
 

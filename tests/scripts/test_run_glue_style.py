@@ -72,7 +72,7 @@ def test_own_csv_to_predictions(tmp_path):
         scores = {name: float(row[f"probability_{name}"]) for name in NAMES}
         assert row["prediction"] == max(scores, key=scores.get)
         assert sum(scores.values()) == pytest.approx(1.0, abs=1e-5)
-    figures = ["confusion_matrix.png", "learning_curve.png", "reliability.png"]
+    figures = ["alarms.png", "confusion_matrix.png", "learning_curve.png", "reliability.png"]
     assert sorted(path.name for path in (tmp_path / "out").glob("*.png")) == figures
     assert all(f"]({name})" in (tmp_path / "out" / "README.md").read_text() for name in figures)
 
@@ -259,6 +259,7 @@ def test_a_wanted_precision_or_recall_of_the_class_to_watch(tmp_path, encoder, k
         # The console, the card, and the results of the test have it.
         for text in (said, (tmp_path / "out" / "README.md").read_text()):
             assert str(alarm["threshold"]) in text and f"wanted {name} of {least}" in text
+            assert "the alarm costs (Switch)" in text
         test = read_json(tmp_path / "out" / "all_results.json")["test"]
         assert test["watched_threshold"] == alarm["threshold"]
         assert test["macro_f1"] == pytest.approx(f1_score(labels, predicted, average="macro"))
@@ -266,6 +267,9 @@ def test_a_wanted_precision_or_recall_of_the_class_to_watch(tmp_path, encoder, k
         assert test["alarm"][name] == pytest.approx(shares[name]) and test["alarm"]["wanted"] == {name: least}
         assert test["alarm"]["alarms_per_day"] == pytest.approx(is_alarm.sum() / len(days))
         assert test["alarm"]["compared_with"]["position_and_time"][name] >= shares[name] - 1e-9
+        costs = test["alarm"]["costs"]
+        assert costs["false_alarms"] == (is_alarm & ~is_switch).sum()
+        assert costs["false_alarms_per_day"] == pytest.approx(costs["false_alarms"] / len(days))
         assert "tab:alarms" in (tmp_path / "out" / "test_table.tex").read_text()
     # A saved model is calibrated in the same way, and refused what it cannot have before anything is written.
     saved = ["--model_name_or_path", str(tmp_path / "out"), *files[:4], "--watch", "Switch"]
