@@ -148,7 +148,10 @@ class Answer(BaseModel):
     alarm: bool | None = Field(
         None,
         description="Whether watched_probability is at least watched_threshold; without such a number, whether the "
-        "label is the class to watch.",
+        "label is the class to watch. With a policy, whether it raises an alarm.",
+    )
+    alarm_event: Literal["raised", "held back", "taken back"] | None = Field(
+        None, description="By the policy of alarms, if the model has one."
     )
     watched_threshold: float | None = Field(None, description="The probability from which on a post is an alarm.")
     watched: str | None = Field(None, description="The class to watch.")

@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import torch
@@ -12,8 +12,9 @@ from transformers.integrations.accelerate import load_offloaded_parameter
 from transformers.utils import ModelOutput, logging
 
 from .checks_tempoformer import check_shape, narrow_float
-from .decisions_tempoformer import check_finite, decide, read_answers
+from .decisions_tempoformer import check_finite, decide, find_events, own_policy, read_answers
 from .names_tempoformer import ALIKE, look_alike, read_id, state_ids
+from .policy_tempoformer import NOTHING, AlarmState
 from .streams_tempoformer import keep_last, lay_out_streams, posts_before, states_before
 from .timeline_tempoformer import BadValue, read_role
 from .times_tempoformer import ReadTime, check_kind, read_time
@@ -30,8 +31,8 @@ class LatePostError(ValueError):
 class RememberedTimeline:
     """
     The memory of a timeline: the inputs of `forward` for its last posts and for the last post of each of up to 64
-    speakers, the latest last; the posts' times and the kind of these; when it began; and what is known of states
-    ([`states_before`]).
+    speakers, the latest last; the posts' times and the kind of these; when it began; what is known of states
+    ([`states_before`]); and what a policy of alarms remembers ([`~policy_tempoformer.follow`]).
     """
 
     posts: list[dict[str, torch.Tensor]] = field(default_factory=list)
@@ -41,10 +42,12 @@ class RememberedTimeline:
     start_time: float = 0.0
     by_speaker: dict[str, dict[str, torch.Tensor]] = field(default_factory=dict)
     known_states: dict[str, list[int]] = field(default_factory=dict)
+    alarm_state: AlarmState = field(default_factory=AlarmState)
 
     def copy(self) -> "RememberedTimeline":
         times = None if self.times is None else list(self.times)
         copies = {"by_speaker": dict(self.by_speaker), "known_states": dict(self.known_states)}
+        copies["alarm_state"] = self.alarm_state.copy()
         return replace(self, posts=list(self.posts), times=times, **copies)
 
     def add(self, post: dict[str, torch.Tensor], time: ReadTime, speaker: str = ""):
@@ -158,7 +161,9 @@ class StreamMemory:
                     columns.setdefault(name, []).append(values)
             names = list(posts[0]) if posts else []
             facts = (timeline.times, timeline.time_kind, timeline.num_seen, timeline.start_time)
-            facts += (list(timeline.by_speaker), *[timeline.known_states] * bool(timeline.known_states))
+            facts += (list(timeline.by_speaker),)
+            if timeline.known_states or timeline.alarm_state.num_posts:
+                facts += (timeline.known_states, asdict(timeline.alarm_state))
             timelines.append([timeline_id, names, len(timeline.posts), *facts])
         lengths = {name: list(map(len, values)) for name, values in columns.items()}
         about = json.dumps({"model": self.model, "timelines": timelines, "lengths": lengths}).encode()
@@ -182,15 +187,18 @@ class StreamMemory:
         posts = {name: values.cpu() for name, values in tensors.items() if name.startswith("posts.")}
         columns = {name: iter(posts[f"posts.{name}"].split(lengths)) for name, lengths in about["lengths"].items()}
         for timeline_id, names, num_posts, *facts in about["timelines"]:
-            if len(facts) not in (5, 6):
+            # Older code wrote known states without alarms.
+            if len(facts) not in (5, 6, 7):
                 raise ValueError(damaged)
-            *facts, speakers, known_states = facts if len(facts) == 6 else (*facts, {})
+            *facts, speakers, known_states, alarm_state = (*facts, *({}, {})[len(facts) - 5 :])
             remembered, own = (
                 [{name: next(columns[name]).clone() for name in names} for _ in range(count)]
                 for count in (num_posts, len(speakers))
             )
             by_speaker = dict(zip(speakers, own, strict=True))
-            memory.timelines[timeline_id] = RememberedTimeline(remembered, *facts, by_speaker, known_states)
+            memory.timelines[timeline_id] = RememberedTimeline(
+                remembered, *facts, by_speaker, known_states, AlarmState(**alarm_state)
+            )
         return memory
 
 
@@ -207,12 +215,16 @@ class StreamStepOutput(ModelOutput):
             timeline was remembered, 0 for a late post that was left out.
         state_logits (`torch.FloatTensor` of shape `(num_posts, num_states)`, *optional*):
             The log-probability of each state of each new post, if the model has learned states.
+        events (`torch.LongTensor` of shape `(num_posts,)`, *optional*):
+            The event of each new post by the policy of alarms ([`~policy_tempoformer.follow`]), if the model has one;
+            0 for a post that was not classified.
         memory (`StreamMemory`): The memory for the next step.
     """
 
     logits: torch.FloatTensor | None = None
     stream_lengths: torch.LongTensor | None = None
     state_logits: torch.FloatTensor | None = None
+    events: torch.LongTensor | None = None
     memory: StreamMemory | None = None
 
 
@@ -334,8 +346,26 @@ class StreamStepMixin:
             logits, state_logits = torch.zeros(len(new), self.config.num_labels, dtype=self.dtype), None
         for post, values in zip(row.new, read, strict=True):
             post.update(values)
+        events = self.follow_alarms(new, row, logits)
         memory.remember(row.timelines, self.config.window, fingerprint)
-        return StreamStepOutput(logits=logits, stream_lengths=row.lengths, state_logits=state_logits, memory=memory)
+        output = {"logits": logits, "stream_lengths": row.lengths, "state_logits": state_logits, "events": events}
+        return StreamStepOutput(**output, memory=memory)
+
+    def follow_alarms(self, new: NewPosts, row: StepRow, logits: torch.Tensor) -> torch.Tensor | None:
+        """Returns the event of each new post by the policy of alarms, None without one. Updates the timelines."""
+        if own_policy(self.config) is None:
+            return None
+        events = torch.full((len(new),), NOTHING)
+        posts_of: dict[str, list[int]] = {}
+        for post in row.targets.tolist():
+            posts_of.setdefault(new.timeline_ids[post], []).append(post)
+        for timeline_id, posts in posts_of.items():
+            probabilities, ranked = self.decide(logits[posts])
+            times = [new.times[post].seconds for post in posts]
+            rule = self.config.watched, self.config.calibration, None if None in times else times
+            state = row.timelines[timeline_id].alarm_state
+            events[posts] = find_events(probabilities, ranked[:, 0], *rule, state)
+        return events
 
     def check_posts(
         self,
@@ -458,7 +488,12 @@ class StreamStepMixin:
         """
         return decide(logits, self.config.calibration)
 
-    def answer(self, logits: torch.Tensor, state_logits: torch.Tensor | None = None) -> list[dict[str, Any]]:
+    def answer(
+        self,
+        logits: torch.Tensor,
+        state_logits: torch.Tensor | None = None,
+        events: torch.Tensor | Sequence[int | None] | None = None,
+    ) -> list[dict[str, Any]]:
         """
         Returns the answer about each post ([`~decisions_tempoformer.read_answers`]), as the pipeline does.
 
@@ -466,8 +501,15 @@ class StreamStepMixin:
             logits (`torch.Tensor` of shape `(posts, num_labels)`): The logits of `step` or `forward`.
             state_logits (`torch.Tensor` of shape `(posts, num_states)`, *optional*): Those of the states, if the model
                 has learned some.
+            events (`torch.Tensor` of shape `(posts,)`, *optional*): Those of `step`, if alarms follow a policy; a
+                list may hold None for a post that the threshold alone decides.
+
+        Raises a `ValueError` if alarms follow a policy, and there are no events.
         """
-        return read_answers(logits, self.config, self.config.calibration, state_logits)
+        if events is None and own_policy(self.config):
+            raise ValueError("Alarms follow a policy, which looks back: give the `events` of `step`.")
+        events = events.tolist() if isinstance(events, torch.Tensor) else events
+        return read_answers(logits, self.config, self.config.calibration, state_logits, events=events)
 
     @classmethod
     def restore_memory(cls, tensors: dict[str, torch.Tensor]) -> StreamMemory:

@@ -107,7 +107,8 @@ def explain_posts(
     measured = {"effects": probabilities, "log_odds_effects": log_odds(outputs["logits"], calibration)}
     effects = {name: (values[:, :1] - values[:, 1:]).transpose(1, 2).tolist() for name, values in measured.items()}
     names = class_names(config)
-    answers = read_answers(outputs["logits"][:, 0], config, calibration, outputs.get("state_logits"))
+    rule = config, calibration, outputs.get("state_logits"), timeline.timestamps
+    answers = read_answers(outputs["logits"][:, 0], *rule)
     attention = outputs["attention"].tolist()
     for post, (text, answer) in enumerate(zip(timeline.texts, answers, strict=True)):
         stream = positions[max(0, post - config.window + 1) : post + 1]
@@ -345,7 +346,7 @@ class StreamClassificationPipeline(Pipeline):
         else:
             answers = [
                 {name: value for name, value in answer.items() if name not in ("probabilities", "thresholds")}
-                for answer in read_answers(logits, config, calibration, timeline.state_logits)
+                for answer in read_answers(logits, config, calibration, timeline.state_logits, timeline.timestamps)
             ]
             if top_k:
                 probabilities, ranked = decide(logits, calibration)

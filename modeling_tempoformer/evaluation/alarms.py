@@ -11,7 +11,8 @@ import numpy as np
 import pandas as pd
 from transformers import PreTrainedConfig
 
-from ..decisions_tempoformer import own_alarm
+from ..decisions_tempoformer import own_alarm, own_policy
+from ..policy_tempoformer import HELD_BACK, RAISED, TAKEN_BACK, policy_words
 from ..posts.facts import unit_of
 from ..posts.states import first_of
 from ..timeline_tempoformer import Timeline
@@ -26,7 +27,7 @@ from .alarm_promises import (
     promise_facts,
     promise_words,
 )
-from .predictions import Predictions, alarms_of, all_labels, labelled_posts, timeline_numbers
+from .predictions import Predictions, all_labels, events_of, labelled_posts, timeline_numbers
 from .significance import bootstrap_difference
 
 
@@ -311,11 +312,12 @@ def score_alarms(
         The values of [`measure_alarms`]; if the threshold was chosen for one, the `wanted` share; under `costs` the
         [`score_costs`]; and `compared_with`: the [`compare_alarms`] of each rival.
     """
-    alarms = alarms_of(predictions, probabilities, config.watched, config.calibration)
+    events = events_of(timelines, predictions, probabilities, config.watched, config.calibration)
+    alarms, held_back = events == RAISED, np.isin(events, (HELD_BACK, TAKEN_BACK)) if own_policy(config) else None
     wanted = (own_alarm(config.watched, config.calibration) or {}).get("wanted")
     facts = {"wanted": wanted} if wanted else {}
     facts |= measure_alarms(timelines, alarms, predictions >= 0, config.watched, config.first_posts, wanted)
-    facts["costs"] = score_costs(timelines, alarms, config.watched, facts, config.first_posts)
+    facts["costs"] = score_costs(timelines, alarms, config.watched, facts, config.first_posts, held_back=held_back)
     labels = all_labels(timelines)
     labelled = labels >= 0
     is_alarm, is_class = alarms[labelled], labels[labelled] == config.watched
@@ -397,6 +399,8 @@ def alarm_sentence(config: PreTrainedConfig) -> str | None:
         return None
     name = config.id2label[alarm["label"]]
     rule = f"posts where {name} has a probability of {alarm['threshold']} or more"
+    if alarm.get("policy"):
+        rule = f"{rule} ({policy_words(alarm['policy'])})"
     facts = alarm.get("measured")
     if not facts and "wanted" in alarm:
         return f"{rule}{wanted_words(alarm, name)} on posts of one timeline, which tell nothing of others."

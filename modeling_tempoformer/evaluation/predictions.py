@@ -10,7 +10,8 @@ import numpy as np
 import torch
 from datasets import Dataset
 
-from ..decisions_tempoformer import check_finite, decide, find_alarms
+from ..decisions_tempoformer import check_finite, decide, find_events
+from ..policy_tempoformer import NOTHING
 from ..timeline_tempoformer import Timeline
 
 
@@ -139,12 +140,22 @@ def decide_experts(
     return {name: (weight, best[:, number]) for number, (name, weight) in enumerate(weights.items())}
 
 
-def alarms_of(
-    predictions: np.ndarray, probabilities: np.ndarray, watched: int, calibration: dict[str, Any] | None
+def events_of(
+    timelines: Sequence[Timeline],
+    predictions: np.ndarray,
+    probabilities: np.ndarray,
+    watched: int,
+    calibration: dict[str, Any] | None,
 ) -> np.ndarray:
     """
-    Returns a mask (posts,) of the posts of [`decide_posts`] that are alarms ([`find_alarms`]); False for a post that
-    the model was not asked about.
+    Returns the event (posts,) of each post of [`decide_posts`] ([`find_events`]). A post that the model was not asked
+    about has none, and a policy passes over it.
     """
-    found = find_alarms(torch.from_numpy(probabilities), torch.from_numpy(predictions), watched, calibration)
-    return found.numpy() & (predictions >= 0)
+    events, start = np.full(len(predictions), NOTHING), 0
+    for timeline in timelines:
+        own = start + np.flatnonzero(predictions[start : start + len(timeline)] >= 0)
+        times = None if timeline.timestamps is None else [timeline.timestamps[post] for post in own - start]
+        decided = torch.from_numpy(probabilities[own]), torch.from_numpy(predictions[own])
+        events[own] = find_events(*decided, watched, calibration, times).numpy()
+        start += len(timeline)
+    return events

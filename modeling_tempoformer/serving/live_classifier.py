@@ -114,13 +114,14 @@ class Begun(NamedTuple):
 class Reading(NamedTuple):
     """
     The model's output for a post, on which each request decides anew: the logits, those of the state, and other
-    values of the answer.
+    values of the answer. The `event` of a policy of alarms is decided once; None if there was no policy then.
     """
 
     logits: list[float]
     state_logits: list[float] | None
     stream_length: int
     context: str
+    event: int | None = None
 
 
 class Recalled(NamedTuple):
@@ -523,6 +524,7 @@ class LiveClassifier:
         for (post, count, _), end in zip(parts, ends, strict=True):
             states = None if output.state_logits is None else output.state_logits[end - 1].tolist()
             values = (output.logits[end - 1].tolist(), states, output.stream_lengths[end - 1].item(), post.source)
+            values += () if output.events is None else (output.events[end - 1].item(),)
             readings.append(Reading(*values) if count == post.num_posts else None)
         return readings
 
@@ -530,9 +532,9 @@ class LiveClassifier:
         """Returns the answers of readings."""
         if not readings:
             return {}
-        logits, state_logits, lengths, contexts = zip(*readings.values(), strict=True)
+        logits, state_logits, lengths, contexts, events = zip(*readings.values(), strict=True)
         states = None if state_logits[0] is None else torch.tensor(state_logits)
-        answers = self.model.answer(torch.tensor(logits), states)
+        answers = self.model.answer(torch.tensor(logits), states, events)
         return {
             key: {**answer, "stream_length": length, "context": context}
             for key, answer, length, context in zip(readings, answers, lengths, contexts, strict=True)

@@ -10,7 +10,8 @@ from prometheus_client import CollectorRegistry, Counter, Histogram, Info
 from prometheus_client.core import CounterMetricFamily
 from prometheus_client.registry import Collector
 
-from ..decisions_tempoformer import class_names
+from ..decisions_tempoformer import class_names, own_policy
+from ..policy_tempoformer import EVENTS, HELD_BACK, TAKEN_BACK
 from .live_classifier import CONTEXTS, LiveClassifier
 
 
@@ -29,6 +30,7 @@ class LiveMetrics(Collector):
     | `predictions_total` | answers by label |
     | `watched_probability` | histogram of the watched class's probability |
     | `alarms_total` | answers that are alarms |
+    | `alarms_not_raised_total` | answers by the event of a policy of alarms: held back, taken back |
     | `post_contexts_total` | answers by the source of the earlier posts |
     | `posts_caught_up_total` | earlier posts that were read because a memory missed them |
     | `memories_dropped_total` | dropped memories and kept texts by reason: damaged, forgotten |
@@ -66,6 +68,11 @@ class LiveMetrics(Collector):
                 Histogram, "watched_probability", "Probability of the watched class", buckets=BINS
             )
             self.alarms = self.of_model(Counter, "alarms", "Answers that are alarms")
+        self.events = {}
+        if own_policy(config):
+            events = self.of_model(Counter, "alarms_not_raised", "Answers by the event of the policy", "event")
+            names = (EVENTS[HELD_BACK], EVENTS[TAKEN_BACK])
+            self.events = {name: events.labels(classifier.model_id, name) for name in names}
         self.registry.register(self)
         classifier.count = self.count
 
@@ -81,6 +88,8 @@ class LiveMetrics(Collector):
         if self.watched is not None:
             self.probability.observe(answer["watched_probability"])
             self.alarms.inc(answer["alarm"])
+        if (counter := self.events.get(answer.get("alarm_event"))) is not None:
+            counter.inc()
 
     def collect(self) -> Iterator[CounterMetricFamily]:
         """Yields the counts that the classifier and Redis keep themselves."""

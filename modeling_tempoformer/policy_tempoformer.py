@@ -1,0 +1,141 @@
+"""
+The policy of alarms: which posts raise one, given the probabilities of the class to watch over a timeline. It looks
+only back, so that a post's event never depends on a later post.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+
+NOTHING, RAISED, HELD_BACK, TAKEN_BACK = range(4)
+# The words for the events of posts in answers and tables
+EVENTS = {NOTHING: None, RAISED: "raised", HELD_BACK: "held back", TAKEN_BACK: "taken back"}
+# The fields of a policy, each with its least value
+POLICY = {
+    "mean_of": 1,
+    "end_below": 0,
+    "wait_posts": 0,
+    "wait_seconds": 0,
+    "cooldown_posts": 0,
+    "cooldown_seconds": 0,
+}
+SECONDS = ("wait_seconds", "cooldown_seconds")
+
+
+@dataclass
+class AlarmState:
+    """
+    What a policy remembers of a timeline: the number of posts so far, the last probabilities, the number and the time
+    of the post that the running stretch began with (None outside of one), whether it has raised an alarm, and the
+    number and the time of the post with the last alarm.
+    """
+
+    num_posts: int = 0
+    recent: list[float] = field(default_factory=list)
+    begun: list[float] | None = None
+    is_raised: bool = False
+    last: list[float] | None = None
+
+    def copy(self) -> "AlarmState":
+        return AlarmState(**asdict(self))
+
+
+def check_policy(policy: Mapping[str, Any], threshold: float, timed: bool | None):
+    """Raises a `ValueError` for a field that a policy does not have, a value out of its range, or seconds untimed."""
+    for name, value in policy.items():
+        if name not in POLICY:
+            raise ValueError(f"A policy of alarms has {', '.join(POLICY)}, got {name!r}.")
+        whole = name not in (*SECONDS, "end_below")
+        if isinstance(value, bool) or not isinstance(value, int if whole else int | float):
+            raise ValueError(f"`{name}` must be a {'whole ' * whole}number, got {value!r}.")
+        if not POLICY[name] <= value < math.inf:
+            raise ValueError(f"`{name}` must be at least {POLICY[name]}, got {value}.")
+    if policy.get("end_below", threshold) > threshold:
+        raise ValueError(f"`end_below` must be at most the threshold {threshold}, got {policy['end_below']}.")
+    if timed is False and (names := [name for name in SECONDS if policy.get(name)]):
+        raise ValueError(f"`{names[0]}` counts seconds, and the model was trained without times.")
+
+
+def follow(
+    scores: Sequence[float],
+    times: Sequence[float] | None,
+    threshold: float,
+    policy: Mapping[str, Any],
+    state: AlarmState,
+) -> list[int]:
+    """
+    Follows a timeline, post after post, and updates `state`.
+
+    A stretch begins with a post whose signal, the mean probability of the last `mean_of` posts (1; fewer at the
+    beginning), is at least the threshold, and ends with one whose signal is below `end_below` (the threshold).
+    In a stretch an alarm is raised once it has lasted for `wait_posts` more posts (0) and `wait_seconds` (0); if the
+    seconds have passed before a post ends it, that post raises it. With `end_below` a stretch raises one alarm,
+    without it each of its posts may. After an alarm none is raised by the next `cooldown_posts` posts (0), nor within
+    `cooldown_seconds` (0).
+
+    Args:
+        scores (`Sequence[float]`): The probability of the class to watch of each post, in the order of time.
+        times (`Sequence[float]`, *optional*): Seconds. Only waiting and cooling down by seconds read them.
+        threshold (`float`): The threshold of the alarm.
+        policy (`dict`): The fields above; each may be missing.
+        state ([`AlarmState`]): What is remembered of the posts before.
+
+    Returns:
+        `list[int]`: The event of each post: an alarm is `RAISED`; it is `HELD_BACK`, because the stretch is too short
+        as yet, has raised one already, or the last one is too recent; it is `TAKEN_BACK`, because the stretch ended
+        before it could raise one; or `NOTHING`.
+    """
+    settings = {"mean_of": 1, "end_below": threshold, **dict.fromkeys(list(POLICY)[2:], 0), **policy}
+    raises_once = "end_below" in policy
+    events = []
+    for score, time in zip(scores, [0.0] * len(scores) if times is None else times, strict=True):
+        now, state.num_posts = [state.num_posts, time], state.num_posts + 1
+        recent = [*state.recent, score][-settings["mean_of"] :]
+        state.recent = recent[1:] if len(recent) == settings["mean_of"] else recent
+        signal = sum(recent) / len(recent)
+        # Compared in 64 bits: a threshold may lie between two probabilities that are neighbours in 32.
+        lasts = signal >= (threshold if state.begun is None else settings["end_below"])
+        if state.begun is None and lasts:
+            state.begun, state.is_raised = now, False
+        if state.begun is None:
+            events.append(NOTHING)
+            continue
+        posts, seconds = since(state.begun, now)
+        has_waited = posts >= settings["wait_posts"] and seconds >= settings["wait_seconds"]
+        # Only seconds can have passed before the post that ends a stretch.
+        is_due = has_waited and (lasts or (settings["wait_seconds"] > 0 and not state.is_raised))
+        if state.last is not None:
+            posts, seconds = since(state.last, now)
+            is_due &= posts > settings["cooldown_posts"] and seconds >= settings["cooldown_seconds"]
+        if is_due and not (raises_once and state.is_raised):
+            events.append(RAISED)
+            state.is_raised, state.last = True, now
+        elif lasts:
+            events.append(HELD_BACK)
+        else:
+            events.append(NOTHING if state.is_raised else TAKEN_BACK)
+        if not lasts:
+            state.begun = None
+    return events
+
+
+def since(earlier: Sequence[float], now: Sequence[float]) -> tuple[float, float]:
+    """Returns the number of posts and of seconds from one post, its number and its time, to another."""
+    return now[0] - earlier[0], now[1] - earlier[1]
+
+
+def policy_words(policy: Mapping[str, Any]) -> str:
+    """Returns a policy in words; empty for none."""
+    words = []
+    if policy.get("mean_of", 1) > 1:
+        words.append(f"the mean of the last {policy['mean_of']} posts counts")
+    if "end_below" in policy:
+        words.append(f"one alarm until the probability falls below {policy['end_below']}")
+    for name, sentence in (("wait", "an alarm waits for {}"), ("cooldown", "none within {} of another")):
+        if policy.get(f"{name}_posts"):
+            words.append(sentence.format(f"{policy[f'{name}_posts']} posts"))
+        if policy.get(f"{name}_seconds"):
+            words.append(sentence.format(f"{policy[f'{name}_seconds']:g} seconds"))
+    return "; ".join(words)
