@@ -44,7 +44,8 @@ function thresholdRows() {
 
 function alarmRule() {
   if (state.threshold === null) return page.data.rules[state.watched];
-  return `An alarm is a post where the probability of ${names[state.watched]} is at least ${state.threshold / UNIT}.`;
+  const policy = page.data.policies[state.watched] ? ", and the policy of the model's alarms raises it" : "";
+  return `An alarm is a post where the probability of ${names[state.watched]} is at least ${state.threshold / UNIT}${policy}.`;
 }
 
 function showSettings() {
@@ -236,6 +237,11 @@ function outcomeWords(post) {
   return outcome(post) + (isBarely(shown(), post, state.watched, state.threshold) ? ", barely" : "");
 }
 
+function isPale(post) {
+  const rule = [shown(), post, state.watched, state.threshold];
+  return isBarely(...rule) || isHeldBack(...rule);
+}
+
 function probabilityOf(post) {
   return shown().probabilities[state.watched][post];
 }
@@ -288,7 +294,7 @@ function postRows() {
     x: positions[post],
     p: probabilityOf(post) / UNIT,
     outcome: outcome(post),
-    barely: isBarely(shown(), post, state.watched, state.threshold),
+    pale: isPale(post),
     description: postWords(post),
   }));
 }
