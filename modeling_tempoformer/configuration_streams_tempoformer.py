@@ -122,7 +122,7 @@ class StreamFields(CheckedFields):
     def validate_horizon(self):
         """Checks that a `horizon` can be read, and that `horizon_labels` say which labels two classes stand for."""
         if (self.horizon is None) != (self.horizon_labels is None):
-            raise ValueError("`horizon` needs `horizon_labels`, the labels that are looked for, and the other way round.")
+            raise ValueError("`horizon` needs `horizon_labels`, the labels of files, and the other way round.")
         if self.horizon is None:
             return
         read_horizon(self.horizon)

@@ -110,8 +110,8 @@ def read_text(text: str) -> float | datetime | timedelta | None:
 
 def read_horizon(horizon: str) -> tuple[int, int | None]:
     """
-    Reads how far a question looks ahead: `"3"` posts, or `"2d"`, `"12h"`, `"30m"`, `"90s"`. Returns the number, and the
-    seconds, None for posts. Raises a `ValueError` for anything else.
+    Reads how far a question looks ahead: `"3"` posts, or a time, `"2d"`, `"12h"`, `"30m"`, `"90s"`. Returns the
+    number, and the seconds, None for posts. Raises a `ValueError` for anything else.
     """
     match = HORIZON.fullmatch(horizon)
     if match is None:

@@ -153,8 +153,8 @@ class DataTrainingArguments(PostArguments, DatasetArguments):
     horizon: str | None = field(
         default=None,
         metadata={
-            "help": "Ask at each post whether one of the next posts is a change: of the next 3 (3), or of those of the "
-            "next 2 days (2d; h, m or s). With --watch the change is that class, else each but --no_change_label."
+            "help": "Ask at each post whether one of the next posts is a change: of the next 3 (3), or of those in "
+            "the next 2 days (2d; h, m, s). With --watch the change is that class, else all but --no_change_label."
         },
     )
     no_change_label: str | None = field(

@@ -101,7 +101,9 @@ def asked_sentence(config: PreTrainedConfig | Ahead) -> str:
     """Returns the question that a model with a horizon is asked, in words."""
     number, seconds = read_horizon(config.horizon)
     unit = "post" if seconds is None else UNITS[config.horizon[-1]][0]
-    of = "" if seconds is None else "a post of "
-    which = f"the next {unit}" if number == 1 else f"the next {number} {unit}s"
-    one = "one of " if seconds is None and number > 1 else ""
-    return f"Asked at each post: is {one}{of}{which} a change ({', '.join(config.horizon_labels[1])})?"
+    asked = f"the next {unit}" if number == 1 else f"the next {number} {unit}s"
+    if seconds is not None:
+        asked = f"a post in {asked}"
+    elif number > 1:
+        asked = f"one of {asked}"
+    return f"Asked at each post: is {asked} a change ({', '.join(config.horizon_labels[1])})?"

@@ -199,7 +199,9 @@ def split_posts(
         posts = {name: posts_of_split for name, posts_of_split in posts.items() if name in wanted}
     is_streamed = isinstance(posts.get("train"), IterableDataset)
     if is_streamed and (ahead is not None or arguments.horizon is not None):
-        raise ValueError("--horizon labels a post by later ones, which --streaming does not hold: leave one of them out.")
+        raise ValueError(
+            "--horizon labels a post by later ones, which --streaming does not hold: leave one of them out."
+        )
     for name in ("folds_file", "split_column") if is_streamed else ():
         if getattr(arguments, name) is not None:
             raise ValueError(f"--{name} cannot split the posts of --streaming: give a file for each split.")

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from modeling_tempoformer.evaluation.metrics import choose_no_change, compute_scores
-from modeling_tempoformer.posts.horizons import AHEAD_LABELS
 from modeling_tempoformer.evaluation.predictions import Predictions
+from modeling_tempoformer.posts.horizons import AHEAD_LABELS
 
 
 def digits(text: str) -> np.ndarray:
