@@ -181,7 +181,7 @@ NAMES = ["IE", "IS", "O"]
     [
         # The largest class is no change.
         ({}, None, ["IE", "IS"], [1, 1, 1, NO]),
-        ({"no_change_label": "IS"}, None, ["IE", "O"], [1, 0, 1, NO]),
+        ({"no_change_label": "IS"}, None, ["IE", "O"], [1, 0, 0, NO]),
         ({}, "IE", ["IE"], [1, 0, 0, NO]),
     ],
 )
