@@ -108,8 +108,9 @@ def prepare_folds(
     if set(splits) != {"train"}:
         raise ValueError("Cross-validation splits --train_file: give no other file.")
     names = choose_label_names(splits, data)
-    timelines = make_timelines(splits, data, names, choose_change_step(splits, data))["train"]
-    if (ahead := choose_ahead(timelines, names, data, model_args.watch)) is not None:
+    change_step = choose_change_step(splits, data)
+    timelines = make_timelines(splits, data, names, change_step)["train"]
+    if (ahead := choose_ahead(timelines, names, data, model_args.watch, change_step)) is not None:
         timelines, names = ask_ahead(timelines, names, ahead), AHEAD_LABELS
     if args.folds_file is None:
         folds = make_folds(timelines, args.num_folds, data.validation_fraction, FOLD_SEED)

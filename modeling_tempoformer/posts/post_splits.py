@@ -133,11 +133,16 @@ def choose_change_step(
 
 
 def choose_ahead(
-    timelines: Sequence[Timeline], names: Sequence[str], arguments: DataTrainingArguments, watch: str | None
+    timelines: Sequence[Timeline],
+    names: Sequence[str],
+    arguments: DataTrainingArguments,
+    watch: str | None = None,
+    change_step: float | None = None,
 ) -> Ahead | None:
     """
     Returns the question that `--horizon` asks of timelines with labels of the classes `names`; None without it. A
-    change is the class of `--watch`, else each class but that of no change ([`no_change_class`]).
+    change is the class of `--watch`, else each class but that of no change: `--no_change_label`, the first one of
+    labels that were derived by a `change_step`, or [`no_change_class`].
     """
     if arguments.horizon is None:
         return None
@@ -145,11 +150,15 @@ def choose_ahead(
         raise ValueError("--no_change_label is not read with --horizon and --watch: leave it out.")
     if watch is not None:
         changes = {class_named(watch, names, "watch")}
-    elif arguments.no_change_label is not None:
-        changes = set(range(len(names))) - {class_named(arguments.no_change_label, names, "no_change_label")}
     else:
-        facts = survey(timelines)
-        changes = set(range(len(names))) - {no_change_class(facts.labels, facts.unchanged, len(names))}
+        if arguments.no_change_label is not None:
+            no_change = class_named(arguments.no_change_label, names, "no_change_label")
+        elif change_step is not None:
+            no_change = 0
+        else:
+            facts = survey(timelines)
+            no_change = no_change_class(facts.labels, facts.unchanged, len(names))
+        changes = set(range(len(names))) - {no_change}
     parts = ([name for label, name in enumerate(names) if (label in changes) == is_change] for is_change in (0, 1))
     return Ahead(arguments.horizon, list(parts))
 
@@ -210,7 +219,7 @@ def split_posts(
 
     timelines, dates = make_timelines(posts, arguments, names, change_step), {}
     compare_splits({name: read for name, read in timelines.items() if isinstance(read, list)})
-    ahead = ahead or choose_ahead(next(iter(timelines.values())), names, arguments, watch)
+    ahead = ahead or choose_ahead(next(iter(timelines.values())), names, arguments, watch, change_step)
     if not is_streamed:
         report_units(timelines, arguments)
         if trains and divides_by_date(posts, arguments):

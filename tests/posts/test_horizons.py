@@ -206,6 +206,15 @@ def test_splits_answer_the_question(options, watch, changes, expected):
     assert again.timelines["test"][0].labels == expected
 
 
+def test_the_posts_of_a_date_are_divided_before_they_are_asked():
+    # The last two of six days are the test. Its change is not known to the training.
+    data = DataTrainingArguments(train_file="posts.csv", horizon="1", split_by="date", test_fraction=1 / 3)
+    posts = {"train": rows(("a", "OEOOSO"), ("b", "OSOOOE"))}
+    splits = split_posts(posts, data, NAMES, ["train", "test"], 0, None, members=2)
+    assert [timeline.labels for timeline in splits.timelines["train"]] == [[1, 0, 0, NO]] * 2
+    assert [timeline.labels for timeline in splits.timelines["test"]] == [[NO] * 4 + [0, NO], [NO] * 4 + [1, NO]]
+
+
 def test_a_question_has_one_kind_of_change():
     arguments = DataTrainingArguments(horizon="1", no_change_label="O")
     with pytest.raises(ValueError, match="--no_change_label.*--watch"):
@@ -213,6 +222,18 @@ def test_a_question_has_one_kind_of_change():
     with pytest.raises(ValueError, match="--watch must be one of IE, IS, O, got 'X'"):
         choose_ahead([make_timeline([0, 1, 2])], NAMES, DataTrainingArguments(horizon="1"), "X")
     assert choose_ahead([make_timeline([0, 1, 2])], NAMES, DataTrainingArguments(), "X") is None
+
+
+def test_the_change_of_derived_labels_is_theirs_even_if_it_is_frequent():
+    arguments = DataTrainingArguments(horizon="1")
+    timelines = [make_timeline([NO, 1, 1, 0, 1], states=["0.1", "1.4", "0.2", "0.3", "2.5"])]
+    derived = choose_ahead(timelines, ["No-Change", "Change"], arguments, change_step=1.0)
+    assert derived.horizon_labels == [["No-Change"], ["Change"]]
+    # Of given labels the largest class is no change, or the class where the state stays.
+    given = [make_timeline([NO, 1, 1, 0, 1])]
+    assert choose_ahead(given, ["a", "b"], arguments).horizon_labels == [["b"], ["a"]]
+    stays = [make_timeline([NO, 1, 1, 0, 1], states=["calm", "sad", "calm", "calm", "sad"])]
+    assert choose_ahead(stays, ["a", "b"], arguments).horizon_labels == [["a"], ["b"]]
 
 
 def test_a_stream_is_refused():
