@@ -64,6 +64,8 @@ METHODS = {
         "run_glue_style.py configuration/default.yaml configuration/trained_encoder.yaml --use_cpu --bf16 " + ASKED
     ),
     "known states": f"run_glue_style.py --known_states {ASKED}",
+    # Its labels are not those of the others: compare it with its rivals, in each run's all_results.json.
+    "ahead": f"run_glue_style.py --horizon 3 {ASKED}",
     # Their posts lack a column.
     "no times": f"run_glue_style.py {ASKED}",
     "no states": f"run_glue_style.py {ASKED}",

@@ -16,6 +16,7 @@ from transformers import PreTrainedModel
 from .. import __version__
 from ..decisions_tempoformer import class_names
 from ..posts.files import data_folder, written_whole
+from ..posts.horizons import asked_sentence
 from .markdown import escape_control_characters, markdown, table
 
 
@@ -168,6 +169,7 @@ def write_card(model: PreTrainedModel, folder: str | Path, facts: CardFacts | No
         repo_id=repo_id,
         base_model=base_model,
         labels=labels,
+        asked="" if getattr(config, "horizon", None) is None else asked_sentence(config),
         example_day=example_day(getattr(getattr(config, "encoder_config", config), "times", ())),
         max_tokens=facts.max_tokens,
         languages=languages,

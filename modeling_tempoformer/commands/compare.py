@@ -25,8 +25,15 @@ from ..evaluation.method_names import checkpoint_name
 from ..evaluation.predictions import all_labels
 from ..posts.arguments import DataTrainingArguments
 from ..posts.files import lock_folder, write_json
+from ..posts.horizons import AHEAD_LABELS, ask_ahead
 from ..posts.model_fields import class_weights
-from ..posts.post_splits import check_calibration, choose_change_step, choose_label_names, load_splits
+from ..posts.post_splits import (
+    check_calibration,
+    choose_ahead,
+    choose_change_step,
+    choose_label_names,
+    load_splits,
+)
 from ..posts.reading import make_timelines
 from ..posts.splits import check_apart, check_tested_once, make_folds, read_folds, select_fold
 from ..posts.surveys import survey
@@ -101,7 +108,10 @@ def prepare_folds(
     if set(splits) != {"train"}:
         raise ValueError("Cross-validation splits --train_file: give no other file.")
     names = choose_label_names(splits, data)
-    timelines = make_timelines(splits, data, names, choose_change_step(splits, data))["train"]
+    change_step = choose_change_step(splits, data)
+    timelines = make_timelines(splits, data, names, change_step)["train"]
+    if (ahead := choose_ahead(timelines, names, data, model_args.watch, change_step)) is not None:
+        timelines, names = ask_ahead(timelines, names, ahead), AHEAD_LABELS
     if args.folds_file is None:
         folds = make_folds(timelines, args.num_folds, data.validation_fraction, FOLD_SEED)
     else:

@@ -58,7 +58,8 @@ def start(kind: type[Baseline], arguments: list[str], run: Callable):
     # Untrained methods divide the posts of a training, too.
     reads = read_of_posts(data, training, baseline.calibrate) if baseline.needs == "do_train" else {}
     unread = (False, f"by --method {baseline.method}")
-    check_read(given, {**reads, "no_change_label": unread, "known_states": unread})
+    no_change = (data.horizon, unread[1])
+    check_read(given, {**reads, "no_change_label": no_change, "known_states": unread})
     with lock_folder(training.output_dir, training.process_index == 0):
         run(given, baseline, data, training)
 
@@ -95,8 +96,9 @@ def read_splits(
         calibrates=baseline.calibrate,
         change_step=choose_change_step(posts, data),
         given=given,
+        watch=baseline.watch,
     )
-    return splits, names
+    return splits, splits.names
 
 
 def predict(

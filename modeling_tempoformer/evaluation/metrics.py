@@ -10,6 +10,7 @@ import numpy as np
 from transformers import EvalPrediction, PreTrainedConfig
 
 from ..posts.files import data_folder
+from ..posts.horizons import AHEAD_LABELS
 from .predictions import Predictions
 
 
@@ -53,25 +54,25 @@ def compute_scores(posts: Predictions, no_change: int | None = None) -> dict[str
     )
 
 
-def choose_no_change(config: PreTrainedConfig | None, labels: np.ndarray, num_labels: int) -> int:
+def choose_no_change(config: PreTrainedConfig | None, labels: np.ndarray, names: Sequence[str]) -> int:
     """
     Returns the class that scores take for no change: that of the model's first posts, if it has such a rule; the first
-    one of labels that were derived from states; else the largest of the training, which has the smallest weight in a
-    model's loss.
+    one of labels that say what comes, or that were derived from states; else the largest of the training, which has
+    the smallest weight in a model's loss.
 
     Args:
         config (`PreTrainedConfig`, *optional*): The model's configuration.
         labels (`np.ndarray` of shape `(posts,)`): Class ids of posts, -100 without a label, which count if the
             configuration does not say which class is the largest.
-        num_labels (`int`): Number of classes.
+        names (`Sequence[str]`): The classes.
     """
     if (no_change := getattr(config, "no_change", None)) is not None:
         return no_change
-    if getattr(config, "change_step", None) is not None:
+    if getattr(config, "change_step", None) is not None or list(names) == AHEAD_LABELS:
         return 0
     if (weights := getattr(config, "class_weights", None)) is not None:
         return int(np.argmin(weights))
-    return int(np.bincount(labels[labels >= 0], minlength=num_labels).argmax())
+    return int(np.bincount(labels[labels >= 0], minlength=len(names)).argmax())
 
 
 def score_names(label_names: Sequence[str]) -> list[str]:

@@ -14,6 +14,7 @@ from huggingface_hub.errors import EntryNotFoundError
 from transformers import PreTrainedConfig
 
 from ..posts.facts import all_facts
+from ..posts.horizons import asked_sentence
 from ..timeline_tempoformer import Timeline
 from .alarm_costs import PER_DAY, PER_HUNDRED
 from .alarms import OTHER, alarm_kind, alarm_sentence, measured_words, score_alarms, wanted_words
@@ -75,9 +76,10 @@ def score_part(
     its [`compute_scores`], its [`compare`], the `confidence_range`, in which the largest probability of 95 % of the
     posts lies, and for each of the model's `experts` its `weight` and its [`compare_with`]; the [`score_groups`] of
     posts with groups, and the [`score_annotators`] of posts that several people have labelled; the class that counts
-    as `no_change`; and if `train` is given and is not held out in turn, under `people` [`score_people`]. All these are
-    of labels. If the model watches a class, by its `config`, its [`score_alarms`] follow under `alarm`.
-    `predictions` and `probabilities` are those of [`decide_posts`]; `train` and `vectors` are as in [`learn_rivals`];
+    as `no_change`; of a model that is asked what comes the question, `asked`; and if `train` is given and is not held
+    out in turn, under `people` [`score_people`]. All these are of labels. If the model watches a class, by its
+    `config`, its [`score_alarms`] follow under `alarm`. `predictions` and `probabilities` are those of
+    [`decide_posts`]; `train` and `vectors` are as in [`learn_rivals`];
     `experts` are weights and, of each expert alone, class ids (posts,); `without_known_states` are the model's
     probabilities where no earlier state is known.
     """
@@ -96,9 +98,11 @@ def score_part(
     if without_known_states is not None:
         own["without_known_states"] = without_known_states[labelled], {}
     known = all_labels(timelines if train is None else train)
-    no_change = choose_no_change(config, known, len(names))
+    no_change = choose_no_change(config, known, names)
     scores = counts | compute_scores(posts, no_change) | compare(posts, rivals | own)
     scores["no_change"] = names[no_change]
+    if getattr(config, "horizon", None) is not None:
+        scores["asked"] = asked_sentence(config)
     if train is not None and timelines[0].held_out is None:
         scores["people"] = score_people(posts, labelled, timelines, train, no_change)
     scores["confidence_range"] = np.quantile(posts.probabilities.max(-1), CENTRAL).tolist()
@@ -457,15 +461,16 @@ def test_summary(results: Mapping[str, Any], config: PreTrainedConfig | None = N
     """
     A summary of a model's test in sentences: its macro F1, that of its rivals, other [`remarks`], its alarms, its
     calibration, its annotators, and the scores of its states. With the model's configuration also [`alarm_sentence`],
-    the current rule of its alarms.
+    the current rule of its alarms, and first what it is asked, if that is about posts that come.
     """
     alarm = config and alarm_sentence(config)
     last = [f"Alarms: {alarm}"] if alarm else []
+    asked = [] if getattr(config, "horizon", None) is None else [asked_sentence(config)]
     if "compared_with" not in results:
         unknown = "No score is known: this model was not tested on posts with labels, or its results lie elsewhere."
-        return [unknown, *last]
+        return [*asked, unknown, *last]
     posts = f"{results['labelled_posts']} labelled posts of {results['timelines']} timelines"
-    sentences = [f"Macro F1 {macro_f1_of(results)} on the {posts} of its test.", *seed_lines(results)]
+    sentences = [*asked, f"Macro F1 {macro_f1_of(results)} on the {posts} of its test.", *seed_lines(results)]
     sentences += [*rival_sentences(results, BETTER), *remarks(results), *alarm_lines(results)]
     sentences += [*cost_lines(results), *last]
     sentences += [*calibration_lines(results), *annotator_lines(results), *state_lines(results)]
@@ -519,7 +524,8 @@ def results_table(part: str, results: Mapping[str, Any]) -> str:
             counts += f"; {results[name]:.0f} {words} a second"
     if "classes" not in results:
         return "\n\n".join([counts, *state_lines(results)])
-    counts = "\n".join([counts, *people_lines(results)])
+    asked = [results["asked"]] if "asked" in results else []
+    counts = "\n".join([counts, *asked, *people_lines(results)])
     titled = [score for score in change_detection().SCORES if score.title]
     titles = {score.name: score.title for score in titled}
     columns = [score.name for score in titled if score.by_class]

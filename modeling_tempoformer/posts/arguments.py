@@ -5,6 +5,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from ..times_tempoformer import read_horizon
+
 
 @dataclass
 class DatasetArguments:
@@ -148,11 +150,18 @@ class DataTrainingArguments(PostArguments, DatasetArguments):
             "help": "Without labels: the smallest difference of two states, which are numbers, that is a change."
         },
     )
+    horizon: str | None = field(
+        default=None,
+        metadata={
+            "help": "Ask at each post whether one of the next posts is a change: of the next 3 (3), or of those in "
+            "the next 2 days (2d; h, m, s). With --watch the change is that class, else all but --no_change_label."
+        },
+    )
     no_change_label: str | None = field(
         default=None,
         metadata={
-            "help": "The class of first posts, where none of them has a label in training. Default: the one where the "
-            "state stays, else the largest."
+            "help": "The class of first posts, where none of them has a label in training, and with --horizon the one "
+            "that is no change. Default: the one where the state stays, else the largest."
         },
     )
     known_states: bool = field(
@@ -176,6 +185,9 @@ class DataTrainingArguments(PostArguments, DatasetArguments):
         super().__post_init__()
         if self.change_step is not None and not 0 <= self.change_step < math.inf:
             raise ValueError(f"--change_step must be a number of at least 0, got {self.change_step}.")
+        if self.horizon is not None:
+            read_horizon(self.horizon)
+            self.horizon = self.horizon.lstrip("0")
 
 
 def check_read(given: Collection[str], reads: Mapping[str, tuple[Any, str]]):

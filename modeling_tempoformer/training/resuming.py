@@ -44,6 +44,7 @@ DEFINING = (
         "labels",
         "no_change_label",
         "change_step",
+        "horizon",
         "known_states",
         "streaming",
     ),

@@ -7,6 +7,7 @@ import pytest
 
 from modeling_tempoformer.evaluation.metrics import choose_no_change, compute_scores
 from modeling_tempoformer.evaluation.predictions import Predictions
+from modeling_tempoformer.posts.horizons import AHEAD_LABELS
 
 
 def digits(text: str) -> np.ndarray:
@@ -112,7 +113,11 @@ def test_changes_as_clpsych_2026_ranks_them():
     ],
 )
 def test_the_class_that_is_no_change(config, expected):
-    assert choose_no_change(config, np.array([-100, -100, -100, 0, 1, 1]), 3) == expected
+    assert choose_no_change(config, np.array([-100, -100, -100, 0, 1, 1]), ["a", "b", "c"]) == expected
+
+
+def test_labels_that_say_what_comes_have_a_class_of_no_change():
+    assert choose_no_change(None, np.array([0, 1, 1]), AHEAD_LABELS) == 0
 
 
 @pytest.mark.parametrize(
