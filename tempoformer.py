@@ -19,6 +19,7 @@ COMMANDS = {
     "predict": "predict posts with a trained model",
     "view": "write a page that shows timelines and what a model says of them",
     "threshold": "set the probability from which on a post is an alarm",
+    "policy": "choose how alarms are raised: waiting, cooling down, lasting",
     "score": "predict a corpus that does not fit in memory",
     "forget": "delete what a live service remembers for a model that is not in service any more",
     "compare": "cross-validate methods on the same folds, and compare them",

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from modeling_tempoformer.evaluation.alarm_promises import edges_of, judged_cases
+from modeling_tempoformer.evaluation.alarm_promises import edges_of, find_cases
 from modeling_tempoformer.evaluation.alarms import round_between
 from modeling_tempoformer.evaluation.prediction_table import read_predictions
 from modeling_tempoformer.timeline_tempoformer import Timeline
@@ -70,7 +70,7 @@ def observe(scored: Scored, kind: str, rate: float) -> dict[str, float]:
     timelines, parts = zip(*scored, strict=True)
     scores, of = np.concatenate(parts), np.repeat(np.arange(len(parts)), list(map(len, parts)))
     # The unit of a case is the number of its timeline.
-    cases = {name: judged_cases(name, timelines, scores, 1) for name in ("alarm_rate", "miss_rate")}
+    cases = {name: find_cases(name, timelines, 1).judge(scores) for name in ("alarm_rate", "miss_rate")}
     generator, seen = np.random.default_rng(0), []
     for _ in range(NUM_SPLITS):
         is_own = generator.permutation(len(scored)) < len(scored) / 2

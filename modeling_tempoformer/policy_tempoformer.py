@@ -121,6 +121,12 @@ def follow(
     return events
 
 
+def lag_of(policy: Mapping[str, Any] | None) -> int:
+    """Returns by how many posts an alarm of a policy may be later than the probability that it is about."""
+    policy = policy or {}
+    return policy.get("wait_posts", 0) + (policy.get("wait_seconds", 0) > 0) + policy.get("mean_of", 1) - 1
+
+
 def since(earlier: Sequence[float], now: Sequence[float]) -> tuple[float, float]:
     """Returns the number of posts and of seconds from one post, its number and its time, to another."""
     return now[0] - earlier[0], now[1] - earlier[1]

@@ -236,7 +236,7 @@ class Alarms(NamedTuple):
     Attributes:
         delays (`np.ndarray` of shape `(changes, 2)`): From the first post of each change to the first alarm that finds
             it, in posts and seconds. They are negative for an early alarm, and NaN for a missed change.
-        is_false (`np.ndarray` of shape `(posts,)`): True for alarms that are neither in a change nor early.
+        is_false (`np.ndarray` of shape `(posts,)`): True for alarms that find no change.
         has_alarm (`bool`): Whether there is any alarm.
         latency (`float`): The number of posts that are read from the first post of the first change to the first alarm
             that finds a change, both included, and at least 1; NaN without such an alarm.
@@ -254,31 +254,34 @@ class Alarms(NamedTuple):
     num_recovered: int
 
 
-def zones_of(is_class: np.ndarray, early: int = 0) -> list[tuple[int, int, int]]:
+def zones_of(is_class: np.ndarray, early: int = 0, late: int = 0) -> list[tuple[int, int, int]]:
     """
-    Returns for each change in a timeline the position of the first post whose alarm finds it, up to `early` posts
-    before it but in no other change; that of its own first post; and that after its last post.
+    Returns for each change in a timeline the positions of the first post whose alarm finds it, up to `early` posts
+    before it; of its own first post; and after the last post whose alarm finds it, up to `late` posts after it. A post
+    between two changes that is late for one is not early for the next.
     """
-    zones, free = [], 0
-    for run in runs_of(is_class):
-        start, end = min(run), max(run) + 1
+    runs, zones, free = runs_of(is_class), [], 0
+    starts = [*map(min, runs), len(is_class)]
+    for start, following, run in zip(starts, starts[1:], runs, strict=False):
+        end = min(max(run) + 1 + late, following)
         zones.append((max(free, start - early), start, end))
         free = end
     return zones
 
 
-def judge_alarms(posts: Posts, early: int = 0, held_back: np.ndarray | None = None) -> Alarms:
+def judge_alarms(posts: Posts, early: int = 0, late: int = 0, held_back: np.ndarray | None = None) -> Alarms:
     """
     Judges the alarms in a timeline.
 
     Args:
         posts ([`Posts`]): The labelled posts of the timeline, with alarms as predictions.
-        early (`int`, *optional*, defaults to 0): The number of posts before a change in which an alarm is early.
+        early, late (`int`, *optional*, defaults to 0): The numbers of posts before and after a change in which an
+            alarm finds it.
         held_back (`np.ndarray` of shape `(posts,)`, *optional*): Whether each alarm was held back.
     """
     held_back = np.zeros(len(posts.labels), bool) if held_back is None else held_back
     is_false, recovers = posts.predictions.copy(), held_back.astype(int)
-    zones, delays, latency = zones_of(posts.labels, early), [], math.nan
+    zones, delays, latency = zones_of(posts.labels, early, late), [], math.nan
     for first, start, end in zones:
         alarms = first + np.flatnonzero(posts.predictions[first:end])
         is_false[first:end] = False
@@ -304,7 +307,7 @@ def num_changes(timelines: list[Alarms]) -> int:
 
 
 def found_changes(timelines: list[Alarms]) -> float:
-    """The share of the changes that an alarm finds, in them or early."""
+    """The share of the changes that an alarm finds, in them, early or late."""
     return 1 - missed_changes(timelines)
 
 
@@ -315,7 +318,7 @@ def missed_changes(timelines: list[Alarms]) -> float:
 
 
 def false_alarms(timelines: list[Alarms]) -> int:
-    """The number of alarms that are neither in a change nor early."""
+    """The number of alarms that find no change."""
     return sum(alarms.is_false.sum() for alarms in timelines)
 
 
@@ -499,8 +502,8 @@ class ChangeDetection(evaluate.Metric):
         alarms (`list[bool]`, *optional*): Whether an alarm was raised at the post, which need not be predicted as the
             class. Scores of alarms need it, `timelines` and `watched`.
         watched (`str` or `int`, *optional*): The class that alarms are about, by its name in `label_names`.
-        early (`int`, *optional*, defaults to 0): The number of posts before a change in which an alarm counts as early
-            and not as false.
+        early, late (`int`, *optional*, defaults to 0): The numbers of posts before and after a change in which an
+            alarm still finds it, and is not false.
         held_back (`list[bool]`, *optional*): Whether no alarm was raised at the post although its probability was
             large enough. The score `recovery` needs it.
 
@@ -512,8 +515,8 @@ class ChangeDetection(evaluate.Metric):
         alarms, and `expected_calibration_error`. Undefined scores are left out: all of them if no post has a label.
         Raises a `ValueError` for no posts, lists or rows of different lengths, numbers that are ids of no class, times
         that are neither numbers nor dates, names that are not one for each class, a `no_change` or `watched` that is
-        none of them, alarms that are neither True nor False, an `early` below 0, and probabilities that do not sum
-        to 1.
+        none of them, alarms that are neither True nor False, an `early` or `late` below 0, and probabilities that do
+        not sum to 1.
 
     Example:
         >>> import evaluate
@@ -565,6 +568,7 @@ class ChangeDetection(evaluate.Metric):
         alarms: Sequence[bool] | None = None,
         watched: str | int | None = None,
         early: int = 0,
+        late: int = 0,
         held_back: Sequence[bool] | None = None,
     ) -> dict[str, float]:
         check_rows(predictions, references)
@@ -585,8 +589,9 @@ class ChangeDetection(evaluate.Metric):
         for name, chosen in (("no_change", no_change), ("watched", watched)):
             if chosen is not None and chosen not in label_names:
                 raise ValueError(f"`{name}` must be one of the classes {label_names}, got {chosen!r}.")
-        if early < 0:
-            raise ValueError(f"`early` is a number of posts, 0 or more, got {early}.")
+        for name, number in (("early", early), ("late", late)):
+            if number < 0:
+                raise ValueError(f"`{name}` is a number of posts, 0 or more, got {number}.")
         check(columns, labelled, len(label_names))
 
         columns = {name: values[labelled] for name, values in columns.items()}
@@ -604,7 +609,9 @@ class ChangeDetection(evaluate.Metric):
         if "alarms" in columns and watched is not None:
             watch = Posts(labels == label_names.index(watched), columns["alarms"].astype(bool), seconds)
             held_back = columns.get("held_back", np.zeros(len(labels))).astype(bool)
-            judged = [judge_alarms(Posts(*(v[group] for v in watch)), early, held_back[group]) for group in groups]
+            judged = [
+                judge_alarms(Posts(*(v[group] for v in watch)), early, late, held_back[group]) for group in groups
+            ]
         options = {"no_change": no_change, "watched": watched}
         given = {*columns, *(name for name, chosen in options.items() if chosen is not None)}
         means, scores = {}, {}

@@ -3,20 +3,21 @@ Sets the threshold of a model's alarms: the smallest probability of the watched 
 
     tempoformer threshold --model_name_or_path outputs/mine --watch Switch --threshold 0.62
 
-The weights stay as they are, and so does the memory of a live service. Scores are not computed again: predict posts
-with labels to see those of the new threshold.
+The weights stay as they are, and so do the memory of a live service and the policy of alarms. Scores are not computed
+again: predict posts with labels to see those of the new threshold.
 """
 
 import json
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from transformers import AutoConfig
 from transformers.utils import CONFIG_NAME
 
 from ..cards.model_cards import update_alarm
 from ..configuration_streams_tempoformer import StreamFields
-from ..decisions_tempoformer import class_names
+from ..decisions_tempoformer import class_names, own_alarm
 from ..evaluation.alarms import alarm_sentence
 from ..posts.files import written_whole
 from ..posts.model_fields import class_named
@@ -34,8 +35,6 @@ class ThresholdArguments:
     )
 
     def __post_init__(self):
-        if not Path(self.model_name_or_path).is_dir():
-            raise ValueError(f"--model_name_or_path {self.model_name_or_path} is no folder: download the model first.")
         if not 0 < self.threshold <= 1:
             raise ValueError(
                 f"--threshold must be more than 0 and at most 1, got {self.threshold}; from 0 on all posts are alarms."
@@ -44,13 +43,28 @@ class ThresholdArguments:
 
 def main(arguments: list[str]):
     (args,) = parse([ThresholdArguments], arguments)
-    folder = args.model_name_or_path
+    config = load_config(args.model_name_or_path)
+    label = class_named(args.watch, class_names(config), "watch")
+    alarm = {"label": label, "threshold": args.threshold}
+    if policy := (own_alarm(label, config.calibration) or {}).get("policy"):
+        alarm["policy"] = policy
+    set_alarm(args.model_name_or_path, config, alarm)
+
+
+def load_config(folder: str) -> StreamFields:
+    """Loads the configuration in the folder of a TempoFormer. Raises a `ValueError` for another folder."""
+    if not Path(folder).is_dir():
+        raise ValueError(f"--model_name_or_path {folder} is no folder: download the model first.")
     config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
     if not isinstance(config, StreamFields):
         raise ValueError(f"{folder} is not a TempoFormer: its kind is '{config.model_type}'.")
-    config.watched = class_named(args.watch, class_names(config), "watch")
-    alarm = {"label": config.watched, "threshold": args.threshold}
-    config.calibration = {**(config.calibration or {}), "alarm": alarm}
+    return config
+
+
+def set_alarm(folder: str, config: StreamFields, alarm: dict[str, Any]):
+    """Writes an alarm to the configuration and the card in the folder of a model, and prints its sentence."""
+    config.watched, config.calibration = alarm["label"], {**(config.calibration or {}), "alarm": alarm}
+    config.validate()
     # Nothing else of the file changes, as it would if the library wrote it.
     path = Path(folder) / CONFIG_NAME
     values = json.loads(path.read_text(encoding="utf-8"))
@@ -58,5 +72,5 @@ def main(arguments: list[str]):
     with written_whole(path) as partial:
         partial.write_text(json.dumps(values, indent=2, sort_keys=True) + "\n", encoding="utf-8")
     sentence = alarm_sentence(config)
-    update_alarm(folder, args.watch, sentence)
+    update_alarm(folder, config.id2label[config.watched], sentence)
     print(f"Alarms of {folder}: {sentence}")

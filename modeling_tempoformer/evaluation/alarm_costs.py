@@ -22,6 +22,7 @@ def score_costs(
     measured: Mapping[str, Any],
     first_posts: str | None = None,
     early: int = 0,
+    late: int = 0,
     held_back: np.ndarray | None = None,
 ) -> dict[str, Any]:
     """
@@ -33,7 +34,8 @@ def score_costs(
         label (`int`): The id of the class that alarms are about.
         measured (`dict[str, Any]`): The [`measure_alarms`] of the same timelines.
         first_posts (`str`, *optional*): The field of the model's configuration, by which first posts are no alarms.
-        early (`int`, *optional*, defaults to 0): The number of posts before a change in which an alarm is early.
+        early, late (`int`, *optional*, defaults to 0): The numbers of labelled posts before and after a change in
+            which an alarm finds it.
         held_back (`np.ndarray` of shape `(posts,)`, *optional*): Whether the alarm of each post was held back.
 
     Returns:
@@ -51,7 +53,7 @@ def score_costs(
             times = np.full(len(labels), math.nan) if timeline.timestamps is None else np.array(timeline.timestamps)
             posts = change_detection().Posts(labels[labelled] == label, raised[labelled], times[labelled])
             back = None if held_back is None else held_back[number][labelled]
-            judged.append(change_detection().judge_alarms(posts, early, back))
+            judged.append(change_detection().judge_alarms(posts, early, late, back))
             sizes.append(labelled.sum())
     if not judged:
         return {}

@@ -9,7 +9,7 @@ lose at most `rate * (n + 1) - 1` together.
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -17,7 +17,7 @@ from scipy.stats import binomtest
 
 from ..posts.facts import unit_of
 from ..timeline_tempoformer import Timeline
-from .predictions import all_labels, timeline_numbers
+from .metrics import change_detection
 
 
 # Sums of shares that differ by less are equal up to rounding.
@@ -26,50 +26,66 @@ PROMISES = ("alarm_rate", "miss_rate")
 DAY = 86_400  # seconds
 
 
-def judged_cases(
-    kind: str, timelines: Sequence[Timeline], scores: np.ndarray, label: int, days: float | None = None
-) -> pd.DataFrame:
+class Cases(NamedTuple):
     """
-    Lists the cases that a promise is about.
+    The cases that a promise is about.
+
+    Attributes:
+        units (`np.ndarray` of shape `(cases,)`): The number of each case's unit ([`~posts.facts.unit_of`]).
+        posts (`list[np.ndarray]`): The positions of its labelled posts among all posts, a case after the other.
+    """
+
+    units: np.ndarray
+    posts: list[np.ndarray]
+
+    def judge(self, scores: np.ndarray) -> pd.DataFrame:
+        """
+        Returns a table of the cases, with the largest `score` of its posts, by which a threshold raises an alarm in it
+        or not; its `unit`; and its `weight`, as the cases of a unit share a weight of 1. `scores` are those of all
+        posts (posts,).
+        """
+        firsts = np.cumsum([0, *map(len, self.posts)])[:-1]
+        scores = np.asarray(scores, dtype=np.float64)
+        best = np.maximum.reduceat(scores[np.concatenate(self.posts)], firsts) if self.posts else []
+        cases = pd.DataFrame({"unit": self.units, "score": best})
+        return cases.assign(weight=1 / cases.groupby("unit")["score"].transform("size"))
+
+
+def find_cases(
+    kind: str, timelines: Sequence[Timeline], label: int, days: float | None = None, late: int = 0
+) -> Cases:
+    """
+    Finds the cases that a promise is about.
 
     Args:
         kind (`str`): `"alarm_rate"`, whose cases are the timelines with labels none of which is the class, or such
             stretches of some days; or `"miss_rate"`, whose cases are the changes: runs of neighbouring labelled posts
             of the class.
         timelines (`Sequence[Timeline]`): Timelines, some of whose posts have labels.
-        scores (`np.ndarray` of shape `(posts,)`): The probability of the class.
         label (`int`): The id of the class.
         days (`float`, *optional*): The length of the stretches that an alarm rate is about, counted from the first
             post of a timeline. By default they are whole timelines.
-
-    Returns:
-        `pd.DataFrame`: A row for each case, with the largest `score` of its labelled posts, by which a threshold
-        raises an alarm in it or not; its `unit`, whose cases share a weight of 1 ([`~posts.facts.unit_of`]); and its
-        `weight`.
+        late (`int`, *optional*, defaults to 0): The number of labelled posts after a change in which an alarm finds
+            it, for a policy that waits.
     """
-    labels, numbers = all_labels(timelines), timeline_numbers(timelines)
     units, _ = pd.factorize(pd.Series(list(map(unit_of, timelines)), dtype=object))
-    posts = pd.DataFrame({"unit": units[numbers], "timeline": numbers, "score": np.asarray(scores, dtype=np.float64)})
-    posts["stretch"] = 0
-    if days is not None:
-        posts["stretch"] = np.concatenate(
-            [(np.array(own.timestamps) - own.timestamps[0]) // (days * DAY) for own in timelines]
-        )
-    posts["is_class"] = labels == label
-    posts = posts[labels >= 0]
-    if kind == "alarm_rate":
-        cases = posts.groupby(["unit", "timeline", "stretch"], as_index=False).agg(
-            score=("score", "max"), is_class=("is_class", "any")
-        )
-        cases = cases[~cases["is_class"]]
-    else:
-        neighbours = (posts["is_class"] != posts["is_class"].shift()) | (
-            posts["timeline"] != posts["timeline"].shift()
-        )
-        runs = posts.assign(run=neighbours.cumsum())[posts["is_class"]]
-        cases = runs.groupby(["unit", "run"], as_index=False).agg(score=("score", "max"))
-    cases = cases[["unit", "score"]].reset_index(drop=True)
-    return cases.assign(weight=1 / cases.groupby("unit")["score"].transform("size"))
+    found, start = [], 0
+    for unit, timeline in zip(units, timelines, strict=True):
+        labels = np.array(timeline.labels)
+        posts, is_class = start + np.flatnonzero(labels >= 0), labels[labels >= 0] == label
+        start += len(labels)
+        if kind == "miss_rate":
+            zones = change_detection().zones_of(is_class, 0, late)
+            found += [(unit, posts[first:end]) for first, _, end in zones]
+            continue
+        stretches = np.zeros(len(posts))
+        if days is not None:
+            times = np.array(timeline.timestamps)
+            stretches = (times[labels >= 0] - times[0]) // (days * DAY)
+        for stretch in np.unique(stretches):
+            if not is_class[stretches == stretch].any():
+                found.append((unit, posts[stretches == stretch]))
+    return Cases(np.array([unit for unit, _ in found], dtype=int), [posts for _, posts in found])
 
 
 def least_units(rate: float) -> int:
@@ -84,7 +100,7 @@ def edges_of(kind: str, cases: pd.DataFrame, scores: np.ndarray, rate: float) ->
     [`least_units`], and where all posts of a case have a probability of 1.
 
     Args:
-        kind (`str`), cases (`pd.DataFrame`): The argument and the result of [`judged_cases`].
+        kind (`str`), cases (`pd.DataFrame`): The argument of [`find_cases`], and the result of [`Cases.judge`].
         scores (`np.ndarray` of shape `(posts,)`): The probability of the class of all labelled posts.
         rate (`float`): The promised rate, more than 0 and less than 1.
     """
@@ -105,13 +121,18 @@ def edges_of(kind: str, cases: pd.DataFrame, scores: np.ndarray, rate: float) ->
 
 
 def promise_facts(
-    kind: str, timelines: Sequence[Timeline], alarms: np.ndarray, label: int, days: float | None = None
+    kind: str,
+    timelines: Sequence[Timeline],
+    alarms: np.ndarray,
+    label: int,
+    days: float | None = None,
+    late: int = 0,
 ) -> dict[str, Any]:
     """
     Measures on timelines what was promised.
 
     Args:
-        kind, timelines, label, days: Arguments of [`judged_cases`].
+        kind, timelines, label, days, late: Arguments of [`find_cases`].
         alarms (`np.ndarray` of shape `(posts,)`): Whether each post is an alarm.
 
     Returns:
@@ -120,7 +141,7 @@ def promise_facts(
         `rate_interval`, of 95 %, if each unit has one case (Clopper and Pearson, 1934). Without a case only the
         first.
     """
-    cases = judged_cases(kind, timelines, alarms, label, days)
+    cases = find_cases(kind, timelines, label, days, late).judge(alarms)
     facts: dict[str, Any] = {"promised_of": len(cases)}
     if len(cases):
         is_broken = (cases["score"] > 0) == (kind == "alarm_rate")

@@ -12,7 +12,7 @@ import pandas as pd
 from transformers import PreTrainedConfig
 
 from ..decisions_tempoformer import own_alarm, own_policy
-from ..policy_tempoformer import HELD_BACK, RAISED, TAKEN_BACK, policy_words
+from ..policy_tempoformer import HELD_BACK, RAISED, TAKEN_BACK, lag_of, policy_words
 from ..posts.facts import unit_of
 from ..posts.states import first_of
 from ..timeline_tempoformer import Timeline
@@ -21,7 +21,7 @@ from .alarm_costs import score_costs
 from .alarm_promises import (
     PROMISES,
     edges_of,
-    judged_cases,
+    find_cases,
     kept_words,
     least_units,
     promise_facts,
@@ -62,7 +62,7 @@ def choose_alarm(
         names (`list[str]`): The classes in the order of their ids.
         label (`int`, *optional*): The id of the watched class.
         wanted (`dict[str, float]`): One of `"precision"` and `"recall"` ([`choose_threshold`]), `"alarm_rate"` and
-            `"miss_rate"` ([`~evaluation.alarm_promises.judged_cases`]), with its share; an alarm rate may be followed
+            `"miss_rate"` ([`~evaluation.alarm_promises.find_cases`]), with its share; an alarm rate may be followed
             by the `"days"` that it is about.
         first_posts (`str`, *optional*): The argument of [`measure_alarms`].
 
@@ -78,8 +78,10 @@ def choose_alarm(
         raise ValueError("--alarm_days counts days, and the posts have no times: leave it out.")
     posts = labelled_posts(timelines, predictions, names, probabilities)
     if kind in PROMISES:
+        check_units(timelines, label, names[label], wanted)
         threshold = find_threshold(timelines, probabilities[:, label], label, wanted)
-        check_promise(threshold, timelines, label, names[label], wanted)
+        if threshold is None:
+            raise ValueError(f"No threshold promises a --{kind} of {least:g}: too many posts have a probability of 1.")
     else:
         threshold = choose_threshold(posts, label, wanted)
     alarm = {"label": label, "threshold": threshold, "wanted": dict(wanted)}
@@ -89,24 +91,17 @@ def choose_alarm(
     return alarm
 
 
-def check_promise(
-    threshold: float | None, timelines: Sequence[Timeline], label: int, name: str, wanted: Mapping[str, float]
-):
-    """Raises a `ValueError` if no threshold keeps a promise, with what would be needed."""
-    if threshold is not None:
-        return
+def check_units(timelines: Sequence[Timeline], label: int, name: str, wanted: Mapping[str, float]):
+    """Raises a `ValueError` if there are too few timelines to keep a promise, with what would be needed."""
     kind, rate = next(iter(wanted.items()))
-    cases = judged_cases(kind, timelines, np.zeros(sum(map(len, timelines))), label, wanted.get("days"))
-    held_out, with_out = cases["unit"].nunique(), "with" if kind == "miss_rate" else "without"
-    if held_out >= least_units(rate):
+    held_out = len(np.unique(find_cases(kind, timelines, label, wanted.get("days")).units))
+    with_out = "with" if kind == "miss_rate" else "without"
+    if held_out < least_units(rate):
+        possible = f"give --{kind} {1 / (held_out + 1):.2g} or more, or " if held_out else ""
         raise ValueError(
-            f"No threshold promises a --{kind} of {rate:g}: timelines {with_out} {name} have a probability of 1."
+            f"A --{kind} of {rate:g} needs {least_units(rate)} held-out timelines {with_out} {name}, and there are "
+            f"{held_out}: {possible}label more timelines."
         )
-    possible = f"give --{kind} {1 / (held_out + 1):.2g} or more, or " if held_out else ""
-    raise ValueError(
-        f"A --{kind} of {rate:g} needs {least_units(rate)} held-out timelines {with_out} {name}, and there are "
-        f"{held_out}: {possible}label more timelines."
-    )
 
 
 def find_threshold(
@@ -124,7 +119,7 @@ def find_threshold(
     labels, scores = all_labels(timelines), scores.astype(np.float64)
     labelled = labels >= 0
     if kind in PROMISES:
-        cases = judged_cases(kind, timelines, scores, label, wanted.get("days"))
+        cases = find_cases(kind, timelines, label, wanted.get("days")).judge(scores)
         edges = edges_of(kind, cases, scores[labelled], least)
         return None if edges is None else round_between(*edges)
     is_class = labels[labelled] == label
@@ -233,6 +228,7 @@ def measure_alarms(
     label: int,
     first_posts: str | None = None,
     wanted: Mapping[str, float] | None = None,
+    late: int = 0,
 ) -> dict[str, Any]:
     """
     Measures alarms.
@@ -244,6 +240,7 @@ def measure_alarms(
         label (`int`): The id of the class that alarms are about.
         first_posts (`str`, *optional*): The field of the model's configuration, by which first posts are no alarms.
         wanted (`dict[str, float]`, *optional*): The argument of [`choose_alarm`].
+        late (`int`, *optional*, defaults to 0): The argument of [`find_cases`].
 
     Returns:
         The numbers of labelled `posts` and of their `timelines`, and among them of `alarms` and `alarmed_timelines`;
@@ -283,7 +280,7 @@ def measure_alarms(
         facts |= {"posts_per_day": len(times) / days, "alarms_per_day": float(expected / days)}
     kind = next(iter(wanted or [""]))
     if kind in PROMISES:
-        facts["promise"] = promise_facts(kind, timelines, alarms, label, wanted.get("days"))
+        facts["promise"] = promise_facts(kind, timelines, alarms, label, wanted.get("days"), late)
     return facts
 
 
@@ -315,9 +312,10 @@ def score_alarms(
     events = events_of(timelines, predictions, probabilities, config.watched, config.calibration)
     alarms, held_back = events == RAISED, np.isin(events, (HELD_BACK, TAKEN_BACK)) if own_policy(config) else None
     wanted = (own_alarm(config.watched, config.calibration) or {}).get("wanted")
+    late = lag_of(own_policy(config))
     facts = {"wanted": wanted} if wanted else {}
-    facts |= measure_alarms(timelines, alarms, predictions >= 0, config.watched, config.first_posts, wanted)
-    facts["costs"] = score_costs(timelines, alarms, config.watched, facts, config.first_posts, held_back=held_back)
+    facts |= measure_alarms(timelines, alarms, predictions >= 0, config.watched, config.first_posts, wanted, late)
+    facts["costs"] = score_costs(timelines, alarms, config.watched, facts, config.first_posts, 0, late, held_back)
     labels = all_labels(timelines)
     labelled = labels >= 0
     is_alarm, is_class = alarms[labelled], labels[labelled] == config.watched

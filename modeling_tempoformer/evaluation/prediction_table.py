@@ -19,6 +19,7 @@ from transformers import PreTrainedConfig
 
 from ..decisions_tempoformer import own_policy, read_states, watched_threshold
 from ..policy_tempoformer import EVENTS, RAISED
+from ..posts.facts import Facts, unit_of
 from ..posts.files import written_whole
 from ..posts.states import all_states
 from ..timeline_tempoformer import Timeline
@@ -28,6 +29,7 @@ from .predictions import events_of
 
 # Files whose names begin with an underscore are never pushed.
 PREDICTIONS, PREDICTIONS_PARQUET, MISTAKES = "_predictions.csv", "_predictions.parquet", "_mistakes.csv"
+HELD_OUT = "_held_out.parquet"
 MOST_MISTAKES = 20
 KEY = ["timeline_id", "post_id"]
 # The columns that say what the input has, beside each post's key and time
@@ -163,6 +165,54 @@ def write_predictions(output_dir: str, rows: pd.DataFrame | Iterable[dict[str, A
         to_csv(table, partial)
         parquet.write_table(to_arrow(table), partial_parquet)
     logger.info("Predictions: %s", path)
+
+
+def write_held_out(output_dir: str, table: pd.DataFrame, timelines: Sequence[Timeline]):
+    """
+    Writes the labelled posts of a table of [`prediction_rows`] as `_held_out.parquet`, with the `unit` of each post's
+    timeline, which no split divides ([`~posts.facts.unit_of`]).
+    """
+    table = table[table["label"].notna()]
+    units = {timeline.timeline_id: str(unit_of(timeline)[1]) for timeline in timelines}
+    path = Path(output_dir) / HELD_OUT
+    with written_whole(path) as partial:
+        parquet.write_table(to_arrow(table.assign(unit=table["timeline_id"].map(units))), partial)
+
+
+def read_held_out(folder: str | Path, names: Sequence[str]) -> tuple[list[Timeline], np.ndarray]:
+    """
+    Reads `_held_out.parquet` of a run.
+
+    Args:
+        folder (`str`): The folder of the run.
+        names (`Sequence[str]`): The classes in the order of their ids.
+
+    Returns:
+        The timelines, with ids, times, labels and units, and the probabilities (posts, classes) without temperature.
+        Raises a `FileNotFoundError` if there is no such file.
+    """
+    path = Path(folder) / HELD_OUT
+    if not path.exists():
+        raise FileNotFoundError(
+            f"{folder} has no {HELD_OUT}, the posts that its model held out: train it with --do_eval by this version."
+        )
+    table, ids = pd.read_parquet(path), {name: label for label, name in enumerate(names)}
+    timelines, probabilities = [], []
+    for timeline_id, own in table.groupby("timeline_id", sort=False):
+        times = None
+        if "time" in own:
+            own = own.sort_values("time", kind="stable")
+            is_date = isinstance(own["time"].dtype, pd.DatetimeTZDtype)
+            seconds = (own["time"] - pd.Timestamp(0, tz="UTC")) / pd.Timedelta(1, "s") if is_date else own["time"]
+            times = seconds.tolist()
+        labels = own["label"].map(ids).tolist()
+        facts = [Facts(None, unit) for unit in own["unit"]]
+        rows = list(range(len(own)))
+        timelines.append(
+            Timeline(timeline_id, rows, [""] * len(own), times, own["post_id"].tolist(), labels, facts=facts)
+        )
+        probabilities.append(own[[PROBABILITY + name for name in names]].to_numpy())
+    return timelines, np.concatenate(probabilities)
 
 
 def to_arrow(table: pd.DataFrame) -> pa.Table:

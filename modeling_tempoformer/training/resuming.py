@@ -16,7 +16,7 @@ from ..cards.pushing import PUSHED
 from ..checks_tempoformer import check_whole
 from ..evaluation.figures import FIGURES, LEARNING_CURVE, all_forms, learning_curve, save_figure
 from ..evaluation.latex import TEST_TABLE
-from ..evaluation.prediction_table import MISTAKES, PREDICTIONS, PREDICTIONS_PARQUET
+from ..evaluation.prediction_table import HELD_OUT, MISTAKES, PREDICTIONS, PREDICTIONS_PARQUET
 from ..evaluation.report import RESULTS
 from ..posts.files import write_json
 from ..posts.splits import SPLIT, write_split
@@ -262,7 +262,7 @@ def clear_results(training: TrainingArguments):
     """Removes the scores, predictions and figures of an earlier run from the output folder."""
     if training.process_index == 0:
         figures = [name for figure in FIGURES for name in all_forms(figure)]
-        for name in (RESULTS, PREDICTIONS, PREDICTIONS_PARQUET, MISTAKES, TIMELINES, TEST_TABLE, *figures):
+        for name in (RESULTS, PREDICTIONS, PREDICTIONS_PARQUET, HELD_OUT, MISTAKES, TIMELINES, TEST_TABLE, *figures):
             (Path(training.output_dir) / name).unlink(missing_ok=True)
         shutil.rmtree(Path(training.output_dir) / PUSHED, ignore_errors=True)
 

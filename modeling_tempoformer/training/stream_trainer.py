@@ -24,6 +24,7 @@ from ..evaluation.prediction_table import (
     GIVEN,
     GIVEN_BUT_TEXTS,
     prediction_rows,
+    write_held_out,
     write_mistakes,
     write_predictions,
 )
@@ -229,6 +230,9 @@ class StreamTrainer(HubTrainer):
             write_predictions(self.args.output_dir, table)
             write_mistakes(self.args.output_dir, table, asked)
             write_test_figures(self.args.output_dir, asked, predictions, probabilities, names, uncalibrated)
+        if split == "validation" and self.is_world_process_zero():
+            table = prediction_rows(asked, *decide_posts(asked, None), names, GIVEN_BUT_TEXTS)
+            write_held_out(self.args.output_dir, table, asked)
         vectors = None
         if split == "test" and "train" in timelines and "post_index" in (items["train"].column_names or ()):
             # Without what the words of this model say; networks of `research` have vectors of an encoder alone.

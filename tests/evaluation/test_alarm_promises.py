@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from helpers import make_timeline
 
-from modeling_tempoformer.evaluation.alarm_promises import judged_cases, promise_facts
+from modeling_tempoformer.evaluation.alarm_promises import find_cases, promise_facts
 from modeling_tempoformer.evaluation.alarms import alarms_in_turn, choose_alarm, find_threshold
 from modeling_tempoformer.posts.facts import Facts
 
@@ -91,10 +91,10 @@ def test_stretches_of_days_and_families_share_a_weight():
     sister = make_timeline([0, 0], "sister", timestamps=[1e9, 1e9 + 1], facts=[family] * 2)
     ben = make_timeline([0, NO_LABEL], "ben", timestamps=[1e9, 1e9 + 5])
     scores = np.array([0.1, 0.3, 0.9, 0.8, 0.2, 0.5, 0.4, 0.6, 0.95])
-    cases = judged_cases("alarm_rate", [ann, sister, ben], scores, 1, days=10)
+    cases = find_cases("alarm_rate", [ann, sister, ben], 1, days=10).judge(scores)
     found = cases.sort_values("score")[["score", "weight"]].to_numpy()
     assert found == pytest.approx(np.array([[0.2, 1 / 3], [0.3, 1 / 3], [0.5, 1 / 3], [0.6, 1.0]]))
-    whole = judged_cases("alarm_rate", [ann, sister, ben], scores, 1)
+    whole = find_cases("alarm_rate", [ann, sister, ben], 1).judge(scores)
     assert whole.sort_values("score")[["score", "weight"]].to_numpy() == pytest.approx(
         np.array([[0.5, 1.0], [0.6, 1.0]])
     )
