@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from matplotlib import rc_context
 from matplotlib.figure import Figure
-from scipy.stats import entropy, ks_2samp, permutation_test
+from scipy.stats import entropy, fisher_exact, ks_2samp, permutation_test
 
 from .figures import COLUMN, DARK, LIGHT, STYLE, new_figure
 from .prediction_table import KEY, PROBABILITY, read_predictions
@@ -42,11 +42,13 @@ def find_drift(before: pd.DataFrame, after: pd.DataFrame, watched: str) -> dict[
 
     Returns:
         A dict, valid as JSON. `before` and `after` have `posts`, `timelines`, `alarms` (of the model if it watches the
-        class, else predictions of the class), `mean` (of the probability) and `histogram`, the shares of posts in ten
+        class, else predictions of the class), `alarmed_timelines` (those with an alarm), `mean` (of the probability)
+        and `histogram`, the shares of posts in ten
         equal bins of the probability. `population_stability_index` is the sum over ten bins of `(p - q) log(p / q)`,
         with `p` and `q` the shares of the two sets; a bin holds a tenth of `before` if all probabilities differ, and
         every count is smoothed by half a post. `kolmogorov_smirnov` is the largest difference of the two cumulative
-        distributions.
+        distributions. `alarmed_p` is the probability, if nothing has changed, that the shares of timelines with an
+        alarm differ as much (Fisher's exact test).
 
         If both sets are of the same posts, as with two models: `same_posts`, the number of posts by the two
         predictions, as a list of `[before, after, posts]`. Else `by_chance`, the index that 95 % of random divisions
@@ -70,6 +72,10 @@ def find_drift(before: pd.DataFrame, after: pd.DataFrame, watched: str) -> dict[
     index = stability_index(*(each.sum(axis=0) for each in counts))
     found["population_stability_index"] = float(index)
     found["kolmogorov_smirnov"] = float(ks_2samp(*shares).statistic)
+    alarmed = [[found[name]["alarmed_timelines"], found[name]["timelines"]] for name in SIDES]
+    found["alarmed_p"] = float(
+        fisher_exact([[with_alarm, every - with_alarm] for with_alarm, every in alarmed]).pvalue
+    )
     pairs = before[[*KEY, "prediction"]].merge(after[[*KEY, "prediction"]], on=KEY)
     if len(pairs) == len(before) == len(after):
         by_both = pairs.groupby(["prediction_x", "prediction_y"]).size()
@@ -82,10 +88,12 @@ def describe(table: pd.DataFrame, column: str, watched: str) -> dict[str, Any]:
     # Older files have no columns of alarms.
     is_watched = "alarm" in table and (table["watched"] == watched).all()
     in_bins, _ = np.histogram(table[column], SHOWN_BINS, (0, 1))
+    is_alarm = (table["alarm"] if is_watched else table["prediction"] == watched).fillna(False).astype(bool)
     return {
         "posts": len(table),
         "timelines": table["timeline_id"].nunique(),
-        "alarms": int((table["alarm"] if is_watched else table["prediction"] == watched).sum()),
+        "alarms": int(is_alarm.sum()),
+        "alarmed_timelines": table["timeline_id"][is_alarm].nunique(),
         "mean": float(table[column].mean()),
         "histogram": (in_bins / len(table)).tolist(),
     }
@@ -128,6 +136,8 @@ def drift_text(found: dict[str, Any], watched: str) -> str:
     alarms = [f"{side['alarms']} ({side['alarms'] / side['posts']:.1%})" for side in sides]
     rows = [["", *SIDES], ["posts", *(str(side["posts"]) for side in sides)]]
     rows += [["timelines", *(str(side["timelines"]) for side in sides)], [f"alarms of {watched}", *alarms]]
+    alarmed = [f"{side['alarmed_timelines']} ({side['alarmed_timelines'] / side['timelines']:.1%})" for side in sides]
+    rows += [["timelines with an alarm", *alarmed]]
     rows += [[f"mean probability of {watched}", *(f"{side['mean']:.3f}" for side in sides)]]
     for number, both in enumerate(zip(*(side["histogram"] for side in sides), strict=True)):
         low, high = number / SHOWN_BINS, (number + 1) / SHOWN_BINS
@@ -145,6 +155,11 @@ def drift_text(found: dict[str, Any], watched: str) -> str:
         more = "more" if found["p"] < 0.05 else "no more"
         chance = f"95 % have an index below {found['by_chance']:.3f}, and p = {found['p']:.3g}."
         said += [f"Random divisions of the same timelines: {chance}", f"The two differ {more} than by chance."]
+        if found["alarmed_p"] < 0.05:
+            said.append(
+                f"Another share of timelines has an alarm (Fisher's exact test, p = {found['alarmed_p']:.3g}): what "
+                "alarms promised was of timelines like those before."
+            )
     return "\n".join([to_table(rows), "", *said])
 
 

@@ -105,13 +105,15 @@ function countTimeline(timeline, watched, threshold) {
     judged: labelled.filter(alarmed).length,
     ofClass: ofClass.length,
     hits: ofClass.filter(alarmed).length,
+    calm: Number(labelled.length > 0 && !ofClass.length),
+    calmAlarmed: Number(labelled.length > 0 && !ofClass.length && labelled.some(alarmed)),
     delays: delaysOf(timeline, labelled, watched, threshold),
   };
 }
 
 function addCounts(counts) {
   const sum = (name) => counts.reduce((total, count) => total + count[name], 0);
-  const names = ["posts", "alarms", "barely", "judged", "ofClass", "hits"];
+  const names = ["posts", "alarms", "barely", "judged", "ofClass", "hits", "calm", "calmAlarmed"];
   const sums = Object.fromEntries(names.map((name) => [name, sum(name)]));
   return { ...sums, delays: counts.flatMap((count) => count.delays) };
 }

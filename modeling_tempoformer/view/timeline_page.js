@@ -82,6 +82,7 @@ function scoreRows(count) {
     precision: share(count.hits, count.judged),
     recall: share(count.hits, count.ofClass),
     "median delay": medianDelay(count.delays),
+    [`alarmed without ${names[state.watched]}`]: count.calm ? `${plainNumber(count.calmAlarmed)} of ${plainNumber(count.calm)}` : "–",
     "runs found": count.delays.length ? `${plainNumber(numDetected)} of ${plainNumber(count.delays.length)}` : "–",
   };
 }

@@ -9,7 +9,7 @@ import pytest
 from helpers import read_json
 
 from modeling_tempoformer.commands.drift import main
-from modeling_tempoformer.evaluation.drift import find_drift, read_asked
+from modeling_tempoformer.evaluation.drift import drift_text, find_drift, read_asked
 from modeling_tempoformer.evaluation.prediction_table import write_predictions
 
 
@@ -69,6 +69,26 @@ def test_alarms_are_those_of_the_model_where_it_watches_the_class():
         surest = sum(value >= 0.8 for value in table["probability_Turn"])
         assert found[name]["alarms"] == surest < sum(table["prediction"] == "Turn")
         assert other[name]["alarms"] == sum(table["prediction"] == "Calm")
+
+
+@pytest.mark.parametrize(("number", "differs"), [(3, False), (9, True)])
+def test_another_share_of_timelines_with_an_alarm_is_said(number, differs):
+    """Before, 2 of 12 timelines have an alarm; Fisher's exact test by sums of the hypergeometric distribution."""
+
+    def predictions(alarmed: int, name: str) -> pd.DataFrame:
+        rows = [(f"{name} {one}", post, one < alarmed and post == 1) for one in range(12) for post in range(3)]
+        table = pd.DataFrame(rows, columns=["timeline_id", "post_id", "alarm"])
+        table["post_id"] = table["post_id"].astype(str)
+        return table.assign(prediction="No", probability_Switch=0.3, probability_No=0.7, watched="Switch")
+
+    found = find_drift(predictions(2, "a"), predictions(number, "b"), "Switch")
+    total = 2 + number
+    ways = [math.comb(12, one) * math.comb(12, total - one) for one in range(max(0, total - 12), min(12, total) + 1)]
+    own = math.comb(12, 2) * math.comb(12, number)
+    assert found["alarmed_p"] == pytest.approx(sum(way for way in ways if way <= own) / sum(ways))
+    assert (found["before"]["alarmed_timelines"], found["after"]["alarmed_timelines"]) == (2, number)
+    said = drift_text(found, "Switch")
+    assert ("Another share" in said) == differs and f"{number} ({number / 12:.1%})" in said
 
 
 def test_chance_divides_whole_timelines():

@@ -62,7 +62,8 @@ def open_page(browser, tmp_path):
 
 def counts_of(timelines: list[dict], threshold: float) -> dict:
     """Computes the counts of the page, with the project's own delays."""
-    counts = {**dict.fromkeys(("posts", "alarms", "barely", "judged", "ofClass", "hits"), 0), "delays": []}
+    names = ("posts", "alarms", "barely", "judged", "ofClass", "hits", "calm", "calmAlarmed")
+    counts = {**dict.fromkeys(names, 0), "delays": []}
     for timeline in timelines:
         posts = timeline["posts"]
         raised = np.array([is_alarm(post, threshold) for post in posts])
@@ -71,7 +72,10 @@ def counts_of(timelines: list[dict], threshold: float) -> dict:
         times = np.array([post["timestamp"] for post in posts])
         barely = [units_of(post) < threshold * 10_000 + 500 for post in posts] & raised
         sums = len(posts), raised.sum(), barely.sum(), (raised & labelled).sum()
-        for name, number in zip(counts, [*sums, is_class.sum(), (raised & is_class).sum()], strict=False):
+        sums += is_class.sum(), (raised & is_class).sum()
+        is_calm = labelled.any() and not is_class.any()
+        sums += is_calm, is_calm and (raised & labelled).any()
+        for name, number in zip(counts, sums, strict=False):
             counts[name] += int(number)
         judged = change_detection().Posts(is_class[labelled], raised[labelled], times[labelled])
         for late, seconds in change_detection().detection_delays(judged):
