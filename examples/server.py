@@ -171,6 +171,13 @@ class Answer(BaseModel):
     context: Literal[*CONTEXTS] = Field(description="The source of the earlier posts.")
 
 
+class DueAlarm(BaseModel):
+    timeline_id: str
+    post_id: str | None = Field(description="The newest post of the timeline.")
+    since: float = Field(description="The time of the post that the alarm waited for, in seconds since 1970.")
+    due: float = Field(description="When the alarm was to be raised.")
+
+
 class WholeTimeline(Body):
     text: list[Text] = Field(max_length=MAX_POSTS)
     timestamp: list[Time] | None = None
@@ -399,6 +406,12 @@ def create_app(model: str, redis_url: str, keep_texts: int = 0) -> FastAPI:
         timeline_id = read_name(person.timeline_id)
         models, texts = await batches.answer(forget_all, timeline_id, timeline_id)
         return Deleted(forgotten=bool(models or texts), models=models, texts=texts)
+
+    @app.get("/alarms")
+    def alarms() -> list[DueAlarm]:
+        due = classifier.raise_due()
+        watching.count_due(len(due))
+        return due
 
     @app.get("/health")
     def health():

@@ -121,6 +121,37 @@ def follow(
     return events
 
 
+def due_time(state: AlarmState, policy: Mapping[str, Any] | None) -> float | None:
+    """
+    Returns the time at which an alarm that waits for seconds is raised if no post comes; None if none waits, or if it
+    waits for posts, too.
+
+    Args:
+        state ([`AlarmState`]): What is remembered of a timeline.
+        policy (`dict`, *optional*): The policy of [`follow`].
+    """
+    policy = policy or {}
+    if state.begun is None or state.is_raised or not policy.get("wait_seconds"):
+        return None
+    newest, due = state.num_posts - 1, state.begun[1] + policy["wait_seconds"]
+    if newest - state.begun[0] < policy.get("wait_posts", 0):
+        return None
+    if state.last is not None:
+        if newest - state.last[0] <= policy.get("cooldown_posts", 0):
+            return None
+        due = max(due, state.last[1] + policy.get("cooldown_seconds", 0))
+    return due
+
+
+def raise_due(state: AlarmState, now: float, policy: Mapping[str, Any] | None) -> bool:
+    """Tells whether an alarm is due by now ([`due_time`]). If so, the state is as after a post that raised it."""
+    due = due_time(state, policy)
+    if due is None or due > now:
+        return False
+    state.is_raised, state.last = True, [state.num_posts - 1, due]
+    return True
+
+
 def lag_of(policy: Mapping[str, Any] | None) -> int:
     """Returns by how many posts an alarm of a policy may be later than the probability that it is about."""
     policy = policy or {}

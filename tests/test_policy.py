@@ -13,7 +13,9 @@ from modeling_tempoformer.policy_tempoformer import (
     RAISED,
     TAKEN_BACK,
     AlarmState,
+    due_time,
     follow,
+    raise_due,
 )
 
 
@@ -53,6 +55,21 @@ def test_events_worked_by_hand(policy, scores, hours, events):
         state = AlarmState(**vars(state.copy()))
         alone += follow([score], None if times is None else [times[post]], 0.5, policy, state)
     assert alone == wanted
+
+
+def test_what_is_due_is_what_the_next_post_would_raise():
+    """A wait of an hour, after a cooldown of three; a post that comes later raises nothing again."""
+    policy = {"wait_seconds": HOUR, "cooldown_seconds": 3 * HOUR, "end_below": 0.3}
+    state = AlarmState()
+    assert due_time(state, policy) is None
+    follow([0.9, 0.9, 0.1, 0.9], [0, HOUR, 1.1 * HOUR, 2 * HOUR], 0.5, policy, state)
+    # The alarm of the second post silences until four hours.
+    assert due_time(state, policy) == 4 * HOUR and due_time(state, {**policy, "wait_posts": 1}) is None
+    assert due_time(state, {**policy, "cooldown_posts": 2}) is None and due_time(state, {"wait_posts": 1}) is None
+    assert follow([0.2], [4 * HOUR], 0.5, policy, state.copy()) == [RAISED]
+    assert not raise_due(state, 3.9 * HOUR, policy) and raise_due(state, 4.1 * HOUR, policy)
+    assert not raise_due(state, 5 * HOUR, policy)
+    assert follow([0.9, 0.2], [4.2 * HOUR, 9 * HOUR], 0.5, policy, state) == [HELD_BACK, NOTHING]
 
 
 def random_policy(generator: np.random.Generator) -> dict[str, float]:

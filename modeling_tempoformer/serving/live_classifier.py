@@ -16,9 +16,11 @@ from safetensors.torch import load, save
 from transformers.utils import logging
 
 from ..data_collator_tempoformer import StreamCollator
+from ..decisions_tempoformer import own_policy
 from ..names_tempoformer import read_id, read_name, state_ids
 from ..online_tempoformer import RememberedTimeline, StreamMemory, with_checksum
 from ..pipeline_tempoformer import StreamClassificationPipeline
+from ..policy_tempoformer import due_time, raise_due
 from ..timeline_tempoformer import BadValue, Timeline, read_role, tokenize_posts
 from ..times_tempoformer import ReadTime, are_since_start, check_kind, read_time, to_date
 from .redis_store import Forgotten, RedisStore, StoredTimeline
@@ -350,7 +352,7 @@ class LiveClassifier:
         for name, read in changed.items():
             dumped = dump(name, memory, recalled[name].readings)
             writes[name] = (seen[name], dumped, [post.as_text for post in read])
-        saved = self.store.save(self.model_id, writes)
+        saved = self.store.save(self.model_id, writes, self.due_times(memory, writes))
         settled = {key: reading for key, reading in readings.items() if key[0] in saved}
         answers = self.decide(known | settled)
         for key in settled:
@@ -539,6 +541,49 @@ class LiveClassifier:
             key: {**answer, "stream_length": length, "context": context}
             for key, answer, length, context in zip(readings, answers, lengths, contexts, strict=True)
         }
+
+    def due_times(self, memory: StreamMemory, timeline_ids: Iterable[str]) -> dict[str, float]:
+        """Returns the dates, in seconds, at which alarms of timelines are raised if no post comes."""
+        policy = own_policy(self.model.config)
+        due = {name: due_time(memory.timelines[name].alarm_state, policy) for name in timeline_ids}
+        # Seconds since some start are no dates.
+        return {name: time for name, time in due.items() if time is not None and not are_since_start(time, time)}
+
+    def raise_due(self, now: float | None = None, most: int = 1000) -> list[dict[str, Any]]:
+        """
+        Raises the alarms that have waited for as long as their policy says while no post came; the next post would
+        raise them. Each is raised once, whatever process asks.
+
+        Args:
+            now (`float`, *optional*): Seconds since 1970, by default those of this machine's clock.
+            most (`int`, *optional*, defaults to 1000): The most alarms to raise in a call.
+
+        Returns:
+            `list[dict]`: For each alarm its `timeline_id`; `since`, the time of the post that it waits for, and `due`,
+            when it was to be raised, in seconds; and the `post_id` of the timeline's newest post.
+        """
+        if own_policy(self.model.config) is None:
+            return []
+        now, raised, writes, waiting = time.time() if now is None else now, {}, {}, {}
+        for stored in self.store.due(self.model_id, now, most):
+            try:
+                tensors = load(stored.memory)
+                memory = self.model.restore_memory(tensors)
+                readings = json.loads(tensors["readings"].numpy().tobytes())
+            # Damaged bytes may raise any exception. The next post of the timeline says so, and repairs them.
+            except Exception:
+                continue
+            for name, remembered in memory.timelines.items():
+                state = remembered.alarm_state
+                if name in self.due_times(memory, [name]) and raise_due(state, now, own_policy(self.model.config)):
+                    raised[name] = {"timeline_id": name, "since": state.begun[1], "due": state.last[1]}
+                    raised[name]["post_id"] = next(reversed(readings), None)
+                kept = {post_id: Reading(*one) for post_id, one in readings.items()}
+                writes[name] = (stored, dump(name, memory, kept), [])
+                waiting |= self.due_times(memory, [name])
+        # Where another process has written meanwhile, the alarm is its, or that of the next call.
+        saved = self.store.save(self.model_id, writes, waiting) if writes else set()
+        return [alarm for name, alarm in raised.items() if name in saved]
 
     def forget(self, timeline_id: str) -> Forgotten:
         """

@@ -29,7 +29,7 @@ class LiveMetrics(Collector):
     | `model_info` | 1, with the model's folder, its calibration and the class that it watches |
     | `predictions_total` | answers by label |
     | `watched_probability` | histogram of the watched class's probability |
-    | `alarms_total` | answers that are alarms |
+    | `alarms_total` | answers that are alarms, and alarms that were due without a post |
     | `alarms_not_raised_total` | answers by the event of a policy of alarms: held back, taken back |
     | `post_contexts_total` | answers by the source of the earlier posts |
     | `posts_caught_up_total` | earlier posts that were read because a memory missed them |
@@ -90,6 +90,11 @@ class LiveMetrics(Collector):
             self.alarms.inc(answer["alarm"])
         if (counter := self.events.get(answer.get("alarm_event"))) is not None:
             counter.inc()
+
+    def count_due(self, number: int):
+        """Counts alarms of [`LiveClassifier.raise_due`]."""
+        if self.watched is not None:
+            self.alarms.inc(number)
 
     def collect(self) -> Iterator[CounterMetricFamily]:
         """Yields the counts that the classifier and Redis keep themselves."""

@@ -10,8 +10,10 @@ from typing import NamedTuple
 import redis
 
 
-# The keys are `tempoformer:memory:MODEL:HASH` and `tempoformer:texts:HASH`; the third is the set of models.
+# The keys are `tempoformer:memory:MODEL:HASH`, `tempoformer:texts:HASH` and `tempoformer:waiting:MODEL`; the last one
+# is the set of models.
 MEMORY, TEXTS, MODELS = "tempoformer:memory:", "tempoformer:texts:", "tempoformer:models"
+WAITING = "tempoformer:waiting:"
 # The key that is written to test whether Redis accepts writes.
 WRITABLE = "tempoformer:writable"
 VERSION_BYTES = 16
@@ -21,17 +23,18 @@ KEYS_AT_ONCE = 1000
 # since it was read. A timeline that was forgotten or has expired meanwhile is not written, and counts as written.
 # Redis runs a script atomically. Two models that get the same post keep its text once.
 SAVE = f"""
-local memory, texts, models = unpack(KEYS)
-local read_version, had_texts, value, milliseconds, model, most_texts, num_damaged = unpack(ARGV)
+local memory, texts, models, waiting = unpack(KEYS)
+local read_version, had_texts, value, milliseconds, model, most_texts, num_damaged, hash, due = unpack(ARGV)
 local version = redis.call('GETRANGE', memory, 0, {VERSION_BYTES - 1})
 local is_gone = read_version ~= '' or had_texts == '1' and redis.call('EXISTS', texts) == 0
 if version == '' and is_gone then return 1 end
 if version ~= read_version then return 0 end
 redis.call('SET', memory, value, 'PX', milliseconds)
 redis.call('SADD', models, model)
+if due == '' then redis.call('ZREM', waiting, hash) else redis.call('ZADD', waiting, due, hash) end
 if most_texts == '0' then return 1 end
-local first_text = 8 + num_damaged
-for number = 8, first_text - 1 do redis.call('LREM', texts, 0, ARGV[number]) end
+local first_text = 10 + num_damaged
+for number = 10, first_text - 1 do redis.call('LREM', texts, 0, ARGV[number]) end
 for number = first_text, #ARGV do
     if not redis.call('LPOS', texts, ARGV[number]) then redis.call('RPUSH', texts, ARGV[number]) end
 end
@@ -41,10 +44,11 @@ return 1
 """
 FORGET = """
 local texts, models = unpack(KEYS)
-local before_model, after_model = unpack(ARGV)
+local before_model, after_model, waiting, hash = unpack(ARGV)
 local deleted = {redis.call('DEL', texts)}
 for _, model in ipairs(redis.call('SMEMBERS', models)) do
     if redis.call('DEL', before_model .. model .. after_model) == 1 then deleted[#deleted + 1] = model end
+    redis.call('ZREM', waiting .. model, hash)
 end
 return deleted
 """
@@ -103,33 +107,48 @@ class RedisStore:
 
     def load(self, model: str, timeline_ids: Iterable[str]) -> dict[str, StoredTimeline]:
         """Returns a model's memory of each timeline, of which there is at least one, and the stored texts."""
-        timeline_ids = list(timeline_ids)
+        hashes = {timeline_id: hash_id(timeline_id) for timeline_id in timeline_ids}
+        return dict(zip(hashes, self.load_hashes(model, list(hashes.values())), strict=True))
+
+    def due(self, model: str, now: float, most: int) -> list[StoredTimeline]:
+        """Returns up to `most` timelines with an alarm of the model that was due by now, in seconds since 1970."""
+        hashes = self.client.zrangebyscore(WAITING + model, "-inf", now, 0, most)
+        found = self.load_hashes(model, [hashed.decode() for hashed in hashes]) if hashes else []
+        # Memories that have expired or were forgotten leave nothing to raise.
+        if gone := [hashed for hashed, stored in zip(hashes, found, strict=True) if stored.memory is None]:
+            self.client.zrem(WAITING + model, *gone)
+        return [stored for stored in found if stored.memory is not None]
+
+    def load_hashes(self, model: str, hashes: list[str]) -> list[StoredTimeline]:
+        """Returns a model's memory, and the stored texts, of timelines by the hashes of their ids."""
         pipeline = self.client.pipeline(transaction=False)
-        hashes = [hash_id(timeline_id) for timeline_id in timeline_ids]
         pipeline.mget([f"{MEMORY}{model}:{hashed}" for hashed in hashes])
         for hashed in hashes if self.keep_texts else ():
             pipeline.lrange(TEXTS + hashed, 0, -1)
         values, *texts = execute(pipeline)
-        texts = map(tuple, texts or [()] * len(timeline_ids))
+        texts = map(tuple, texts or [()] * len(hashes))
         parts = [() if value is None else (value[:VERSION_BYTES], value[VERSION_BYTES:]) for value in values]
-        return {
-            timeline_id: StoredTimeline(*part)._replace(texts=kept)
-            for timeline_id, part, kept in zip(timeline_ids, parts, texts, strict=True)
-        }
+        return [StoredTimeline(*part)._replace(texts=kept) for part, kept in zip(parts, texts, strict=True)]
 
-    def save(self, model: str, timelines: Mapping[str, tuple[StoredTimeline, bytes, list[str]]]) -> set[str]:
+    def save(
+        self,
+        model: str,
+        timelines: Mapping[str, tuple[StoredTimeline, bytes, list[str]]],
+        due: Mapping[str, float] | None = None,
+    ) -> set[str]:
         """
         Replaces memories, each by itself, and adds texts. `timelines` has the stored timeline as it was read, the new
-        memory and the texts of new posts. Returns the timelines that no other process has written since. Raises
-        Redis's own error for the first one that it refuses.
+        memory and the texts of new posts; `due` has the time at which an alarm of a timeline is to be raised, if one
+        waits. Returns the timelines that no other process has written since. Raises Redis's own error for the first
+        one that it refuses.
         """
         pipeline = self.client.pipeline(transaction=False)
         for timeline_id, (read, memory, texts) in timelines.items():
             hashed = hash_id(timeline_id)
-            keys = [f"{MEMORY}{model}:{hashed}", TEXTS + hashed, MODELS]
+            keys = [f"{MEMORY}{model}:{hashed}", TEXTS + hashed, MODELS, WAITING + model]
             value, had_texts = secrets.token_bytes(VERSION_BYTES) + memory, int(bool(read.texts))
             values = [read.version, had_texts, value, self.milliseconds, model, self.keep_texts, len(read.damaged)]
-            values += [*read.damaged, *texts]
+            values += [hashed, (due or {}).get(timeline_id, ""), *read.damaged, *texts]
             self.save_script(keys, values, client=pipeline)
         return {timeline_id for timeline_id, done in zip(timelines, execute(pipeline), strict=True) if done}
 
@@ -143,7 +162,7 @@ class RedisStore:
         the deleted parts.
         """
         hashed = hash_id(timeline_id)
-        had_texts, *models = self.forget_script([TEXTS + hashed, MODELS], [MEMORY, f":{hashed}"])
+        had_texts, *models = self.forget_script([TEXTS + hashed, MODELS], [MEMORY, f":{hashed}", WAITING, hashed])
         return Forgotten(tuple(sorted(model.decode() for model in models)), bool(had_texts))
 
     def models(self) -> list[str]:
@@ -157,6 +176,7 @@ class RedisStore:
         """
         if not re.fullmatch("[0-9a-f]{16}", model):
             raise ValueError(f"A model's name is 16 digits from 0 to f, as `/health` answers it, but got {model!r}.")
+        self.client.delete(WAITING + model)
         keys: Iterator[bytes] = self.client.scan_iter(f"{MEMORY}{model}:*", count=KEYS_AT_ONCE)
         number = 0
         while some := list(islice(keys, KEYS_AT_ONCE)):

@@ -54,6 +54,7 @@ class DictStore:
     def __init__(self, texts: dict[str, list[bytes]] | None = None):
         self.memories: dict[str, tuple[bytes, bytes]] = {}
         self.texts = texts
+        self.waiting: dict[str, float] = {}
         self.writes = 0
         self.meanwhile = []
 
@@ -64,7 +65,11 @@ class DictStore:
             found[name] = StoredTimeline(*self.memories.get(name, (b"", None)), texts)
         return found
 
-    def save(self, model, timelines):
+    def due(self, model, now, most):
+        names = [name for name, due in self.waiting.items() if due <= now and name in self.memories][:most]
+        return list(self.load(model, names).values())
+
+    def save(self, model, timelines, due=None):
         if self.meanwhile:
             self.meanwhile.pop(0)()
         saved = set()
@@ -74,6 +79,8 @@ class DictStore:
             if now.version == read.version and not is_gone:
                 self.writes += 1
                 self.memories[name] = (str(self.writes).encode(), memory)
+                self.waiting.pop(name, None)
+                self.waiting |= {name: time for own, time in (due or {}).items() if own == name}
                 if self.texts is not None:
                     self.texts[name] = kept = [one for one in self.texts.get(name, ()) if one not in read.damaged]
                     kept += [text.encode() for text in texts if text.encode() not in kept]

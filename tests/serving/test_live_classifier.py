@@ -173,8 +173,8 @@ def test_a_forgotten_timeline_starts_from_its_texts_or_anew_and_says_so(pipe, cl
 class ForgettingStore(DictStore):
     """Forgets ann after another process has written her timeline, before it is read again."""
 
-    def save(self, model, timelines):
-        saved = super().save(model, timelines)
+    def save(self, model, timelines, due=None):
+        saved = super().save(model, timelines, due)
         if "ann" not in saved:
             self.forget("ann")
         return saved

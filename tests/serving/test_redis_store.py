@@ -10,7 +10,7 @@ import redis
 from arrivals import TIMELINES, assert_same, cut, make_pipe, send
 
 from modeling_tempoformer.serving.live_classifier import LiveClassifier
-from modeling_tempoformer.serving.redis_store import MEMORY, MODELS, TEXTS, RedisStore, StoredTimeline
+from modeling_tempoformer.serving.redis_store import MEMORY, MODELS, TEXTS, WAITING, RedisStore, StoredTimeline
 
 
 pytestmark = pytest.mark.slow
@@ -42,6 +42,22 @@ def test_only_who_read_the_last_version_writes(client):
     assert read.memory == b"two" and other.forget("ann") == (("old",), False)
     assert other.forget("ann") == ((), False)
     assert store.save("old", {"ann": (read, b"five", [])}) == {"ann"} and store.load("old", ["ann"])["ann"] == NEW
+
+
+def test_waiting_timelines_are_found_when_they_are_due(client):
+    store = RedisStore(client)
+    store.save("old", {name: (NEW, name.encode(), []) for name in ("ann", "bob", "cy")}, {"ann": 10.5, "bob": 20.0})
+    store.save("new", {"ann": (NEW, b"another", [])}, {"ann": 1.0})
+    assert [found.memory for found in store.due("old", 10.4, 9)] == []
+    assert [found.memory for found in store.due("old", 30, 9)] == [b"ann", b"bob"]
+    assert [found.memory for found in store.due("old", 30, 1)] == [b"ann"]
+    # A later write takes the place of the time.
+    store.save("old", {"ann": (store.load("old", ["ann"])["ann"], b"later", [])})
+    assert [found.memory for found in store.due("old", 30, 9)] == [b"bob"]
+    store.forget("bob")
+    client.delete(f"{MEMORY}new:{ANN}")
+    assert store.due("old", 30, 9) == store.due("new", 30, 9) == []
+    assert not client.keys(f"{WAITING}*")
 
 
 def test_an_idle_timeline_expires_and_each_write_begins_the_time_of_its_model_anew(client):

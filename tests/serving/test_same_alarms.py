@@ -5,8 +5,9 @@ import json
 import pytest
 from arrivals import TIMELINES, DictStore, assert_same, make_pipe, send
 from helpers import MODELS
-from transformers import AutoModelForSequenceClassification, AutoTokenizer
+from transformers import AutoModelForSequenceClassification, AutoTokenizer, pipeline
 
+from modeling_tempoformer.policy_tempoformer import EVENTS, AlarmState, follow
 from modeling_tempoformer.serving.live_classifier import LiveClassifier
 
 
@@ -40,6 +41,56 @@ def test_pipeline_step_explanation_and_live_service_give_the_same_alarms(kind, t
         assert [entry["alarm"] for entry in ranked] == [post["alarm"]] * 3
     # An uncalibrated answer knows no alarm's threshold.
     assert {post["watched_threshold"] for post in pipe(TIMELINES["ann"], calibrated=False)} == {None}
+
+
+@pytest.mark.parametrize("kind", MODELS, ids=str)
+@pytest.mark.parametrize("policy", [{"cooldown_posts": 1, "mean_of": 2}, {"wait_seconds": 500.0}], ids=str)
+def test_all_follow_the_policy_of_alarms(kind, policy, tmp_path):
+    """The service gets the posts one by one; a post that is sent again has its event and moves nothing."""
+    pipe = make_pipe(**kind, watched=1)
+    scores = [post["watched_probability"] for post in pipe(TIMELINES["ann"])]
+    alarm = {"label": 1, "threshold": sorted(scores)[1] - 1e-4, "policy": policy}
+    times = TIMELINES["ann"]["timestamp"]
+    wanted = [EVENTS[event] for event in follow(scores, times, alarm["threshold"], policy, AlarmState())]
+    assert {"raised", "held back"} <= set(wanted)
+    pipe.model.config.calibration = {"alarm": alarm}
+    classifier, live = LiveClassifier(pipe, DictStore()), []
+    for number in range(len(scores)):
+        live += send(classifier, TIMELINES, [("ann", number)])
+        assert send(classifier, TIMELINES, [("ann", number)]) == [live[-1]]
+    pipe.save_pretrained(tmp_path)
+    copy = pipeline("stream-classification", model=str(tmp_path), trust_remote_code=True)
+    for answers in (live, pipe(TIMELINES["ann"]), copy(TIMELINES["ann"]), pipe.explain(TIMELINES["ann"])):
+        assert [answer["alarm_event"] for answer in answers] == wanted
+        assert [answer["alarm"] for answer in answers] == [event == "raised" for event in wanted]
+    # A post from before the policy has no event, and its threshold decides.
+    pipe.model.config.calibration = {"alarm": {**alarm, "policy": None}}
+    store = DictStore()
+    send(LiveClassifier(pipe, store), TIMELINES, [("ann", 0)])
+    pipe.model.config.calibration = {"alarm": alarm}
+    (again,) = send(LiveClassifier(pipe, store), TIMELINES, [("ann", 0)])
+    assert again["alarm"] == (scores[0] >= alarm["threshold"])
+
+
+def test_alarms_that_wait_are_raised_once_when_their_time_is_over():
+    """Bob's posts come within six seconds. An alarm waits for a minute from the first of them on."""
+    pipe, store = make_pipe(model_type="post_tempoformer", watched=1), DictStore()
+    threshold = min(post["watched_probability"] for post in pipe(TIMELINES["bob"])) - 1e-4
+    policy = {"wait_seconds": 60.0, "end_below": 0.0}
+    pipe.model.config.calibration = {"alarm": {"label": 1, "threshold": threshold, "policy": policy}}
+    classifier, other = LiveClassifier(pipe, store), LiveClassifier(pipe, store)
+    answers = send(classifier, TIMELINES, [("bob", number) for number in range(4)])
+    assert [answer["alarm_event"] for answer in answers] == ["held back"] * 4
+    start = TIMELINES["bob"]["timestamp"][0]
+    assert classifier.raise_due(start + 59) == []
+    # Another process writes the timeline meanwhile, so that the alarm is left to the next call.
+    store.meanwhile.append(lambda: send(other, TIMELINES, [("bob", 4)]))
+    assert classifier.raise_due(start + 60) == []
+    alarm = {"timeline_id": "bob", "post_id": "post 4", "since": start, "due": start + 60}
+    assert classifier.raise_due(start + 61) == [alarm] and other.raise_due(start + 62) == []
+    # The stretch has had its alarm.
+    (answer,) = send(classifier, TIMELINES, [("bob", 5)])
+    assert answer["alarm_event"] == "held back" and classifier.raise_due(start + 1000) == []
 
 
 def test_other_thresholds_keep_the_memory_of_a_live_service():
