@@ -58,6 +58,7 @@ STREAM_MODULES = {
     "names_tempoformer",
     "online_tempoformer",
     "pipeline_tempoformer",
+    "policy_tempoformer",
     "streams_tempoformer",
     "timeline_tempoformer",
     "times_tempoformer",

@@ -219,7 +219,7 @@ def split_posts(
 
     timelines, dates = make_timelines(posts, arguments, names, change_step), {}
     compare_splits({name: read for name, read in timelines.items() if isinstance(read, list)})
-    ahead = ahead or choose_ahead(next(iter(timelines.values())), names, arguments, watch, change_step)
+    ahead = ahead or choose_ahead(next(iter(timelines.values()), []), names, arguments, watch, change_step)
     if not is_streamed:
         report_units(timelines, arguments)
         if trains and divides_by_date(posts, arguments):
