@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+import torch
 from helpers import make_timeline, read_json, tiny_model
 
 from modeling_tempoformer.commands import policy as command
@@ -127,6 +128,7 @@ def test_the_command_compares_and_sets_a_policy(tmp_path, capsys, model_type):
     rows = iter(range(len(scores)))
     for number, timeline in enumerate(timelines):
         timeline.input_rows = [next(rows) for _ in timeline.labels]
+        timeline.state_logits = torch.zeros(len(timeline), 3)
         timeline.facts = [Facts(None, f"family {number // 2}")] * len(timeline)
     labels = {"id2label": {0: "no", 1: "Turn"}, "label2id": {"no": 0, "Turn": 1}}
     model = tiny_model(num_labels=2, model_type=model_type, watched=0, timed=True, **labels)
