@@ -142,7 +142,8 @@ def alarm_columns(
 def state_columns(timelines: Sequence[Timeline], config: PreTrainedConfig | None) -> pd.DataFrame:
     """
     Returns a table of the answers about states (posts,): `state_prediction`, the `state_mean` of numbers, and the
-    probability of each state; no columns without answers or configuration. A post that the model was not asked about has no values.
+    probability of each state; no columns without answers or configuration. A post that the model was not asked about
+    has no values.
     """
     if config is None or any(timeline.state_logits is None for timeline in timelines):
         return pd.DataFrame()
