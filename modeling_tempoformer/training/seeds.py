@@ -10,7 +10,7 @@ from transformers import TrainingArguments
 
 from ..evaluation.report import RESULTS
 from ..posts.arguments import DataTrainingArguments, check_positive
-from .arguments import ModelArguments
+from .arguments import WISHES, ModelArguments
 
 
 def seed_folders(model_args: ModelArguments, training: TrainingArguments) -> dict[int, Path]:
@@ -50,10 +50,11 @@ def seed_settings(
 def leave_out_alarm(model_args: ModelArguments):
     """
     Leaves out the alarm threshold of a further seed, because seeds are compared by labels alone, and with another seed
-    there may be no threshold with the wanted precision, which would end the run.
+    there may be no threshold with what is wanted, which would end the run.
     """
     if model_args.wanted_share:
-        model_args.precision = model_args.recall = None
+        for name in (*WISHES, "alarm_days"):
+            setattr(model_args, name, None)
         model_args.calibrate = False
 
 

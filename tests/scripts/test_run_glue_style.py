@@ -21,6 +21,7 @@ from modeling_tempoformer.posts.synthetic import synthetic_posts
 from modeling_tempoformer.times_tempoformer import to_seconds
 from modeling_tempoformer.training.arguments import ModelArguments
 from modeling_tempoformer.training.recipes import parse, run_script
+from modeling_tempoformer.training.seeds import leave_out_alarm
 from modeling_tempoformer.training.stream_trainer import StreamTrainingArguments
 from modeling_tempoformer.view.timelines import load_pipeline
 from run_glue_style import main
@@ -326,6 +327,12 @@ def test_a_wanted_share_is_one_and_between_0_and_1():
             parse([ModelArguments], ["--model_name_or_path", "x", *given])
     (model_args,) = parse([ModelArguments], ["--model_name_or_path", "x", "--recall", "0.5"])
     assert model_args.calibrate and model_args.wanted_share == {"recall": 0.5}
+    rate = ["--alarm_rate", "0.1", "--alarm_days", "30"]
+    (model_args,) = parse([ModelArguments], ["--model_name_or_path", "x", *rate])
+    assert model_args.calibrate and model_args.wanted_share == {"alarm_rate": 0.1, "days": 30.0}
+    # Further seeds are compared by labels alone.
+    leave_out_alarm(model_args)
+    assert not model_args.calibrate and model_args.wanted_share == {}
 
 
 def assert_same_predictions(rows: list[dict[str, str]], others: list[dict[str, str]]):
