@@ -88,8 +88,12 @@ def main(arguments: list[str]):
     best = best_of(rows, args.wanted)
     print(policies_table(rows, timelines, args.watch, args.wanted))
     if args.set is None:
-        if best is not None:
-            print(f"\nThe best by that: {best + 1}. The same command with --set and its policy sets one.")
+        first = (
+            "None of them kept the promise on other timelines"
+            if best is None
+            else f"The best that kept it: {best + 1}"
+        )
+        print(f"\n{first}. The same command with --set and its policy sets one.")
         return
     rule, measured = rows[0]["rule"], rows[0]["measured"]
     costs = measured.pop("costs")

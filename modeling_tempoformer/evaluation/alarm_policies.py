@@ -154,13 +154,16 @@ def keeping(losses: np.ndarray, wanted: Mapping[str, float]) -> int | None:
 
 def best_of(rows: Sequence[Mapping[str, Any]], wanted: Mapping[str, float]) -> int | None:
     """
-    Returns the number of the best of [`compare_policies`]: for an alarm rate the one that finds most changes, for a
-    miss rate the one with the fewest false alarms; of equal ones the first. None if none keeps the promise.
+    Returns the number of the best of [`compare_policies`] among those that kept the promise on other timelines: for an
+    alarm rate the one that finds most changes, for a miss rate the one with the fewest false alarms; of equal ones the
+    first. None if none kept it.
     """
-    known = [number for number, row in enumerate(rows) if row["measured"] and "costs" in row["measured"]]
-    if next(iter(wanted)) == "alarm_rate":
-        return max(known, key=lambda number: rows[number]["measured"]["costs"].get("found_changes", 0.0), default=None)
-    return min(known, key=lambda number: rows[number]["measured"]["costs"]["false_alarms"], default=None)
+    kind, rate = next(iter(wanted.items()))
+    measured = {number: row["measured"] for number, row in enumerate(rows) if row["measured"]}
+    kept = [number for number, facts in measured.items() if facts["promise"].get("rate", 1.0) <= rate + TOLERANCE]
+    if kind == "alarm_rate":
+        return max(kept, key=lambda number: measured[number]["costs"].get("found_changes", 0.0), default=None)
+    return min(kept, key=lambda number: measured[number]["costs"]["false_alarms"], default=None)
 
 
 def policies_table(
@@ -183,10 +186,9 @@ def policies_table(
             "threshold": f"{rule.threshold:g}",
             "changes found": share_text(costs, "found_changes"),
             f"false alarms {'a day' if false == PER_DAY else 'of 100 posts'}": share_text(costs, false, 2),
-            "timelines without, with an alarm": share_text(costs, "falsely_alarmed_timelines"),
             "delay, posts": share_text(costs, "median_alarm_delay_posts", 0),
             "rightly held back": share_text(costs, "recovery", 2),
-            "promise": f"{promise['broken']} of {promise['promised_of']}" if "broken" in promise else "",
+            "promise broken in": f"{promise['broken']} of {promise['promised_of']}" if "broken" in promise else "",
         }
     table = pd.DataFrame.from_dict(lines, orient="index").fillna("").to_string()
     posts = sum(label >= 0 for timeline in timelines for label in timeline.labels)

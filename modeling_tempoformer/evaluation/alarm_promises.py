@@ -164,8 +164,9 @@ def promise_words(kind: str, rate: float, name: str, days: float | None = None) 
 def kept_words(facts: Mapping[str, Any]) -> str:
     """Returns in words what came of a promise, from [`promise_facts`]."""
     if "rate" not in facts:
-        return "there is none here"
-    words = f"here {facts['broken']} of {facts['promised_of']}, {100 * facts['rate']:.1f} %"
+        return "nothing here is of the kind that was promised"
+    cases = f"{facts['broken']} of {facts['promised_of']} cases"
+    words = f"the promise was broken in {cases}, {100 * facts['rate']:.1f} %"
     if "rate_interval" not in facts:
         return words
     low, high = (100 * end for end in facts["rate_interval"])

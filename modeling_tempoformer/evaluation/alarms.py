@@ -426,7 +426,7 @@ def measured_words(facts: Mapping[str, Any]) -> str:
     if "alarms_per_day" in facts:
         posts = short(facts["posts_per_day"], 3)
         a_day = f", {short(facts['alarms_per_day'])} a day at {posts} posts a day"
-    kept = f"; of the promise {kept_words(facts['promise'])}" if "promise" in facts else ""
+    kept = f"; {kept_words(facts['promise'])}" if "promise" in facts else ""
     few = f" Fewer than {FEW_ALARMS} alarms may be right by chance." if facts["alarms"] < FEW_ALARMS else ""
     return (
         f"{', '.join(shares)}; {facts['alarms']} alarms in {facts['alarmed_timelines']} timelines, "

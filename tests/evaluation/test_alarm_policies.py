@@ -118,8 +118,12 @@ def test_without_times_no_policy_counts_seconds():
     rows = compare_policies(*draw(1, timed=False), 1, {"alarm_rate": 0.3})
     assert all("cooldown_seconds" not in row["rule"].policy for row in rows)
     best = best_of(rows, {"alarm_rate": 0.3})
+    kept = [row["measured"]["promise"]["rate"] <= 0.3 for row in rows]
     shares = [row["measured"]["costs"]["found_changes"] for row in rows]
-    assert shares[best] == max(shares)
+    assert kept[best] and shares[best] == max(share for share, is_kept in zip(shares, kept, strict=True) if is_kept)
+    for row in rows:
+        row["measured"]["promise"]["rate"] = 0.31
+    assert best_of(rows, {"alarm_rate": 0.3}) is None
 
 
 @pytest.mark.parametrize("model_type", ["tempoformer", "post_tempoformer"])
