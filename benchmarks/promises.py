@@ -7,7 +7,10 @@ For each corpus the test timelines of all seeds are dealt in two, 200 times: a t
 (`--alarm_rate`, `--miss_rate`), and what it promised is observed on the other. The last rows are of simulated
 timelines, which are exchangeable for certain.
 
-A second table compares policies of alarms where each finds the same share of the changes: the false alarms of a
+The second table is the promise as a training makes it: chosen on the posts that the members held out
+(`_held_out.parquet`), observed on the test, for each run.
+
+A third table compares policies of alarms where each finds the same share of the changes: the false alarms of a
 timeline, and how many fewer they are than those of the threshold alone, with a 95 % interval over timelines.
 """
 
@@ -20,13 +23,15 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 from scipy.stats import bootstrap
+from transformers import AutoConfig
 
+from modeling_tempoformer.decisions_tempoformer import class_names
 from modeling_tempoformer.evaluation.alarm_costs import cut
 from modeling_tempoformer.evaluation.alarm_policies import POLICIES, at_threshold, follow_all, levels_of
-from modeling_tempoformer.evaluation.alarm_promises import edges_of, find_cases
-from modeling_tempoformer.evaluation.alarms import round_between
+from modeling_tempoformer.evaluation.alarm_promises import edges_of, find_cases, promise_facts
+from modeling_tempoformer.evaluation.alarms import find_threshold, round_between
 from modeling_tempoformer.evaluation.metrics import change_detection
-from modeling_tempoformer.evaluation.prediction_table import read_predictions
+from modeling_tempoformer.evaluation.prediction_table import read_held_out, read_predictions
 from modeling_tempoformer.policy_tempoformer import RAISED, SECONDS, lag_of
 from modeling_tempoformer.timeline_tempoformer import Timeline
 
@@ -62,6 +67,28 @@ def read_corpora(folder: Path, method: str) -> Iterator[tuple[str, Scored]]:
                 for name, own in pd.concat(parts).groupby("timeline_id", sort=False)
             ],
         )
+
+
+def observe_tests(folder: Path, method: str) -> Iterator[dict]:
+    """Yields for each run and promise the rate that was observed on its test."""
+    for path in sorted(folder.glob(f"*/{method}/_held_out.parquet")):
+        config = AutoConfig.from_pretrained(path.parent)
+        names = class_names(config)
+        held_out, probabilities = read_held_out(path.parent, names)
+        table = read_predictions(path.parent / "_predictions.parquet")
+        table = table[table["label"].notna()]
+        tested = [
+            (make_timeline(name, own["label"].map(names.index).to_numpy(int)), own["watched_probability"])
+            for name, own in table.groupby("timeline_id", sort=False)
+        ]
+        timelines, scores = [timeline for timeline, _ in tested], np.concatenate([values for _, values in tested])
+        for kind, rate in PROMISES:
+            row = {"run": path.parent.parent.name, "promise": kind, "promised": rate}
+            threshold = find_threshold(held_out, probabilities[:, config.watched], config.watched, {kind: rate})
+            if threshold is not None:
+                facts = promise_facts(kind, timelines, scores >= threshold, config.watched)
+                row |= {"observed": facts.get("rate"), "cases": facts["promised_of"]}
+            yield row
 
 
 def times_of(posts: pd.DataFrame) -> list[float] | None:
@@ -163,6 +190,8 @@ def main():
         for kind, rate in PROMISES
     ]
     print(pd.DataFrame(rows).set_index(["corpus", "timelines", "promise", "promised"]).to_string(float_format="%.3f"))
+    if tests := list(observe_tests(args.folder, args.method)):
+        print(f"\n{pd.DataFrame(tests).set_index(['run', 'promise', 'promised']).to_string(float_format='%.3f')}")
     compared = [
         {"corpus": corpus, **row} for corpus, scored in corpora for row in compare_policies(scored, args.found)
     ]

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from transformers import PreTrainedConfig
 
-from .policy_tempoformer import EVENTS, NOTHING, RAISED, AlarmState, follow
+from .policy_tempoformer import EVENTS, NOTHING, RAISED, AlarmState, follow, rule_of
 
 
 def class_names(config: PreTrainedConfig) -> list[str]:
@@ -70,8 +70,8 @@ def find_events(
         watched (`int`): The id of the class of interest.
         calibration (`dict`, *optional*): The argument of [`decide`].
         times (`Sequence[float]`, *optional*): The seconds of the posts, in the order of time, for a policy.
-        state ([`~policy_tempoformer.AlarmState`], *optional*): What a policy remembers of the posts before, which is
-            updated; None for none.
+        state ([`~policy_tempoformer.AlarmState`], *optional*): The memory of the posts before, which is updated; one
+            of another alarm begins anew. None for none.
 
     Returns:
         `torch.LongTensor` of shape `(posts,)`: The events of [`~policy_tempoformer.follow`] if the calibration's
@@ -84,7 +84,10 @@ def find_events(
     if not alarm.get("policy"):
         # Compared in 64 bits: a threshold may lie between two probabilities that are neighbours in 32.
         return (scores >= alarm["threshold"]).long()
-    rule = alarm["threshold"], alarm["policy"], state or AlarmState()
+    state = AlarmState() if state is None else state
+    if state.rule != (name := rule_of(alarm)):
+        vars(state).update(vars(AlarmState(rule=name)))
+    rule = alarm["threshold"], alarm["policy"], state
     return torch.tensor(follow(scores.tolist(), times, *rule), dtype=torch.long, device=scores.device)
 
 
@@ -217,7 +220,7 @@ def explain_alarm(
     reaches = "reaches" if is_alarm else "does not reach"
     alarm = own_alarm(watched, calibration)
     threshold = alarm["threshold"]
-    if alarm.get("policy"):
+    if alarm.get("policy") and EVENTS[event]:
         event_words = f", which is {EVENTS[event]}" if EVENTS[event] and not is_alarm else ""
         return f"It is {says} by the policy{event_words}: {names[watched]} has {scores[watched]:.4g}."
     return f"It is {says}, since {names[watched]} ({scores[watched]:.4g}) {reaches} the threshold of {threshold}."

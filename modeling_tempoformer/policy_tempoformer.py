@@ -3,6 +3,8 @@ The policy of alarms: which posts raise one, given the probabilities of the clas
 only back, so that a post's event never depends on a later post.
 """
 
+import hashlib
+import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -22,14 +24,15 @@ POLICY = {
     "cooldown_seconds": 0,
 }
 SECONDS = ("wait_seconds", "cooldown_seconds")
+UNITS = (("day", 86_400), ("hour", 3_600), ("minute", 60), ("second", 1))
 
 
 @dataclass
 class AlarmState:
     """
-    What a policy remembers of a timeline: the number of posts so far, the last probabilities, the number and the time
-    of the post that the running stretch began with (None outside of one), whether it has raised an alarm, and the
-    number and the time of the post with the last alarm.
+    The memory that a policy has of a timeline: the number of posts so far, the last probabilities, the number and the
+    time of the post that the running stretch began with (None outside of one), whether it has raised an alarm, the
+    number and the time of the post with the last alarm, and the rule that all this is of ([`rule_of`]).
     """
 
     num_posts: int = 0
@@ -37,9 +40,16 @@ class AlarmState:
     begun: list[float] | None = None
     is_raised: bool = False
     last: list[float] | None = None
+    rule: str = ""
 
     def copy(self) -> "AlarmState":
         return AlarmState(**asdict(self))
+
+
+def rule_of(alarm: Mapping[str, Any]) -> str:
+    """Returns 16 digits that stand for the class, the threshold and the policy of an alarm."""
+    rule = [alarm["label"], alarm["threshold"], dict(sorted(alarm["policy"].items()))]
+    return hashlib.sha256(json.dumps(rule).encode()).hexdigest()[:16]
 
 
 def check_policy(policy: Mapping[str, Any], threshold: float, timed: bool | None):
@@ -80,7 +90,7 @@ def follow(
         times (`Sequence[float]`, *optional*): Seconds. Only waiting and cooling down by seconds read them.
         threshold (`float`): The threshold of the alarm.
         policy (`dict`): The fields above; each may be missing.
-        state ([`AlarmState`]): What is remembered of the posts before.
+        state ([`AlarmState`]): The memory of the posts before.
 
     Returns:
         `list[int]`: The event of each post: an alarm is `RAISED`; it is `HELD_BACK`, because the stretch is too short
@@ -103,6 +113,8 @@ def follow(
             events.append(NOTHING)
             continue
         posts, seconds = since(state.begun, now)
+        # The post that ends a stretch is none that it has lasted for.
+        posts -= not lasts
         has_waited = posts >= settings["wait_posts"] and seconds >= settings["wait_seconds"]
         # Only seconds can have passed before the post that ends a stretch.
         is_due = has_waited and (lasts or (settings["wait_seconds"] > 0 and not state.is_raised))
@@ -127,7 +139,7 @@ def due_time(state: AlarmState, policy: Mapping[str, Any] | None) -> float | Non
     waits for posts, too.
 
     Args:
-        state ([`AlarmState`]): What is remembered of a timeline.
+        state ([`AlarmState`]): The memory of a timeline.
         policy (`dict`, *optional*): The policy of [`follow`].
     """
     policy = policy or {}
@@ -171,8 +183,9 @@ def policy_words(policy: Mapping[str, Any]) -> str:
     if "end_below" in policy:
         words.append(f"one alarm until the probability falls below {policy['end_below']}")
     for name, sentence in (("wait", "an alarm waits for {}"), ("cooldown", "none within {} of another")):
-        if policy.get(f"{name}_posts"):
-            words.append(sentence.format(f"{policy[f'{name}_posts']} posts"))
-        if policy.get(f"{name}_seconds"):
-            words.append(sentence.format(f"{policy[f'{name}_seconds']:g} seconds"))
+        if count := policy.get(f"{name}_posts"):
+            words.append(sentence.format("a post" if count == 1 else f"{count} posts"))
+        if seconds := policy.get(f"{name}_seconds"):
+            unit, size = next((unit, size) for unit, size in UNITS if seconds >= size or size == 1)
+            words.append(sentence.format(f"{seconds / size:.10g} {unit}{'s' * (seconds != size)}"))
     return "; ".join(words)

@@ -42,6 +42,8 @@ HOUR = 3600.0
         # An alarm that a cooldown holds back is raised when it is over, if the stretch still lasts.
         ({"end_below": 0.3, "cooldown_posts": 2}, [0.9, 0.1, 0.9, 0.4, 0.4], None, "!.h!h"),
         # It waits two posts, in which it may fall to 0.4, and is raised once.
+        # The post that ends a stretch is none that it has lasted for, however late it comes.
+        ({"wait_posts": 1, "wait_seconds": HOUR}, [0.9, 0.1, 0.9, 0.9, 0.9], [0, 2, 3, 3.5, 5], "hthh!"),
         ({"end_below": 0.4, "wait_posts": 2}, [0.9, 0.4, 0.4, 0.9, 0.3, 0.9, 0.3], None, "hh!h.ht"),
     ],
 )

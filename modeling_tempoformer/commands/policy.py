@@ -17,7 +17,6 @@ from ..decisions_tempoformer import class_names, decide
 from ..evaluation.alarm_policies import POLICIES, best_of, compare_policies, policies_table
 from ..evaluation.alarms import check_units
 from ..evaluation.prediction_table import read_held_out
-from ..policy_tempoformer import check_policy
 from ..posts.model_fields import class_named
 from ..training.recipes import parse, read_overrides
 from .threshold import load_config, set_alarm
@@ -55,8 +54,7 @@ class PolicyArguments:
             raise ValueError("--alarm_days must be more than 0, and says what --alarm_rate is about: give both.")
         if self.early < 0:
             raise ValueError(f"--early is a number of posts, 0 or more, got {self.early}.")
-        self.set = read_overrides(self.set)
-        check_policy({name: value for name, value in (self.set or {}).items() if name != "end_share"}, 1.0, None)
+        self.set = read_overrides(self.set, "set")
 
     @property
     def wanted(self) -> dict[str, float]:
@@ -74,12 +72,10 @@ def main(arguments: list[str]):
     # A post's logarithms are its logits, but for a number that all of them share.
     logits = torch.from_numpy(np.log(np.maximum(probabilities, np.finfo(np.float64).tiny)))
     scores = decide(logits, config.calibration)[0][:, label].numpy()
-    if "days" in args.wanted and timelines[0].timestamps is None:
-        raise ValueError("--alarm_days counts days, and the posts have no times: leave it out.")
+    check_units(timelines, label, args.watch, args.wanted)
     policies = POLICIES if args.set is None else [args.set]
     rows = compare_policies(timelines, scores, label, args.wanted, policies, args.early)
     if not any(row["rule"] for row in rows):
-        check_units(timelines, label, args.watch, args.wanted)
         kind, rate = next(iter(args.wanted.items()))
         raise ValueError(
             f"No threshold of this policy keeps a --{kind} of {rate:g}: "
@@ -96,6 +92,5 @@ def main(arguments: list[str]):
         print(f"\n{first}. The same command with --set and its policy sets one.")
         return
     rule, measured = rows[0]["rule"], rows[0]["measured"]
-    costs = measured.pop("costs")
     alarm = {"label": label, "threshold": rule.threshold, "policy": rule.policy, "wanted": args.wanted}
-    set_alarm(args.model_name_or_path, config, {**alarm, "measured": {**measured, "costs": costs}})
+    set_alarm(args.model_name_or_path, config, alarm if measured is None else {**alarm, "measured": measured})

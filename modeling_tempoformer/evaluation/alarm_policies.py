@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from ..policy_tempoformer import HELD_BACK, RAISED, SECONDS, TAKEN_BACK, AlarmState, follow, lag_of
+from ..policy_tempoformer import RAISED, SECONDS, AlarmState, check_policy, follow, lag_of
 from ..posts.facts import unit_of
 from ..timeline_tempoformer import Timeline
 from .alarm_costs import PER_DAY, PER_HUNDRED, cut, score_costs
@@ -46,8 +46,18 @@ def at_threshold(policy: Mapping[str, Any], threshold: float) -> Rule:
     """Returns a policy with its threshold, its `end_share` as a probability."""
     policy = dict(policy)
     if (share := policy.pop("end_share", None)) is not None:
-        policy["end_below"] = round(share * threshold, 4)
+        policy["end_below"] = min(float(f"{share * threshold:.4g}"), threshold)
     return Rule(threshold, policy)
+
+
+def check_candidate(policy: Mapping[str, Any], timed: bool):
+    """Raises a `ValueError` for a policy of [`compare_policies`] that cannot be."""
+    share = policy.get("end_share", 1.0)
+    if not isinstance(share, int | float) or not 0 < share <= 1:
+        raise ValueError(f"`end_share` must be more than 0 and at most 1, got {share!r}.")
+    if {"end_share", "end_below"} <= set(policy):
+        raise ValueError("`end_share` and `end_below` are two ways to say one thing: give one of them.")
+    check_policy({name: value for name, value in policy.items() if name != "end_share"}, 1.0, timed)
 
 
 def follow_all(timelines: Sequence[Timeline], scores: np.ndarray, rule: Rule) -> np.ndarray:
@@ -84,7 +94,7 @@ def compare_policies(
     Returns:
         For each `policy` a dict of its `rule` ([`Rule`]), whose threshold all timelines have chosen, None if none
         keeps the promise: with too few timelines, or because the policy silences alarms that would find changes; and
-        what was `measured` by thresholds of other timelines, five folds in turn: the values of
+        the values `measured` by thresholds of other timelines, five folds in turn (None with too few others): those of
         [`~evaluation.alarms.measure_alarms`], with the [`score_costs`] under `costs`.
     """
     kind, timed = next(iter(wanted)), timelines[0].timestamps is not None
@@ -92,9 +102,13 @@ def compare_policies(
     labelled = np.concatenate([np.array(timeline.labels) >= 0 for timeline in timelines])
     found = []
     for policy in policies:
-        if not timed and set(policy) & set(SECONDS):
+        if not timed and set(policy) & set(SECONDS) and policy in POLICIES:
             continue
-        rules = [at_threshold(policy, level) for level in levels_of(scores[labelled])]
+        check_candidate(policy, timed)
+        levels = [level for level in levels_of(scores[labelled]) if level >= policy.get("end_below", 0.0)]
+        if not levels:
+            raise ValueError(f"`end_below` {policy['end_below']} is more than any probability here.")
+        rules = [at_threshold(policy, level) for level in levels]
         events = [follow_all(timelines, scores, rule) for rule in rules]
         late = lag_of(policy)
         cases = find_cases(kind, timelines, label, wanted.get("days"), late)
@@ -102,16 +116,19 @@ def compare_policies(
         chosen = keeping(losses, wanted)
         row = {"policy": policy, "rule": None if chosen is None else rules[chosen], "measured": None}
         if chosen is not None:
-            in_turn = np.zeros(len(scores), dtype=np.int64)
-            for part in range(PARTS):
-                own = np.repeat(units % PARTS == part, list(map(len, timelines)))
-                others = keeping(losses[:, np.arange(losses.shape[1]) % PARTS != part], wanted)
-                if others is not None:
-                    in_turn[own] = events[others][own]
-            alarms, held_back = in_turn == RAISED, np.isin(in_turn, (HELD_BACK, TAKEN_BACK))
-            facts = measure_alarms(timelines, alarms, labelled, label, None, wanted, late)
-            costs = score_costs(timelines, alarms, label, facts, None, early, late, held_back)
-            row["measured"] = facts | {"costs": costs}
+            parts = np.repeat(units % PARTS, list(map(len, timelines)))
+            in_turn = {
+                part: keeping(losses[:, np.arange(losses.shape[1]) % PARTS != part], wanted) for part in set(parts)
+            }
+            if None not in in_turn.values() and len(in_turn) > 1:
+                alarms, held_back = np.zeros((2, len(scores)), dtype=bool)
+                for part, number in in_turn.items():
+                    own = parts == part
+                    alarms[own] = events[number][own] == RAISED
+                    held_back[own] = labelled[own] & (scores[own] >= rules[number].threshold) & ~alarms[own]
+                facts = measure_alarms(timelines, alarms, labelled, label, None, wanted, late)
+                costs = score_costs(timelines, alarms, label, facts, None, early, late, held_back)
+                row["measured"] = facts | {"costs": costs}
         found.append(row)
     return found
 
@@ -178,6 +195,9 @@ def policies_table(
             # One that silences alarms misses changes at any threshold.
             lines[number] = {"policy": json.dumps(row["policy"]), "threshold": "none keeps it"}
             continue
+        if measured is None:
+            lines[number] = {"policy": json.dumps(rule.policy), "threshold": f"{rule.threshold:g}"}
+            continue
         costs = measured["costs"]
         promise = measured["promise"]
         false = PER_DAY if PER_DAY in costs else PER_HUNDRED
@@ -194,7 +214,11 @@ def policies_table(
     posts = sum(label >= 0 for timeline in timelines for label in timeline.labels)
     promise = promise_words(kind, rate, name, wanted.get("days"))
     where = f"{posts} held-out posts of {len(timelines)} timelines"
-    return f"All promise that {promise}. Measured on the {where}, by thresholds of others:\n\n{table}"
+    words = f"All promise that {promise}. Measured on the {where}, by thresholds of others:\n\n{table}\n\n"
+    unlabelled = sum(map(len, timelines)) - posts
+    if unlabelled:
+        words += f"{unlabelled} posts without a label are passed over, but a policy in use counts them, too. "
+    return f"{words}The best of several is chosen by what it is measured by: expect a little less of it."
 
 
 def share_text(costs: Mapping[str, Any], name: str, digits: int = 3) -> str:

@@ -22,7 +22,7 @@ from .metrics import change_detection
 
 # Sums of shares that differ by less are equal up to rounding.
 TOLERANCE = 1e-9
-PROMISES = ("alarm_rate", "miss_rate")
+PROMISES = {"alarm_rate", "miss_rate"}
 DAY = 86_400  # seconds
 
 
@@ -97,7 +97,7 @@ def edges_of(kind: str, cases: pd.DataFrame, scores: np.ndarray, rate: float) ->
     """
     Returns two numbers between which, the larger one included, each threshold keeps a promise; of all that do, those
     that raise the most alarms for an alarm rate and the fewest for a miss rate. None with fewer units than
-    [`least_units`], and where all posts of a case have a probability of 1.
+    [`least_units`], and where the case that decides has a probability of 1, or of 0 for a miss rate.
 
     Args:
         kind (`str`), cases (`pd.DataFrame`): The argument of [`find_cases`], and the result of [`Cases.judge`].
@@ -114,7 +114,8 @@ def edges_of(kind: str, cases: pd.DataFrame, scores: np.ndarray, rate: float) ->
     if kind == "miss_rate":
         # At the latest the first case that must not be missed has an alarm.
         high = kept[0] if len(kept) else 1.0
-        return float(levels[levels < high][-1]), float(high)
+        below = levels[levels < high]
+        return (float(below[-1]), float(high)) if len(below) else None
     low = kept[0] if len(kept) else 0.0
     above = levels[levels > low]
     return (float(low), float(above[0])) if len(above) else None
@@ -158,7 +159,8 @@ def promise_words(kind: str, rate: float, name: str, days: float | None = None) 
     if kind == "miss_rate":
         return f"at most {100 * rate:g} % of the runs of {name} are missed, in the mean of timelines that have one"
     cases = "timelines" if days is None else f"stretches of {days:g} days"
-    return f"at most {100 * rate:g} % of the {cases} without {name} have an alarm"
+    words = f"at most {100 * rate:g} % of the {cases} without {name} have an alarm"
+    return words if days is None else f"{words}, in the mean of timelines"
 
 
 def kept_words(facts: Mapping[str, Any]) -> str:

@@ -12,7 +12,7 @@ import pandas as pd
 from transformers import PreTrainedConfig
 
 from ..decisions_tempoformer import own_alarm, own_policy
-from ..policy_tempoformer import HELD_BACK, RAISED, TAKEN_BACK, lag_of, policy_words
+from ..policy_tempoformer import RAISED, lag_of, policy_words
 from ..posts.facts import unit_of
 from ..posts.states import first_of
 from ..timeline_tempoformer import Timeline
@@ -36,7 +36,8 @@ FEW_ALARMS = 10
 # Shares that differ by less are equal up to rounding.
 TOLERANCE = 1e-12
 ASSUMPTION = (
-    "The promise holds for new timelines that come as these did (exchangeable), and counts posts with labels alone."
+    "The promise is of new timelines that come as these did (exchangeable), of posts with labels alone, and of "
+    "answers as those of the member that held a post out; the mean of the members gives rather fewer alarms."
 )
 OTHER = {"precision": "recall", "recall": "precision"}
 # Folds of timelines, each judged by a threshold that was chosen on the others
@@ -74,14 +75,14 @@ def choose_alarm(
     kind, least = next(iter(wanted.items()))
     if label is None:
         raise ValueError(f"--{kind} is that of the class to watch, and the model has none: give --watch.")
-    if "days" in wanted and timelines[0].timestamps is None:
-        raise ValueError("--alarm_days counts days, and the posts have no times: leave it out.")
     posts = labelled_posts(timelines, predictions, names, probabilities)
     if kind in PROMISES:
         check_units(timelines, label, names[label], wanted)
         threshold = find_threshold(timelines, probabilities[:, label], label, wanted)
         if threshold is None:
-            raise ValueError(f"No threshold promises a --{kind} of {least:g}: too many posts have a probability of 1.")
+            raise ValueError(
+                f"No threshold promises a --{kind} of {least:g}: too many posts have a probability of 0 or 1."
+            )
     else:
         threshold = choose_threshold(posts, label, wanted)
     alarm = {"label": label, "threshold": threshold, "wanted": dict(wanted)}
@@ -92,12 +93,17 @@ def choose_alarm(
 
 
 def check_units(timelines: Sequence[Timeline], label: int, name: str, wanted: Mapping[str, float]):
-    """Raises a `ValueError` if there are too few timelines to keep a promise, with what would be needed."""
+    """
+    Raises a `ValueError` if there are too few timelines to keep a promise, with what would be needed, and for days
+    without times.
+    """
     kind, rate = next(iter(wanted.items()))
+    if "days" in wanted and timelines[0].timestamps is None:
+        raise ValueError("--alarm_days counts days, and the posts have no times: leave it out.")
     held_out = len(np.unique(find_cases(kind, timelines, label, wanted.get("days")).units))
     with_out = "with" if kind == "miss_rate" else "without"
     if held_out < least_units(rate):
-        possible = f"give --{kind} {1 / (held_out + 1):.2g} or more, or " if held_out else ""
+        possible = f"give --{kind} {math.ceil(1000 / (held_out + 1)) / 1000:g} or more, or " if held_out else ""
         raise ValueError(
             f"A --{kind} of {rate:g} needs {least_units(rate)} held-out timelines {with_out} {name}, and there are "
             f"{held_out}: {possible}label more timelines."
@@ -164,7 +170,7 @@ def alarms_in_turn(
     Returns whether each post (posts,) is an alarm by a threshold that was chosen on other timelines (cross-fitting):
     on the posts that a threshold was chosen on, the wanted share is reached in any case. The folds are the held-out
     folds of the members, or else five; each is judged by the threshold of all others, and has no alarm if these have
-    no threshold. None if there is one fold only.
+    no threshold. None if there is one fold only, and if the others of one are too few for a promise.
 
     Args:
         timelines (`Sequence[Timeline]`): Timelines whose labelled posts the model was not trained on.
@@ -183,6 +189,8 @@ def alarms_in_turn(
     for part in set(parts):
         others = [timeline for timeline, own in zip(timelines, parts, strict=True) if own != part]
         threshold = find_threshold(others, scores[of_post != part], label, wanted)
+        if threshold is None and next(iter(wanted)) in PROMISES:
+            return None
         if threshold is not None:
             alarms |= (of_post == part) & (scores >= threshold)
     return alarms
@@ -310,8 +318,10 @@ def score_alarms(
         [`score_costs`]; and `compared_with`: the [`compare_alarms`] of each rival.
     """
     events = events_of(timelines, predictions, probabilities, config.watched, config.calibration)
-    alarms, held_back = events == RAISED, np.isin(events, (HELD_BACK, TAKEN_BACK)) if own_policy(config) else None
-    wanted = (own_alarm(config.watched, config.calibration) or {}).get("wanted")
+    alarms, held_back, alarm = events == RAISED, None, own_alarm(config.watched, config.calibration) or {}
+    if alarm.get("policy"):
+        held_back = (probabilities[:, config.watched] >= alarm["threshold"]) & ~alarms
+    wanted = alarm.get("wanted")
     late = lag_of(own_policy(config))
     facts = {"wanted": wanted} if wanted else {}
     facts |= measure_alarms(timelines, alarms, predictions >= 0, config.watched, config.first_posts, wanted, late)
@@ -320,7 +330,8 @@ def score_alarms(
     labelled = labels >= 0
     is_alarm, is_class = alarms[labelled], labels[labelled] == config.watched
     judged = is_alarm, is_class, timeline_numbers(timelines)[labelled]
-    comparable = is_alarm.any() and is_class.any()
+    # Rivals have no policy, and one that waits finds a change at another post.
+    comparable = is_alarm.any() and is_class.any() and held_back is None
     facts["compared_with"] = {
         name: described | compare_alarms(shares[:, config.watched], *judged, alarm_kind(facts))
         for name, (shares, described) in (rivals if comparable else {}).items()
@@ -401,7 +412,7 @@ def alarm_sentence(config: PreTrainedConfig) -> str | None:
         rule = f"{rule} ({policy_words(alarm['policy'])})"
     facts = alarm.get("measured")
     if not facts and "wanted" in alarm:
-        return f"{rule}{wanted_words(alarm, name)} on posts of one timeline, which tell nothing of others."
+        return f"{rule}{wanted_words(alarm, name)}. The held-out timelines are too few to measure it on others."
     if not facts:
         return f"{rule}, a threshold that was set by hand: the test's alarms may be of the one before."
     where = f"On the {facts['posts']} held-out posts of {facts['timelines']} timelines, by thresholds of one another"

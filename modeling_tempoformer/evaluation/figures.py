@@ -198,7 +198,7 @@ def alarm_figure(false: np.ndarray, found: np.ndarray, costs: Mapping[str, Any],
     """
     figure = new_figure(COLUMN, 0.85 * COLUMN)
     axes, rate = figure.subplots(), PER_DAY if PER_DAY in costs else PER_HUNDRED
-    axes.plot(false, found, drawstyle="steps-post", color=DARK["color"], label="all thresholds")
+    axes.plot(false, found, drawstyle="steps-post", color=DARK["color"], label="all thresholds, without a policy")
     point = {key: np.array(costs[key]) for key in (rate, "found_changes")}
     # From the point to both ends of its interval
     bars = {key: np.abs(np.array(costs.get(f"{key}_interval", (at, at))) - at)[:, None] for key, at in point.items()}

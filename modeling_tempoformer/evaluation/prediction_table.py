@@ -22,7 +22,7 @@ from ..policy_tempoformer import EVENTS, RAISED
 from ..posts.facts import Facts, unit_of
 from ..posts.files import written_whole
 from ..posts.states import all_states
-from ..timeline_tempoformer import Timeline
+from ..timeline_tempoformer import NO_LABEL, Timeline
 from ..times_tempoformer import are_since_start, to_date, to_seconds
 from .predictions import events_of
 
@@ -170,10 +170,9 @@ def write_predictions(output_dir: str, rows: pd.DataFrame | Iterable[dict[str, A
 
 def write_held_out(output_dir: str, table: pd.DataFrame, timelines: Sequence[Timeline]):
     """
-    Writes the labelled posts of a table of [`prediction_rows`] as `_held_out.parquet`, with the `unit` of each post's
-    timeline, which no split divides ([`~posts.facts.unit_of`]).
+    Writes a table of [`prediction_rows`] as `_held_out.parquet`, with the `unit` of each post's timeline, which no
+    split divides ([`~posts.facts.unit_of`]).
     """
-    table = table[table["label"].notna()]
     units = {timeline.timeline_id: str(unit_of(timeline)[1]) for timeline in timelines}
     path = Path(output_dir) / HELD_OUT
     with written_whole(path) as partial:
@@ -189,8 +188,8 @@ def read_held_out(folder: str | Path, names: Sequence[str]) -> tuple[list[Timeli
         names (`Sequence[str]`): The classes in the order of their ids.
 
     Returns:
-        The timelines, with ids, times, labels and units, and the probabilities (posts, classes) without temperature.
-        Raises a `FileNotFoundError` if there is no such file.
+        The timelines, with ids, times, labels and units, and the probabilities (posts, classes) without temperature, 0
+        of posts without a label. Raises a `FileNotFoundError` if there is no such file.
     """
     path = Path(folder) / HELD_OUT
     if not path.exists():
@@ -206,7 +205,7 @@ def read_held_out(folder: str | Path, names: Sequence[str]) -> tuple[list[Timeli
             is_date = isinstance(own["time"].dtype, pd.DatetimeTZDtype)
             seconds = (own["time"] - pd.Timestamp(0, tz="UTC")) / pd.Timedelta(1, "s") if is_date else own["time"]
             times = seconds.tolist()
-        labels = own["label"].map(ids).tolist()
+        labels = own["label"].map(ids).fillna(NO_LABEL).astype(int).tolist()
         facts = [Facts(None, unit) for unit in own["unit"]]
         rows = list(range(len(own)))
         timelines.append(

@@ -287,7 +287,7 @@ def cost_rows(results: Mapping[str, Any]) -> list[list[str]]:
         for name, words in COSTS.items()
         if name in costs
     ]
-    return [[f"What the alarm costs ({results['watched']})", "value", "95 % interval"], *rows] if rows else []
+    return [[f"The cost of alarms ({results['watched']})", "value", "95 % interval"], *rows] if rows else []
 
 
 def cost_lines(results: Mapping[str, Any]) -> list[str]:

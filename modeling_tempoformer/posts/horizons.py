@@ -10,6 +10,7 @@ from transformers import PreTrainedConfig
 from ..decisions_tempoformer import class_names
 from ..timeline_tempoformer import NO_LABEL, Timeline
 from ..times_tempoformer import UNITS, read_horizon
+from .states import DERIVED_LABELS
 
 
 # The classes of a model that is asked what comes; the second one is that of a change.
@@ -38,7 +39,11 @@ def saved_question(config: PreTrainedConfig) -> Ahead | None:
 def file_classes(config: PreTrainedConfig) -> list[str]:
     """Returns the names of the labels that files of a saved model have: its classes, unless it is asked what comes."""
     ahead = saved_question(config)
-    return class_names(config) if ahead is None else [name for names in ahead.horizon_labels for name in names]
+    if ahead is None:
+        return class_names(config)
+    names = [name for names in ahead.horizon_labels for name in names]
+    # Labels that are derived have an order of their own.
+    return DERIVED_LABELS if config.change_step is not None and set(names) == set(DERIVED_LABELS) else names
 
 
 def ask_ahead(timelines: Sequence[Timeline], names: Sequence[str], ahead: Ahead | None) -> list[Timeline]:

@@ -196,7 +196,7 @@ def split_posts(
         change_step (`float`, *optional*): The smallest difference of states that is a change, by which the labels of
             posts without a column of labels are derived (0 for classes). By default labels are not derived.
         given (`Collection[str]`, *optional*): The argument of [`check_read`].
-        ahead ([`Ahead`], *optional*): What a saved model is asked about posts that come. By default it is chosen if
+        ahead ([`Ahead`], *optional*): The question of a saved model about posts that come. By default it is chosen if
             `arguments.horizon` is given ([`choose_ahead`]).
         watch (`str`, *optional*): The class of change for [`choose_ahead`].
     """

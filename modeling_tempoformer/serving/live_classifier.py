@@ -16,11 +16,11 @@ from safetensors.torch import load, save
 from transformers.utils import logging
 
 from ..data_collator_tempoformer import StreamCollator
-from ..decisions_tempoformer import own_policy
+from ..decisions_tempoformer import own_alarm, own_policy
 from ..names_tempoformer import read_id, read_name, state_ids
 from ..online_tempoformer import RememberedTimeline, StreamMemory, with_checksum
 from ..pipeline_tempoformer import StreamClassificationPipeline
-from ..policy_tempoformer import due_time, raise_due
+from ..policy_tempoformer import due_time, raise_due, rule_of
 from ..timeline_tempoformer import BadValue, Timeline, read_role, tokenize_posts
 from ..times_tempoformer import ReadTime, are_since_start, check_kind, read_time, to_date
 from .redis_store import Forgotten, RedisStore, StoredTimeline
@@ -116,7 +116,8 @@ class Begun(NamedTuple):
 class Reading(NamedTuple):
     """
     The model's output for a post, on which each request decides anew: the logits, those of the state, and other
-    values of the answer. The `event` of a policy of alarms is decided once; None if there was no policy then.
+    values of the answer. The `event` of a policy of alarms is decided once, for the `rule` of these alarms
+    ([`~policy_tempoformer.rule_of`]); None if there was no policy then.
     """
 
     logits: list[float]
@@ -124,6 +125,7 @@ class Reading(NamedTuple):
     stream_length: int
     context: str
     event: int | None = None
+    rule: str | None = None
 
 
 class Recalled(NamedTuple):
@@ -526,7 +528,7 @@ class LiveClassifier:
         for (post, count, _), end in zip(parts, ends, strict=True):
             states = None if output.state_logits is None else output.state_logits[end - 1].tolist()
             values = (output.logits[end - 1].tolist(), states, output.stream_lengths[end - 1].item(), post.source)
-            values += () if output.events is None else (output.events[end - 1].item(),)
+            values += () if output.events is None else (output.events[end - 1].item(), self.rule())
             readings.append(Reading(*values) if count == post.num_posts else None)
         return readings
 
@@ -534,7 +536,9 @@ class LiveClassifier:
         """Returns the answers of readings."""
         if not readings:
             return {}
-        logits, state_logits, lengths, contexts, events = zip(*readings.values(), strict=True)
+        logits, state_logits, lengths, contexts, events, rules = zip(*readings.values(), strict=True)
+        # An event of other alarms says nothing of these.
+        events = [event if rule == self.rule() else None for event, rule in zip(events, rules, strict=True)]
         states = None if state_logits[0] is None else torch.tensor(state_logits)
         answers = self.model.answer(torch.tensor(logits), states, events)
         return {
@@ -542,10 +546,16 @@ class LiveClassifier:
             for key, answer, length, context in zip(readings, answers, lengths, contexts, strict=True)
         }
 
+    def rule(self) -> str | None:
+        """Returns the name of the model's alarms, None without a policy ([`~policy_tempoformer.rule_of`])."""
+        config = self.model.config
+        return None if own_policy(config) is None else rule_of(own_alarm(config.watched, config.calibration))
+
     def due_times(self, memory: StreamMemory, timeline_ids: Iterable[str]) -> dict[str, float]:
         """Returns the dates, in seconds, at which alarms of timelines are raised if no post comes."""
         policy = own_policy(self.model.config)
-        due = {name: due_time(memory.timelines[name].alarm_state, policy) for name in timeline_ids}
+        states = {name: memory.timelines[name].alarm_state for name in timeline_ids}
+        due = {name: due_time(state, policy) for name, state in states.items() if state.rule == self.rule()}
         # Seconds since some start are no dates.
         return {name: time for name, time in due.items() if time is not None and not are_since_start(time, time)}
 
@@ -572,6 +582,7 @@ class LiveClassifier:
                 readings = json.loads(tensors["readings"].numpy().tobytes())
             # Damaged bytes may raise any exception. The next post of the timeline says so, and repairs them.
             except Exception:
+                self.store.drop_due(self.model_id, stored)
                 continue
             for name, remembered in memory.timelines.items():
                 state = remembered.alarm_state
@@ -581,9 +592,10 @@ class LiveClassifier:
                 kept = {post_id: Reading(*one) for post_id, one in readings.items()}
                 writes[name] = (stored, dump(name, memory, kept), [])
                 waiting |= self.due_times(memory, [name])
-        # Where another process has written meanwhile, the alarm is its, or that of the next call.
-        saved = self.store.save(self.model_id, writes, waiting) if writes else set()
-        return [alarm for name, alarm in raised.items() if name in saved]
+        # Where another process has written meanwhile, the alarm is its, or that of the next call; of a timeline that
+        # was forgotten meanwhile nothing is said.
+        saved = self.store.save(self.model_id, writes, waiting) if writes else {}
+        return [alarm for name, alarm in raised.items() if saved.get(name)]
 
     def forget(self, timeline_id: str) -> Forgotten:
         """
@@ -648,6 +660,8 @@ def last_time(memory: StreamMemory, timeline_id: str) -> float:
 
 def dump(timeline_id: str, memory: StreamMemory, readings: dict[str, Reading]) -> bytes:
     """Serializes the memory and the last readings of a timeline, for `recall`."""
-    last = json.dumps(dict(list(readings.items())[-REMEMBERED_ANSWERS:])).encode()
+    # Without a policy as older code reads them
+    kept = {post_id: one if one.rule else one[:4] for post_id, one in list(readings.items())[-REMEMBERED_ANSWERS:]}
+    last = json.dumps(kept).encode()
     as_tensor = torch.tensor(list(last), dtype=torch.uint8)
     return save(with_checksum({**memory.state_dict([timeline_id]), "readings": as_tensor}))

@@ -27,7 +27,7 @@ local memory, texts, models, waiting = unpack(KEYS)
 local read_version, had_texts, value, milliseconds, model, most_texts, num_damaged, hash, due = unpack(ARGV)
 local version = redis.call('GETRANGE', memory, 0, {VERSION_BYTES - 1})
 local is_gone = read_version ~= '' or had_texts == '1' and redis.call('EXISTS', texts) == 0
-if version == '' and is_gone then return 1 end
+if version == '' and is_gone then return 2 end
 if version ~= read_version then return 0 end
 redis.call('SET', memory, value, 'PX', milliseconds)
 redis.call('SADD', models, model)
@@ -41,6 +41,12 @@ end
 redis.call('LTRIM', texts, -most_texts, -1)
 redis.call('PEXPIRE', texts, milliseconds)
 return 1
+"""
+# Takes timelines without a memory out of the waiting ones.
+DROP_DUE = """
+for number = 2, #KEYS do
+    if redis.call('EXISTS', KEYS[number]) == 0 then redis.call('ZREM', KEYS[1], ARGV[number - 1]) end
+end
 """
 FORGET = """
 local texts, models = unpack(KEYS)
@@ -66,12 +72,14 @@ class StoredTimeline(NamedTuple):
     """
     A stored timeline: the version and the bytes of a model's memory, empty and None without one, and the texts of its
     last posts, oldest first, which all models share. The next save deletes `damaged` texts, which cannot be read.
+    `hashed` is the hash of its id, where it was found by an alarm that is due.
     """
 
     version: bytes = b""
     memory: bytes | None = None
     texts: tuple[bytes, ...] = ()
     damaged: tuple[bytes, ...] = ()
+    hashed: str = ""
 
 
 class Forgotten(NamedTuple):
@@ -104,6 +112,7 @@ class RedisStore:
     def __init__(self, client: redis.Redis, max_idle_seconds: float = 90 * 86400, keep_texts: int = 0):
         self.client, self.milliseconds, self.keep_texts = client, round(1000 * max_idle_seconds), keep_texts
         self.save_script, self.forget_script = client.register_script(SAVE), client.register_script(FORGET)
+        self.drop_script = client.register_script(DROP_DUE)
 
     def load(self, model: str, timeline_ids: Iterable[str]) -> dict[str, StoredTimeline]:
         """Returns a model's memory of each timeline, of which there is at least one, and the stored texts."""
@@ -113,11 +122,16 @@ class RedisStore:
     def due(self, model: str, now: float, most: int) -> list[StoredTimeline]:
         """Returns up to `most` timelines with an alarm of the model that was due by now, in seconds since 1970."""
         hashes = self.client.zrangebyscore(WAITING + model, "-inf", now, 0, most)
-        found = self.load_hashes(model, [hashed.decode() for hashed in hashes]) if hashes else []
-        # Memories that have expired or were forgotten leave nothing to raise.
+        hashes = [hashed.decode() for hashed in hashes]
+        found = self.load_hashes(model, hashes) if hashes else []
+        # Memories that have expired leave nothing to raise.
         if gone := [hashed for hashed, stored in zip(hashes, found, strict=True) if stored.memory is None]:
-            self.client.zrem(WAITING + model, *gone)
-        return [stored for stored in found if stored.memory is not None]
+            self.drop_script([WAITING + model, *(f"{MEMORY}{model}:{hashed}" for hashed in gone)], gone)
+        return [stored._replace(hashed=hashed) for hashed, stored in zip(hashes, found, strict=True) if stored.memory]
+
+    def drop_due(self, model: str, stored: StoredTimeline):
+        """Takes a timeline of [`due`], whose memory cannot be read, out of the waiting ones."""
+        self.client.zrem(WAITING + model, stored.hashed)
 
     def load_hashes(self, model: str, hashes: list[str]) -> list[StoredTimeline]:
         """Returns a model's memory, and the stored texts, of timelines by the hashes of their ids."""
@@ -135,12 +149,12 @@ class RedisStore:
         model: str,
         timelines: Mapping[str, tuple[StoredTimeline, bytes, list[str]]],
         due: Mapping[str, float] | None = None,
-    ) -> set[str]:
+    ) -> dict[str, bool]:
         """
         Replaces memories, each by itself, and adds texts. `timelines` has the stored timeline as it was read, the new
         memory and the texts of new posts; `due` has the time at which an alarm of a timeline is to be raised, if one
-        waits. Returns the timelines that no other process has written since. Raises Redis's own error for the first
-        one that it refuses.
+        waits. Returns the timelines that no other process has written since: True for one that was written, False for
+        one that was forgotten meanwhile. Raises Redis's own error for the first one that it refuses.
         """
         pipeline = self.client.pipeline(transaction=False)
         for timeline_id, (read, memory, texts) in timelines.items():
@@ -150,7 +164,7 @@ class RedisStore:
             values = [read.version, had_texts, value, self.milliseconds, model, self.keep_texts, len(read.damaged)]
             values += [hashed, (due or {}).get(timeline_id, ""), *read.damaged, *texts]
             self.save_script(keys, values, client=pipeline)
-        return {timeline_id for timeline_id, done in zip(timelines, execute(pipeline), strict=True) if done}
+        return {name: done == 1 for name, done in zip(timelines, execute(pipeline), strict=True) if done}
 
     def check(self):
         """Raises Redis's own error if it cannot be reached or does not write, because it is full or read-only."""

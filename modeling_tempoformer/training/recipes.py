@@ -153,14 +153,14 @@ def recipe_arguments(recipe: dict) -> list[str]:
     return arguments
 
 
-def read_overrides(value: dict | str | None) -> dict | None:
-    """Reads `--config_overrides`. Raises a `ValueError` unless it is a JSON object, or null for none."""
+def read_overrides(value: dict | str | None, name: str = "config_overrides") -> dict | None:
+    """Reads the option of that name. Raises a `ValueError` unless it is a JSON object, or null for none."""
     try:
         overrides = json.loads(value) if isinstance(value, str) else value
     except json.JSONDecodeError:
         overrides = value
     if not isinstance(overrides, dict | None):
-        raise ValueError(f"--config_overrides must be a JSON object, got {value!r}.")
+        raise ValueError(f"--{name} must be a JSON object, got {value!r}.")
     return overrides
 
 

@@ -1,11 +1,14 @@
 """The last step of a run: scores, calibration, predictions, the page, and the push."""
 
+import logging
 from collections.abc import Mapping
 from pathlib import Path
 
 from datasets import Dataset
 from transformers import PreTrainedConfig
 
+from ..configuration_streams_tempoformer import StreamFields
+from ..decisions_tempoformer import own_policy
 from ..evaluation.latex import write_test_table
 from ..evaluation.method_names import checkpoint_name
 from ..evaluation.report import group_by_class, read_test, test_summary, warn_of_worthless
@@ -17,6 +20,9 @@ from .hub_trainer import kept_evaluation
 from .resuming import clear_results, report_metrics
 from .seeds import score_seeds, seed_folders
 from .stream_trainer import StreamTrainer
+
+
+logger = logging.getLogger(__name__)
 
 
 def report_results(
@@ -39,6 +45,8 @@ def report_results(
     if not training.do_train and (training.do_eval or training.do_predict or calibrates):
         clear_results(training)
     if calibrates:
+        if isinstance(trainer.model.config, StreamFields) and own_policy(trainer.model.config):
+            logger.warning("The policy of the model's alarms is left out: `tempoformer policy` sets one again.")
         # Validation scores are of the uncalibrated model; a new calibration is fitted below.
         trainer.model.config.calibration = None
     # Without --do_eval, the evaluation of the kept weights during the training

@@ -24,7 +24,7 @@ function follow(scores, times, threshold, policy) {
     const lasts = signal >= (begun === null ? threshold : end);
     if (begun === null && !lasts) return EVENTS.nothing;
     if (begun === null) [begun, raised] = [post, false];
-    const waited = post - begun >= waitPosts && time(post) - time(begun) >= waitSeconds;
+    const waited = post - begun - !lasts >= waitPosts && time(post) - time(begun) >= waitSeconds;
     const cool = last === null || (post - last > coolPosts && time(post) - time(last) >= coolSeconds);
     const due = waited && cool && (lasts || (waitSeconds > 0 && !raised)) && !(raisesOnce && raised);
     if (due) [last, raised] = [post, true];

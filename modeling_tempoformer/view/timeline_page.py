@@ -111,7 +111,8 @@ def timeline_page(
         "timelines": packed,
     }
     below = state_charts(packed, states) if states else None
-    holds_back = any(post.get("alarm_event") for timeline in timelines for post in timeline.explanations)
+    has_events = any("alarm_event" in post for timeline in timelines for post in timeline.explanations[:1])
+    holds_back = has_events or any(data["policies"])
     charts = timeline_charts(names, data["watched"], {label >= 0 for label in labels}, layers, below, holds_back)
     values = {"title": title, "verdict": verdict, "speakers": watched_speakers}
     values |= {"posts": len(labels), "timelines": len(packed)}
@@ -138,7 +139,7 @@ def pack_timeline(
     heeded = [watched_speakers is None or speaker in watched_speakers for speaker in speakers]
     shares = np.array([list(post["probabilities"].values()) for post in posts]).reshape(-1, len(names))
     decided = [
-        decided_events(shares, np.array(predicted), np.array(heeded), label, calibration or {})
+        decided_events(shares, np.array(predicted), np.array(heeded), label, calibration or {}, times)
         for label in range(len(names))
     ]
     if posts and "alarm_event" in posts[0]:
@@ -172,11 +173,16 @@ def pack_timeline(
 
 
 def decided_events(
-    shares: np.ndarray, predicted: np.ndarray, heeded: np.ndarray, label: int, calibration: dict[str, Any]
+    shares: np.ndarray,
+    predicted: np.ndarray,
+    heeded: np.ndarray,
+    label: int,
+    calibration: dict[str, Any],
+    times: Sequence[float] | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """
-    Returns the events (posts,) of a class by the model's own rule without its policy ([`find_events`]), and a mask
-    (posts,) of barely alarms, which would be none if `BARELY` units of the class's probability went to another class.
+    Returns the events (posts,) of a class by the model's own rule ([`find_events`]), and a mask (posts,) of barely
+    alarms, which would be none if `BARELY` units of the class's probability went to another class; none by a policy.
 
     Args:
         shares (`np.ndarray` of shape `(posts, classes)`): The probabilities.
@@ -184,13 +190,16 @@ def decided_events(
         heeded (`np.ndarray` of shape `(posts,)`): Whether a post may be an alarm.
         label (`int`): The class.
         calibration (`dict`): The calibration of the model.
+        times (`Sequence[float]`, *optional*): The seconds of the posts, for a policy.
     """
-    alone = {**calibration, "alarm": {**alarm, "policy": None}} if (alarm := calibration.get("alarm")) else calibration
-    events = find_events(torch.from_numpy(shares), torch.from_numpy(predicted), label, alone).numpy() * heeded
+    events = find_events(torch.from_numpy(shares), torch.from_numpy(predicted), label, calibration, times).numpy()
+    events = np.where(heeded, events, NOTHING)
     alarms = events == RAISED
     units = np.array([[floor_units(share) for share in post] for post in shares]).reshape(shares.shape)
     less = units[:, label] - BARELY
     if (alarm := own_alarm(label, calibration)) is not None:
+        if alarm.get("policy"):
+            return events, np.zeros_like(alarms)
         return events, alarms & (less < round(alarm["threshold"] * UNIT, 3))
     # The label is the class whose probability is the largest multiple of its threshold.
     thresholds = np.array(calibration.get("thresholds") or [1.0] * shares.shape[1])

@@ -128,10 +128,23 @@ def test_a_promise_that_too_few_timelines_can_keep_is_refused_with_what_is_neede
         choose(18, {"alarm_rate": 0.05})
     with pytest.raises(ValueError, match=r"needs 4 held-out.*with Turn.* are 1.*0\.5 or more"):
         choose(18, {"miss_rate": 0.2})
-    with pytest.raises(ValueError, match="probability of 1"):
+    with pytest.raises(ValueError, match="probability of 0 or 1"):
         choose(19, {"alarm_rate": 0.05}, scores=1.0)
     with pytest.raises(ValueError, match="--alarm_days"):
         choose(19, {"alarm_rate": 0.05, "days": 30})
+
+
+def test_folds_that_are_too_few_for_a_promise_are_not_measured():
+    """Four timelines can promise a fifth, but not three of them about the fourth."""
+    timelines = [make_timeline([1, 0], str(number)) for number in range(4)]
+    scores = np.array([0.9, 0.1] * 4)
+    decided = (scores > 0.5).astype(int), np.stack([1 - scores, scores], 1)
+    assert alarms_in_turn(timelines, scores, 1, {"miss_rate": 0.2}) is None
+    alarm = choose_alarm(timelines, *decided, ["no", "Turn"], 1, {"miss_rate": 0.2})
+    assert "measured" not in alarm and alarm["threshold"] <= 0.9
+    # A change whose probability is 0 cannot be found, and one of 19 may be missed.
+    scores[:] = 0.0
+    assert find_threshold(timelines, scores, 1, {"miss_rate": 0.2}) is None
 
 
 def test_each_fold_has_the_threshold_of_the_others():

@@ -303,6 +303,6 @@ def test_an_alarm_is_saved_with_the_model_and_said_in_one_sentence(tmp_path, mod
     # A single timeline promises nothing.
     alone = choose_alarm([make_timeline(LABELS)], *decided, ["no", "Turn"], 1, {"precision": 0.75})
     config.calibration = {"alarm": alone}
-    assert "measured" not in alone and "one timeline" in alarm_sentence(config)
+    assert "measured" not in alone and "too few" in alarm_sentence(config)
     config.calibration = {"alarm": {"label": 1, "threshold": 0.4}}
     assert "0.4 " in alarm_sentence(config) and "by hand" in alarm_sentence(config)

@@ -69,10 +69,13 @@ class DictStore:
         names = [name for name, due in self.waiting.items() if due <= now and name in self.memories][:most]
         return list(self.load(model, names).values())
 
+    def drop_due(self, model, stored):
+        self.waiting = {name: due for name, due in self.waiting.items() if self.memories[name][1] != stored.memory}
+
     def save(self, model, timelines, due=None):
         if self.meanwhile:
             self.meanwhile.pop(0)()
-        saved = set()
+        saved = {}
         for name, (read, memory, texts) in timelines.items():
             now = self.load(model, [name])[name]
             is_gone = not now.version and (read.version or read.texts and not now.texts)
@@ -86,7 +89,7 @@ class DictStore:
                     kept += [text.encode() for text in texts if text.encode() not in kept]
             # A timeline that was forgotten meanwhile is not written, and counts as written.
             if is_gone or now.version == read.version:
-                saved.add(name)
+                saved[name] = not is_gone
         return saved
 
     def check(self):

@@ -29,19 +29,23 @@ def test_only_who_read_the_last_version_writes(client):
     store, other = RedisStore(client), RedisStore(client)
     names = ["ann", "bob \N{SNOWMAN}"]
     assert store.load("old", names) == dict.fromkeys(names, NEW)
-    assert store.save("old", {"ann": (NEW, b"one", []), names[1]: (NEW, b"\x00\xff", [])}) == set(names)
+    assert store.save("old", {"ann": (NEW, b"one", []), names[1]: (NEW, b"\x00\xff", [])}) == dict.fromkeys(
+        names, True
+    )
     read, unprintable = other.load("old", names).values()
     assert (read.memory, unprintable.memory) == (b"one", b"\x00\xff")
-    assert other.save("old", {"ann": (read, b"two", []), "cy": (NEW, b"new", [])}) == {"ann", "cy"}
+    assert other.save("old", {"ann": (read, b"two", []), "cy": (NEW, b"new", [])}) == {"ann": True, "cy": True}
     # Each timeline is written separately.
-    assert store.save("old", {"ann": (read, b"three", []), "dee": (NEW, b"new", [])}) == {"dee"}
+    assert store.save("old", {"ann": (read, b"three", []), "dee": (NEW, b"new", [])}) == {"dee": True}
     # A writer that has read nothing must not overwrite anything or restore a forgotten timeline. The latter counts as
     # written.
-    assert store.save("old", {"ann": (NEW, b"four", [])}) == set()
+    assert store.save("old", {"ann": (NEW, b"four", [])}) == {}
     read = store.load("old", ["ann"])["ann"]
     assert read.memory == b"two" and other.forget("ann") == (("old",), False)
     assert other.forget("ann") == ((), False)
-    assert store.save("old", {"ann": (read, b"five", [])}) == {"ann"} and store.load("old", ["ann"])["ann"] == NEW
+    assert (
+        store.save("old", {"ann": (read, b"five", [])}) == {"ann": False} and store.load("old", ["ann"])["ann"] == NEW
+    )
 
 
 def test_waiting_timelines_are_found_when_they_are_due(client):
@@ -54,6 +58,9 @@ def test_waiting_timelines_are_found_when_they_are_due(client):
     # A later write takes the place of the time.
     store.save("old", {"ann": (store.load("old", ["ann"])["ann"], b"later", [])})
     assert [found.memory for found in store.due("old", 30, 9)] == [b"bob"]
+    store.drop_due("old", store.due("old", 30, 9)[0])
+    assert store.due("old", 30, 9) == []
+    store.save("old", {"bob": (store.load("old", ["bob"])["bob"], b"again", [])}, {"bob": 20.0})
     store.forget("bob")
     client.delete(f"{MEMORY}new:{ANN}")
     assert store.due("old", 30, 9) == store.due("new", 30, 9) == []
@@ -86,7 +93,7 @@ def test_texts_are_kept_on_request_once_and_as_many_as_asked_for(client):
     read = store.load("third", ["bob"])["bob"]
     assert plain.forget("bob") == (("new", "other"), True)
     assert set(client.keys()) == {f"{MEMORY}old:{ANN}".encode(), MODELS.encode()}
-    assert store.save("third", {"bob": (read, b"all", ["fourth"])}) == {"bob"}
+    assert store.save("third", {"bob": (read, b"all", ["fourth"])}) == {"bob": True}
     assert store.load("third", ["bob"])["bob"] == NEW
 
 

@@ -63,6 +63,11 @@ def test_all_follow_the_policy_of_alarms(kind, policy, tmp_path):
     for answers in (live, pipe(TIMELINES["ann"]), copy(TIMELINES["ann"]), pipe.explain(TIMELINES["ann"])):
         assert [answer["alarm_event"] for answer in answers] == wanted
         assert [answer["alarm"] for answer in answers] == [event == "raised" for event in wanted]
+    # An event of other alarms says nothing of these.
+    pipe.model.config.calibration = {"alarm": {**alarm, "threshold": 1.0}}
+    last = len(scores) - 1
+    (again,) = send(classifier, TIMELINES, [("ann", last)])
+    assert not again["alarm"] and classifier.raise_due(1e12) == []
     # A post from before the policy has no event, and its threshold decides.
     pipe.model.config.calibration = {"alarm": {**alarm, "policy": None}}
     store = DictStore()
