@@ -48,6 +48,11 @@ function alarmRule() {
   return `An alarm is a post where the probability of ${names[state.watched]} is at least ${state.threshold / UNIT}${policy}.`;
 }
 
+function aboutPale() {
+  if (page.data.policies[state.watched]) return "A pale diamond is an alarm that the policy holds or takes back.";
+  return `A pale mark is barely an alarm: with ${BARELY / UNIT} less it would be none.`;
+}
+
 function showSettings() {
   const used = usedThreshold();
   byId("watched").value = String(state.watched);
@@ -56,7 +61,7 @@ function showSettings() {
   byId("threshold").setAttribute("aria-valuetext", state.threshold === null ? "as in the model" : String(used / UNIT));
   byId("as-predicted").hidden = state.threshold === null;
   byId("rule").textContent =
-    `${alarmRule()} A pale mark is barely an alarm: with ${BARELY / UNIT} less it would be none.` +
+    `${alarmRule()} ${aboutPale()}` +
     (isLabelled ? "" : " These posts have no labels, so alarms can be counted but not judged.");
   byId("keep").hidden = !state.threshold || page.data.model === null;
   byId("keep-command").textContent = keepCommand(used);

@@ -215,7 +215,7 @@ def alarm_rules(names: Sequence[str], calibration: dict[str, Any]) -> list[str]:
             least = f"{in_digits(alarm['threshold'])}, the model's own threshold, until you move it."
             rule = f"An alarm is a post where the probability of {name} is at least {least}"
             words = policy_words(alarm.get("policy") or {})
-            rules.append(f"{rule} Its policy: {words}. A pale diamond is held back by it." if words else rule)
+            rules.append(f"{rule} Its policy: {words}." if words else rule)
         else:
             least = "" if threshold is None else f" (from {in_digits(threshold / UNIT)} on)"
             rule = f"An alarm is a post that the model predicts as {name}{least}, as in its tables, until you move the"
