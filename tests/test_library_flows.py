@@ -141,9 +141,9 @@ class Store:
     def load(self, model, timeline_ids):
         return {timeline_id: self.memories.get(timeline_id, StoredTimeline()) for timeline_id in timeline_ids}
 
-    def save(self, model, timelines):
+    def save(self, model, timelines, due=None):
         self.memories |= {name: StoredTimeline(b"some", data) for name, (_, data, _) in timelines.items()}
-        return set(timelines)
+        return dict.fromkeys(timelines, True)
 
 
 def live(reader: Reader) -> list[dict[str, float]]:
