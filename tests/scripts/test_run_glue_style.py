@@ -260,7 +260,7 @@ def test_a_wanted_precision_or_recall_of_the_class_to_watch(tmp_path, encoder, k
         # The console, the card, and the results of the test have it.
         for text in (said, (tmp_path / "out" / "README.md").read_text()):
             assert str(alarm["threshold"]) in text and f"wanted {name} of {least}" in text
-            assert "the alarm costs (Switch)" in text
+            assert "The cost of alarms (Switch)" in text
         test = read_json(tmp_path / "out" / "all_results.json")["test"]
         assert test["watched_threshold"] == alarm["threshold"]
         assert test["macro_f1"] == pytest.approx(f1_score(labels, predicted, average="macro"))
