@@ -18,6 +18,7 @@ from ..evaluation.alarm_policies import POLICIES, best_of, compare_policies, pol
 from ..evaluation.alarms import check_units
 from ..evaluation.prediction_table import read_held_out
 from ..posts.model_fields import class_named
+from ..training.arguments import read_wish
 from ..training.recipes import parse, read_overrides
 from .threshold import load_config, set_alarm
 
@@ -45,13 +46,8 @@ class PolicyArguments:
     )
 
     def __post_init__(self):
-        if (self.alarm_rate is None) == (self.miss_rate is None):
+        if not self.wanted:
             raise ValueError("Give one of --alarm_rate and --miss_rate, which all policies are to keep.")
-        kind, rate = next(iter(self.wanted.items()))
-        if not 0 < rate < 1:
-            raise ValueError(f"--{kind} must be more than 0 and less than 1, got {rate}.")
-        if self.alarm_days is not None and (self.alarm_rate is None or self.alarm_days <= 0):
-            raise ValueError("--alarm_days must be more than 0, and says what --alarm_rate is about: give both.")
         if self.early < 0:
             raise ValueError(f"--early is a number of posts, 0 or more, got {self.early}.")
         self.set = read_overrides(self.set, "set")
@@ -59,8 +55,7 @@ class PolicyArguments:
     @property
     def wanted(self) -> dict[str, float]:
         """The argument of [`compare_policies`]."""
-        wanted = {name: rate for name in ("alarm_rate", "miss_rate") if (rate := getattr(self, name)) is not None}
-        return wanted if self.alarm_days is None else {**wanted, "days": self.alarm_days}
+        return read_wish(self, ("alarm_rate", "miss_rate"))
 
 
 def main(arguments: list[str]):
@@ -81,14 +76,10 @@ def main(arguments: list[str]):
             f"No threshold of this policy keeps a --{kind} of {rate:g}: "
             "one that cools down or lasts silences alarms that would find a change. Want more, or give --alarm_rate."
         )
-    best = best_of(rows, args.wanted)
     print(policies_table(rows, timelines, args.watch, args.wanted))
     if args.set is None:
-        first = (
-            "None of them kept the promise on other timelines"
-            if best is None
-            else f"The best that kept it: {best + 1}"
-        )
+        best = best_of(rows, args.wanted)
+        first = "None kept the promise on other timelines" if best is None else f"The best that kept it: {best + 1}"
         print(f"\n{first}. The same command with --set and its policy sets one.")
         return
     rule, measured = rows[0]["rule"], rows[0]["measured"]

@@ -11,11 +11,10 @@ from ..policy_tempoformer import RAISED, SECONDS, AlarmState, check_policy, foll
 from ..posts.facts import unit_of
 from ..timeline_tempoformer import Timeline
 from .alarm_costs import PER_DAY, PER_HUNDRED, cut, score_costs
-from .alarm_promises import Cases, find_cases, promise_words
+from .alarm_promises import DAY, Cases, find_cases, promise_words
 from .alarms import PARTS, measure_alarms, round_between
 
 
-DAY = 86_400  # seconds
 # The most thresholds that are tried
 MOST_LEVELS = 120
 TOLERANCE = 1e-9

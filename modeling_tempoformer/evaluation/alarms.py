@@ -19,6 +19,7 @@ from ..timeline_tempoformer import Timeline
 from ..times_tempoformer import are_since_start
 from .alarm_costs import score_costs
 from .alarm_promises import (
+    DAY,
     PROMISES,
     edges_of,
     find_cases,
@@ -31,7 +32,6 @@ from .predictions import Predictions, all_labels, events_of, labelled_posts, tim
 from .significance import bootstrap_difference
 
 
-DAY = 86_400  # seconds
 FEW_ALARMS = 10
 # Shares that differ by less are equal up to rounding.
 TOLERANCE = 1e-12

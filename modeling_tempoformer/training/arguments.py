@@ -1,5 +1,6 @@
 """Arguments that several scripts share."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -138,25 +139,38 @@ class ModelArguments(CheckpointArguments):
 
     def __post_init__(self):
         super().__post_init__()
-        given = [name for name in WISHES if getattr(self, name) is not None]
-        if len(given) > 1:
-            raise ValueError(
-                f"--{given[0]} and --{given[1]} cannot both be wanted of one threshold: give one of them."
-            )
-        for name in given:
-            share, is_rate = getattr(self, name), name.endswith("_rate")
-            if not 0 < share <= 1 or (is_rate and share == 1):
-                most = "less than 1" if is_rate else "at most 1"
-                raise ValueError(f"--{name} must be more than 0 and {most}, got {share}.")
-            self.calibrate = True
-        if self.alarm_days is not None and (self.alarm_rate is None or self.alarm_days <= 0):
-            raise ValueError("--alarm_days must be more than 0, and says what --alarm_rate is about: give both.")
+        self.calibrate = self.calibrate or bool(self.wanted_share)
 
     @property
     def wanted_share(self) -> dict[str, float]:
         """The argument `wanted` of [`~evaluation.alarms.choose_alarm`]; empty if nothing is wanted."""
-        wanted = {name: share for name in WISHES if (share := getattr(self, name)) is not None}
-        return wanted if self.alarm_days is None else {**wanted, "days": self.alarm_days}
+        return read_wish(self, WISHES)
+
+
+def read_wish(arguments: Any, names: Sequence[str]) -> dict[str, float]:
+    """
+    Returns the argument `wanted` of [`~evaluation.alarms.choose_alarm`] from options, empty if nothing is wanted.
+
+    Args:
+        arguments (`Any`): An object that has the options `names` and `alarm_days`, None for one that is not given.
+        names (`Sequence[str]`): Those of `WISHES` that may be wanted.
+
+    Raises a `ValueError` for two wishes, a share out of its range, and for days without an alarm rate.
+    """
+    wanted = {name: share for name in names if (share := getattr(arguments, name)) is not None}
+    if len(wanted) > 1:
+        first, second, *_ = wanted
+        raise ValueError(f"--{first} and --{second} cannot both be wanted of one threshold: give one of them.")
+    for name, share in wanted.items():
+        is_rate = name.endswith("_rate")
+        if not 0 < share <= 1 or (is_rate and share == 1):
+            most = "less than 1" if is_rate else "at most 1"
+            raise ValueError(f"--{name} must be more than 0 and {most}, got {share}.")
+    if arguments.alarm_days is None:
+        return wanted
+    if "alarm_rate" not in wanted or arguments.alarm_days <= 0:
+        raise ValueError("--alarm_days must be more than 0, and says what --alarm_rate is about: give both.")
+    return {**wanted, "days": arguments.alarm_days}
 
 
 def read_anywhere(data: DatasetArguments, training: TrainingArguments) -> dict[str, tuple[Any, str]]:
