@@ -45,6 +45,10 @@ from .words_tempoformer import ADDRESS_SIZE, Words, compare_addressees
 
 # Tokens per encoder batch, padding included. Batches below FEW_TOKENS may mix lengths.
 TOKENS_AT_ONCE, FEW_TOKENS = 8192, 256
+# Streams that new layers read at once on a CPU.
+STREAMS_AT_ONCE = 32
+# Added to a variance by a layer norm
+NORM_EPSILON = 1e-5
 
 
 @dataclass
@@ -125,7 +129,7 @@ class MemberLayerNorm(nn.Module):
 
     def forward(self, states: torch.Tensor) -> torch.Tensor:
         shape = (-1, *[1] * (states.dim() - 2), states.shape[-1])
-        normal = nn.functional.layer_norm(states, states.shape[-1:])
+        normal = nn.functional.layer_norm(states, states.shape[-1:], eps=NORM_EPSILON)
         return torch.addcmul(self.bias.view(shape), normal, self.weight.view(shape))
 
 
@@ -193,17 +197,68 @@ class PostTempoFormerStreamLayer(GradientCheckpointingLayer):
         self.mlp = nn.Sequential(linear(width, 4 * width), nn.GELU(), linear(4 * width, width), self.dropout)
 
     def forward(
-        self, posts: torch.Tensor, streams: Streams, output_attentions: bool, only_newest: bool
+        self,
+        posts: torch.Tensor,
+        slot_post: torch.LongTensor,
+        streams: Streams,
+        output_attentions: bool,
+        only_newest: bool,
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """Returns the posts after the layer and their attention, as [`StreamAttention.forward`] does."""
+        """
+        Returns the slots of streams after the layer (members, streams, window, width), with `only_newest` the newest
+        alone, and their attention, as [`StreamAttention.attend`] does. `posts` are (members, posts, width).
+        """
         # The newest post always has the last position.
-        last, window = self.position.num_embeddings, posts.shape[2]
+        last, window = self.position.num_embeddings, slot_post.shape[1]
         positions = self.position(torch.arange(last - window, last, device=posts.device))
-        positions = positions.unflatten(-1, (posts.shape[0], -1)).transpose(0, 1).unsqueeze(1)
-        posts = posts + self.dropout(positions)
-        context, weights = self.attention(self.attention_norm(posts), streams, output_attentions, only_newest)
-        context = context + posts[:, :, -context.shape[2] :]
+        positions = self.dropout(positions.unflatten(-1, (posts.shape[0], -1)).transpose(0, 1))
+        asking = slice(-1, None) if only_newest else slice(None)
+        asked = slot_post[:, asking], positions[:, asking]
+        attention = self.attention
+        projected = project_slots(self.attention_norm, [attention.q_proj], posts, *asked)
+        linears = [attention.k_proj, attention.v_proj]
+        projected += project_slots(self.attention_norm, linears, posts, slot_post, positions)
+        context, weights = attention.attend(*projected, streams, output_attentions)
+        context = context + posts[:, asked[0]] + asked[1].unsqueeze(1)
         return context + self.mlp(self.mlp_norm(context)), weights
+
+
+def project_slots(
+    norm: MemberLayerNorm,
+    linears: list[MemberLinear],
+    posts: torch.Tensor,
+    slot_post: torch.LongTensor,
+    positions: torch.Tensor,
+) -> list[torch.Tensor]:
+    """
+    Returns `linear(norm(post + position))` of each slot (members, streams, slots, outputs) by each of `linears`, for
+    `posts` (members, posts, width) and `positions` (members, slots, width).
+    """
+    if torch.compiler.is_compiling() or slot_post.numel() <= posts.shape[1]:
+        normal = norm(posts[:, slot_post] + positions.unsqueeze(1))
+        return [linear(normal) for linear in linears]
+    # A post stands in many streams. But for the spread of its input, all is linear, so that each post and each
+    # position is projected once; what is added is that of zeros.
+    parts = torch.cat((posts, positions, torch.zeros_like(posts[:, :1])), dim=1)
+    normal = norm(parts)
+    # In float32, as 16 bits are too coarse for the difference of squares.
+    wide = parts.float()
+    wide = wide - wide.mean(-1, keepdim=True)
+    variance = wide.square().mean(-1, keepdim=True)
+    own, others = wide[:, : posts.shape[1]], wide[:, posts.shape[1] : -1]
+    sums = variance[:, : posts.shape[1]] + own @ others.mT * (2 / posts.shape[-1])
+    slots = torch.arange(slot_post.shape[1], device=slot_post.device)
+    sums = sums[:, slot_post, slots] + variance[:, posts.shape[1] : -1].mT
+    scale = sums.clamp_min(0).add(NORM_EPSILON).rsqrt().to(posts.dtype).unsqueeze(-1)
+    spread = variance.add(NORM_EPSILON).sqrt().to(posts.dtype)
+    projected = []
+    for linear in linears:
+        values = linear(normal)
+        shift = values[:, -1:]
+        values = (values - shift) * spread
+        summed = values[:, slot_post] + values[:, posts.shape[1] : -1].unsqueeze(1)
+        projected.append(torch.addcmul(shift.unsqueeze(1), summed, scale))
+    return projected
 
 
 class PostTempoFormerStreamLayers(nn.Module):
@@ -224,22 +279,43 @@ class PostTempoFormerStreamLayers(nn.Module):
         Returns, from `vectors` (posts, hidden): the heads' input for each stream (members, streams,
         `config.head_width`); the vectors of the posts that the newest is compared with, and of the newest (streams,
         compared + 1, hidden); its cosines (streams, compared + 1); the input of the first layer and the output of each
-        layer (members, streams, window, width); and the attention of each layer.
+        layer (members, streams, window, width), if `all_posts` asks for them; and the attention of each layer.
         """
+        if torch.is_grad_enabled() or vectors.device.type != "cpu" or torch.compiler.is_compiling():
+            return self.read(vectors, streams, output_attentions, all_posts)
+        # Few streams at a time stay in a processor's cache.
+        num_rows = max(1, STREAMS_AT_ONCE // max(1, streams.shape[1]))
+        parts = [
+            self.read(own, part, output_attentions, all_posts) for own, part in streams.split_rows(vectors, num_rows)
+        ]
+        if len(parts) == 1:
+            return parts[0]
+        read, compared, cosines, states, attentions = zip(*parts, strict=True)
+        states = [torch.cat(layer, dim=1) for layer in zip(*states, strict=True)]
+        attentions = [None if layer[0] is None else torch.cat(layer) for layer in zip(*attentions, strict=True)]
+        return torch.cat(read, dim=1), torch.cat(compared), torch.cat(cosines), states, attentions
+
+    def read(
+        self, vectors: torch.Tensor, streams: Streams, output_attentions: bool, all_posts: bool
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, list[torch.Tensor], list[torch.Tensor]]:
+        """Returns the result of `forward`, of all streams at once."""
         slot_post, slot_mask, compared_post, compared_mask = (
             tensor.to(vectors.device)
             for tensor in (streams.slot_post, streams.slot_mask, streams.compared_post, streams.compared_mask)
         )
         # Precomputed vectors may have a wider dtype than the model.
         projected = self.projection(self.norm(vectors.unsqueeze(0).to(self.norm.weight.dtype)))
-        states = projected[:, slot_post]
-        all_states, attentions = [states], []
+        posts, slots = projected, slot_post
+        all_states, attentions = [projected[:, slot_post]] if all_posts else [], []
         for index, layer in enumerate(self.layers):
             # Only the newest post is needed from the last layer.
             only_newest = index == len(self.layers) - 1 and not (output_attentions or all_posts)
-            states, weights = layer(states, streams, output_attentions, only_newest)
-            all_states.append(states)
+            states, weights = layer(posts, slots, streams, output_attentions, only_newest)
+            all_states += [states] if all_posts else []
             attentions.append(weights)
+            # After a layer, a post is another one in each stream.
+            posts, slots = states.flatten(1, 2), torch.arange(slot_post.numel(), device=states.device)
+            slots = slots.view_as(slot_post)
         posts = projected[:, compared_post]
         steps = ((posts[:, :, -1:] - posts[:, :, :-1]) * compared_mask[:, :-1].unsqueeze(-1)).flatten(2)
         compared = vectors[compared_post] * compared_mask.unsqueeze(-1)

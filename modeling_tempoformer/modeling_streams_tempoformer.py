@@ -3,8 +3,8 @@ The parts that both models of streams share: the focal loss, the rotation by log
 (Tseriotou, Tsakalidis and Liakata, 2024, section 4), and the layout of streams.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -74,6 +74,25 @@ class Streams:
     def visible(self) -> torch.BoolTensor:
         """Returns the slots that posts attend to (streams, window): all in an empty stream, to keep softmax finite."""
         return self.slot_mask | ~self.slot_mask[:, -1:]
+
+    def split_rows(self, posts: torch.Tensor, num_rows: int) -> Iterator[tuple[torch.Tensor, "Streams"]]:
+        """Yields `posts` (posts, ...) and streams of `num_rows` rows after the other."""
+        rows, num_streams = self.shape
+        num_posts = len(posts) // max(1, rows)
+        for first in range(0, max(1, rows), num_rows):
+            count = min(num_rows, rows - first)
+            own, chosen = (slice(first * size, (first + count) * size) for size in (num_posts, num_streams))
+            numbers = {
+                name: getattr(self, name)[chosen] - first * num_posts for name in ("slot_post", "compared_post")
+            }
+            masks = {name: getattr(self, name)[chosen] for name in ("slot_mask", "compared_mask")}
+            tau = None if self.tau is None else self.tau[chosen]
+            yield (
+                posts[own],
+                replace(
+                    self, token_mask=self.token_mask[own], tau=tau, shape=(count, num_streams), **numbers, **masks
+                ),
+            )
 
 
 def focal_loss(
@@ -178,29 +197,45 @@ class StreamAttention(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def forward(
-        self, posts: torch.Tensor, streams: Streams, output_attentions: bool = False, only_newest: bool = False
+        self, posts: torch.Tensor, streams: Streams, output_attentions: bool = False
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
         """
-        Returns the context of `posts` (members, streams, window, width), or with `only_newest` of the newest posts
-        alone; and, if asked for, the attention weights, with the heads of all members on one axis.
+        Returns the context of `posts` (members, streams, window, width) and, if asked for, the attention weights
+        (streams, members * heads, window, window).
         """
-        asking = slice(-1, None) if only_newest else slice(None)
-        query, key, value = (
-            projection(states).unflatten(-1, (self.num_heads, self.head_dim)).permute(1, 0, 3, 2, 4).flatten(1, 2)
-            for projection, states in ((self.q_proj, posts[:, :, asking]), (self.k_proj, posts), (self.v_proj, posts))
-        )
+        return self.attend(self.q_proj(posts), self.k_proj(posts), self.v_proj(posts), streams, output_attentions)
+
+    def attend(
+        self,
+        query: torch.Tensor,
+        key: torch.Tensor,
+        value: torch.Tensor,
+        streams: Streams,
+        output_attentions: bool = False,
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """
+        Returns the result of `forward` from the projected posts (members, streams, window, width); `query` may be of
+        the newest posts alone.
+        """
+        members, num_streams, num_asking = query.shape[:3]
+        # (members, streams, posts, heads, dimensions of a head)
+        query, key, value = (states.unflatten(-1, (self.num_heads, self.head_dim)) for states in (query, key, value))
         if streams.tau is not None:
-            exponents = torch.arange(0, self.head_dim, 2, device=posts.device, dtype=torch.float32) / self.head_dim
+            exponents = torch.arange(0, self.head_dim, 2, device=key.device, dtype=torch.float32) / self.head_dim
             frequencies = (self.config.rope_theta**-exponents).repeat_interleave(2)
-            angles = streams.tau.to(posts.device)[:, None, :, None] * frequencies
+            angles = streams.tau.to(key.device)[..., None, None] * frequencies
             cos, sin = angles.cos().to(query.dtype), angles.sin().to(query.dtype)
-            query, key = rotate_pairs(query, cos[:, :, asking], sin[:, :, asking]), rotate_pairs(key, cos, sin)
-        visible = streams.visible.to(posts.device)[:, None, None]
+            query, key = rotate_pairs(query, cos[:, -num_asking:], sin[:, -num_asking:]), rotate_pairs(key, cos, sin)
+        # Members are rows of the attention, like streams, so that nothing has to be moved.
+        query, key, value = (states.flatten(0, 1).transpose(1, 2) for states in (query, key, value))
+        visible = streams.visible.to(key.device).expand(members, -1, -1).flatten(0, 1)[:, None, None]
         is_eager = output_attentions or self.config._attn_implementation == "eager"
         # Flash and flex attention do not take this mask, so that SDPA is used where they are chosen.
         attend = eager_attention if is_eager else ALL_ATTENTION_FUNCTIONS["sdpa"]
         context, weights = attend(self, query, key, value, visible, scaling=self.head_dim**-0.5, is_causal=False)
-        context = context.unflatten(2, (-1, self.num_heads)).permute(2, 0, 1, 3, 4).flatten(-2)
+        context = context.flatten(-2).unflatten(0, (members, num_streams))
+        if weights is not None:
+            weights = weights.unflatten(0, (members, num_streams)).transpose(0, 1).flatten(1, 2)
         return self.dropout(self.o_proj(context)), weights
 
 

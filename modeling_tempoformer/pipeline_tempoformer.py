@@ -20,6 +20,8 @@ logger = logging.get_logger(__name__)
 
 # Slots of streams that an explanation reads in a pass, and the tokens in them, padding included.
 SLOTS_AT_ONCE, TOKENS_AT_ONCE = 4096, 2**17
+# Batches whose posts are encoded together, so that posts of similar length share a pass.
+BATCHES_AT_ONCE = 16
 
 
 def explain_streams(
@@ -153,7 +155,8 @@ class StreamClassificationPipeline(Pipeline):
     constructor.
 
     Args:
-        batch_size (`int`, *optional*, defaults to 8): Rows in a batch, at least 1; timelines share batches.
+        batch_size (`int`, *optional*, defaults to 8): Rows in a batch, at least 1; timelines share batches. The post
+            model encodes the posts of 16 batches at once, sorted by length.
         targets_per_row (`int`, *optional*, defaults to 64):
             The number of posts classified in a row, at least 1; fewer take less memory.
         top_k (`int`, *optional*):
@@ -272,29 +275,53 @@ class StreamClassificationPipeline(Pipeline):
     def classify(
         self, timelines: Iterable[Mapping | Timeline], batch_size: int, preprocess: dict, postprocess: dict
     ) -> Iterator[list[dict]]:
-        """Yields the results of each timeline, as soon as there is a batch of rows."""
+        """Yields the results of each timeline, as soon as there are rows enough to encode."""
+        num_rows = batch_size * (BATCHES_AT_ONCE if self.model.tempoformer.reads_vectors else 1)
         waiting: list[dict] = []
         for number, timeline in enumerate(timelines):
             waiting.append(self.preprocess(timeline, number=number, **preprocess))
-            if sum(len(entry["rows"]) for entry in waiting) >= batch_size:
-                yield from self.finish(waiting, batch_size, postprocess)
+            if sum(len(entry["rows"]) for entry in waiting) >= num_rows:
+                yield from self.finish(waiting, num_rows, batch_size, postprocess)
                 waiting = []
-        yield from self.finish(waiting, batch_size, postprocess)
+        yield from self.finish(waiting, num_rows, batch_size, postprocess)
 
-    def finish(self, entries: list[dict], batch_size: int, postprocess: dict) -> Iterator[list[dict]]:
-        """Yields the results of what `preprocess` returned for timelines, whose rows share batches."""
+    def finish(self, entries: list[dict], num_rows: int, batch_size: int, postprocess: dict) -> Iterator[list[dict]]:
+        """
+        Yields the results of what `preprocess` returned for timelines, whose rows share batches. The posts of
+        `num_rows` rows are encoded at once.
+        """
         explains = postprocess["explains"]
         rows = (row for entry in entries for row in entry["rows"])
-        for timed, neighbours in groupby(rows, lambda row: "timestamps" in row):
-            # One post more, because an older post enters where an explanation leaves one out.
-            collator = StreamCollator(self.tokenizer, self.model.config.window + explains, timed=timed)
-            while batch := list(islice(neighbours, batch_size)):
-                outputs = self.forward(dict(collator(batch)), explains=explains)
-                for number, row in enumerate(batch):
-                    num_targets = len(posts_of(row)) - row["num_context"]
-                    row["outputs"] = {name: tensor[number, :num_targets] for name, tensor in outputs.items()}
+        while some := list(islice(rows, num_rows)):
+            if self.model.tempoformer.reads_vectors:
+                self.encode([row for row in some if "post_embeds" not in row])
+            for timed, neighbours in groupby(some, lambda row: "timestamps" in row):
+                # One post more, because an older post enters where an explanation leaves one out.
+                collator = StreamCollator(self.tokenizer, self.model.config.window + explains, timed=timed)
+                while batch := list(islice(neighbours, batch_size)):
+                    outputs = self.forward(dict(collator(batch)), explains=explains)
+                    for number, row in enumerate(batch):
+                        num_targets = len(posts_of(row)) - row["num_context"]
+                        row["outputs"] = {name: tensor[number, :num_targets] for name, tensor in outputs.items()}
+                        # A long timeline has many rows.
+                        row.pop("post_embeds", None)
         for entry in entries:
             yield self.postprocess(entry, **postprocess)
+
+    def encode(self, rows: list[dict[str, Any]]):
+        """Replaces the tokens of rows by the vectors of their posts, each of which is encoded once."""
+        if not rows:
+            return
+        names = [name for name in self.tokenizer.model_input_names if name in rows[0]]
+        numbers: dict[tuple, int] = {}
+        for row in rows:
+            posts = zip(*(map(tuple, row.pop(name)) for name in names), strict=True)
+            row["post_embeds"] = [numbers.setdefault(post, len(numbers)) for post in posts]
+        posts = [dict(zip(names, map(list, post), strict=True)) for post in numbers]
+        padded = self.tokenizer.pad(posts, padding_side="right", return_tensors="pt")
+        vectors = self.forward(dict(padded), encodes=True)["post_embeds"]
+        for row in rows:
+            row["post_embeds"] = vectors[row["post_embeds"]]
 
     def preprocess(
         self, timeline: Mapping | Timeline, number: int = 0, targets_per_row: int = 64, explains: bool = False
@@ -318,7 +345,12 @@ class StreamClassificationPipeline(Pipeline):
         rows = list(cut_rows(columns, config.window + explains, targets_per_row, own))
         return {"timeline": timeline, "rows": rows, "truncated": num_cut}
 
-    def _forward(self, model_inputs: dict[str, torch.Tensor], explains: bool = False) -> dict[str, torch.Tensor]:
+    def _forward(
+        self, model_inputs: dict[str, torch.Tensor], explains: bool = False, encodes: bool = False
+    ) -> dict[str, torch.Tensor]:
+        if encodes:
+            row = self.model.post_inputs(**{name: values.unsqueeze(0) for name, values in model_inputs.items()})
+            return {"post_embeds": row["post_embeds"][0]}
         if explains:
             return explain_streams(self.model, **model_inputs)
         output = self.model(**model_inputs)

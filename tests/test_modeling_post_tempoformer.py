@@ -3,13 +3,16 @@
 import pytest
 import torch
 from helpers import OTHER_ENCODERS, make_trainer, tiny_batch, tiny_encoder, tiny_model
+from torch import nn
 from transformers import AutoConfig, AutoModel, AutoModelForTextEncoding
 
 from modeling_tempoformer import (
     PostTempoFormerForStreamClassification,
+    StreamCollator,
     TempoFormerForStreamClassification,
     focal_loss,
 )
+from modeling_tempoformer.modeling_post_tempoformer import project_slots
 
 
 @pytest.mark.parametrize("family", list(OTHER_ENCODERS))
@@ -116,3 +119,49 @@ def test_the_logged_loss_of_training_is_that_of_an_evaluation(tmp_path, tokeniza
         trainer.train()
         logged = [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
         assert logged[0] == pytest.approx(trainer.evaluate()["eval_loss"], rel=1e-4)
+
+
+@pytest.mark.parametrize("attention", ["temporal_rotary", "full"])
+def test_posts_that_stand_in_many_streams_are_projected_as_in_each(attention):
+    # Each slot by itself is the plain form: the norm of the sum of a post and its position, then the linear layer.
+    torch.manual_seed(0)
+    model = tiny_model(model_type="post_tempoformer", stream_attention=attention, num_members=3)
+    config, layer = model.config, model.base_model.stream_layers.layers[0]
+    for parameter in layer.parameters():
+        nn.init.normal_(parameter)
+    posts, positions = 2 + torch.randn(3, 6, config.stream_hidden_size), torch.randn(3, 4, config.stream_hidden_size)
+    posts[:, 2] = -positions[:, 1]  # a sum without any spread
+    slot_post = torch.tensor([[0, 1, 2, 3], [1, 2, 3, 4], [2, 3, 4, 5], [0, 0, 5, 5]])
+    linears = [layer.attention.k_proj, layer.attention.v_proj]
+    states = posts[:, slot_post] + positions.unsqueeze(1)
+    found = project_slots(layer.attention_norm, linears, posts, slot_post, positions)
+    for linear, projected in zip(linears, found, strict=True):
+        for member in range(3):
+            normal = nn.functional.layer_norm(states[member], states.shape[-1:])
+            normal = normal * layer.attention_norm.weight[member] + layer.attention_norm.bias[member]
+            expected = normal @ linear.weight[member] + (0 if linear.bias is None else linear.bias[member])
+            has_spread = states[member].std(-1) > 1e-3
+            torch.testing.assert_close(projected[member][has_spread], expected[has_spread], atol=1e-4, rtol=1e-4)
+    assert all(values.isfinite().all() for values in found)
+
+
+@pytest.mark.parametrize("attends", [False, True])
+def test_many_rows_at_once_are_read_as_each_row_by_itself(attends):
+    torch.manual_seed(0)
+    model = tiny_model(model_type="post_tempoformer", num_stream_layers=2, window=5).eval()
+    config = model.config
+    rows = [
+        {"post_embeds": torch.randn(30, config.vector_size), "timestamps": list(range(30)), "num_context": number}
+        for number in (4, 2, 0)
+    ]
+    collator = StreamCollator(None, 5)
+    asked = {"output_stream_attentions": attends, "output_hidden_states": attends}
+    with torch.no_grad():
+        whole = model(**collator(rows), **asked)
+        for number, row in enumerate(rows):
+            alone = model(**collator([row]), **asked)
+            count = alone.logits.shape[1]
+            torch.testing.assert_close(whole.logits[number, :count], alone.logits[0], atol=1e-5, rtol=0)
+            for name in ("stream_attentions", "hidden_states") if attends else ():
+                for ours, theirs in zip(whole[name], alone[name], strict=True):
+                    torch.testing.assert_close(ours[number, :count], theirs[0], atol=1e-5, rtol=1e-5)

@@ -211,7 +211,8 @@ class StreamTrainer(HubTrainer):
         """
         prefix, asked, names = "eval" if split == "validation" else "predict", timelines[split], self.class_names
         rows, begun = items[split], time.perf_counter()
-        if keeps_vectors:
+        # Each of several processes would encode all posts.
+        if keeps_vectors or self.args.world_size == 1:
             rows = self.embed_posts(rows, asked)
         seconds = time.perf_counter() - begun
         config, unknown = self.model.config, None
