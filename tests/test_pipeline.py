@@ -1,5 +1,6 @@
 """Checks the pipeline against the model on the collated timeline."""
 
+import random
 from datetime import UTC, datetime
 
 import pytest
@@ -227,3 +228,27 @@ def test_it_travels_with_the_model(tmp_path):
     for folder, answers in expected.items():
         for number in range(2):
             assert_same(read_json(folder / str(number) / "found.json"), answers)
+
+
+def test_the_post_model_reads_equal_posts_once_and_posts_of_like_length_together(tmp_path):
+    model, tokenizer = tiny_reader(tmp_path / "saved", **LABELS, model_type="post_tempoformer")
+    pipe, read = load(tmp_path / "saved"), []
+
+    def count(module, args, kwargs):
+        read.append(kwargs["attention_mask"])
+
+    pipe.model.base_model.encoder.register_forward_pre_hook(count, with_kwargs=True)
+    # Each timeline has a long post, a short one, and one that all have.
+    choose, words = random.Random(0), ["sad", "glad", "tired", "fine", "lost", "home"]
+    timelines = [
+        {"text": [*(" ".join(choose.choices(words, k=length)) for length in (12, 3)), "calm"], "timestamp": [0, 1, 2]}
+        for _ in range(100)
+    ]
+    answers = pipe(timelines, batch_size=8)
+    distinct = {text for timeline in timelines for text in timeline["text"]}
+    real, padded = (sum(int(values) for values in some) for some in zip(*((m.sum(), m.numel()) for m in read)))
+    assert sum(map(len, read)) == len(distinct)
+    assert padded <= 1.25 * real
+    for number in (0, 99):
+        for answer, expected in zip(answers[number], probabilities(model, tokenizer, timelines[number]), strict=True):
+            assert answer["score"] == pytest.approx(float(expected.max()), abs=1e-5)
