@@ -37,8 +37,9 @@ from ..training.stream_trainer import StreamTrainingArguments
 def check_arguments(baseline: Baseline, data: DataTrainingArguments, training: StreamTrainingArguments):
     """Raises a `ValueError` for arguments that a method does not support."""
     method = f"--method {baseline.method}"
-    if training.freeze_encoder:
-        raise ValueError(f"{method} does not support --freeze_encoder: leave it out.")
+    for name in ("freeze_encoder", "freeze_layers"):
+        if getattr(training, name):
+            raise ValueError(f"{method} does not support --{name}: leave it out.")
     if data.streaming:
         raise ValueError(f"{method} does not support --streaming: leave it out.")
     if not getattr(training, baseline.needs):

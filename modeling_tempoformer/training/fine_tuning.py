@@ -43,7 +43,7 @@ from ..timeline_tempoformer import Timeline
 from ..view import check_view
 from .arguments import ModelArguments, check_asked, read_of_posts, wanted_splits
 from .experts import GrowExperts
-from .frozen_encoder import embed_rows, freeze_encoder
+from .frozen_encoder import embed_rows, freeze_encoder, freeze_layers
 from .recipes import check_overrides, options_given, parse, recipe_arguments, split_recipes
 from .reporting import report_results
 from .resuming import check_posts, train_or_resume
@@ -174,6 +174,8 @@ def run(
         tokenizer = load_tokenizer(model_args, model, data.max_seq_length or (None if is_saved else DEFAULT_LENGTH))
         if training.freeze_encoder:
             freeze_encoder(model)
+        if training.freeze_layers is not None:
+            freeze_layers(model, training.freeze_layers)
         # With a horizon it is the change that the labels are about.
         if model_args.watch is not None and splits.ahead is None:
             model.config.watched = class_named(model_args.watch, names, "watch")

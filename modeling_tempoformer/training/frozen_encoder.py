@@ -15,6 +15,7 @@ from transformers.utils import logging
 
 from ..modeling_post_tempoformer import PostTempoFormerForStreamClassification
 from ..modeling_streams_tempoformer import StreamPreTrainedModel
+from ..modeling_tempoformer_encoders import get_encoder_adapter
 from ..online_tempoformer import sha256_of
 from ..posts.batches import batches_by_length
 from ..posts.files import written_whole
@@ -37,6 +38,40 @@ def freeze_encoder(model: StreamPreTrainedModel):
     if not isinstance(model, PostTempoFormerForStreamClassification):
         raise ValueError("--freeze_encoder needs a `post_tempoformer`: in a `tempoformer` the encoder's layers learn.")
     model.base_model.encoder.requires_grad_(False)
+
+
+def freeze_layers(model: StreamPreTrainedModel, count: int):
+    """
+    Freezes the encoder's embeddings and its lowest layers, which then have no dropout either. All above them learns.
+
+    Args:
+        model (`StreamPreTrainedModel`): A model of either kind, on an encoder that the paper's model reads.
+        count (`int`): Number of layers. Raises a `ValueError` unless at least one is frozen and at least one learns.
+    """
+    encoder, adapter = model.base_model.encoder, get_encoder_adapter(model.config.encoder_config)
+    layers = adapter.layers(encoder)
+    if not 0 < count < len(layers):
+        raise ValueError(
+            f"--freeze_layers must lie between 1 and {len(layers) - 1}, as the encoder has {len(layers)} layers, got "
+            f"{count}."
+        )
+    learning = {parameter for name in ("pooler", "final_norm") for parameter in parameters_of(encoder, name)}
+    learning.update(layers[count:].parameters())
+    for parameter in encoder.parameters():
+        parameter.requires_grad_(parameter in learning)
+    for module in (encoder.embeddings, *layers[:count]):
+        module.register_forward_pre_hook(stop_dropout)
+
+
+def stop_dropout(module: torch.nn.Module, inputs: Any):
+    """Puts a frozen part in evaluation mode, as the Trainer puts the whole model in training mode."""
+    module.eval()
+
+
+def parameters_of(encoder: PreTrainedModel, name: str) -> list[torch.nn.Parameter]:
+    """Returns the parameters of a part of the encoder, none where it has no such part."""
+    part = getattr(encoder, name, None)
+    return [] if part is None else list(part.parameters())
 
 
 def embed_rows(

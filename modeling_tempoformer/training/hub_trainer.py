@@ -386,6 +386,7 @@ class HubTrainer(Trainer):
         own = {
             **{name: value for name, value in vars(self.args).items() if name.endswith("_learning_rate")},
             "freeze_encoder": getattr(self.args, "freeze_encoder", False) or None,
+            "freeze_layers": getattr(self.args, "freeze_layers", None),
             "hardware": f"{self.args.world_size} x {device}",
             "seconds": end.get("train_runtime"),
             "mean loss": end.get("train_loss"),

@@ -54,7 +54,8 @@ DEFINING = (
     *("times", "time_granularity", "line_by_line", "mlm_probability", "time_mlm_probability"),
     *("temporal_attention", "temporal_residual", "time_scaling", "prepend_time", "mask_token_time"),
     # Optimisation
-    *("learning_rate", "new_parameters_learning_rate", "time_learning_rate", "freeze_encoder", "weight_decay"),
+    *("learning_rate", "new_parameters_learning_rate", "time_learning_rate", "weight_decay"),
+    *("freeze_encoder", "freeze_layers"),
     *("lr_scheduler_type", "lr_scheduler_kwargs", "warmup_steps", "max_grad_norm", "label_smoothing_factor"),
     *("optim", "optim_args", "optim_target_modules", "adam_beta1", "adam_beta2", "adam_epsilon"),
     *("neftune_noise_alpha", "bf16", "fp16", "seed", "data_seed", "train_sampling_strategy"),

@@ -71,6 +71,7 @@ class StreamTrainingArguments(HubTrainingArguments):
             Default: `learning_rate`.
         freeze_encoder (`bool`, *optional*, defaults to `False`): If True, only new parts learn, over vectors of
             posts that are computed once. For a `post_tempoformer`.
+        freeze_layers (`int`, *optional*): Number of the encoder's lowest layers that do not learn, nor the embeddings.
         early_stopping_patience (`int`, *optional*): Number of evaluations without a better `metric_for_best_model`
             after which the training stops.
         restore_callback_states_from_checkpoint (`bool`, *optional*, defaults to `True`): If True, early stopping
@@ -94,6 +95,10 @@ class StreamTrainingArguments(HubTrainingArguments):
         default=False,
         metadata={"help": "Train only what is new, over vectors of posts that are computed once (post model only)."},
     )
+    freeze_layers: int | None = field(
+        default=None,
+        metadata={"help": "Keep the embeddings and this many of the encoder's lowest layers as they are."},
+    )
     early_stopping_patience: int | None = field(
         default=None, metadata={"help": "Stop after this many evaluations without a better --metric_for_best_model."}
     )
@@ -102,7 +107,9 @@ class StreamTrainingArguments(HubTrainingArguments):
     def __post_init__(self):
         if self.dataloader_drop_last:
             raise ValueError("--dataloader_drop_last cannot be given: every post is evaluated and predicted.")
-        check_positive(self, "early_stopping_patience")
+        check_positive(self, "early_stopping_patience", "freeze_layers")
+        if self.freeze_layers is not None and self.freeze_encoder:
+            raise ValueError("--freeze_encoder keeps all layers as they are: leave out --freeze_layers.")
         if self.min_steps < 0:
             raise ValueError(f"--min_steps must be at least 0, got {self.min_steps}.")
         if not 0 < self.min_epochs < math.inf:

@@ -1,14 +1,15 @@
 """Checks rows that hold vectors of posts instead of tokens."""
 
+import pytest
 import torch
 from datasets import Dataset
-from helpers import VOCABULARY, tiny_encoder, tiny_model
+from helpers import MODELS, VOCABULARY, tiny_batch, tiny_encoder, tiny_model
 from transformers import BertTokenizer
 
 from modeling_tempoformer import StreamCollator
 from modeling_tempoformer.posts.rows import to_rows
 from modeling_tempoformer.posts.timelines import to_timelines
-from modeling_tempoformer.training.frozen_encoder import embed_rows, post_vectors
+from modeling_tempoformer.training.frozen_encoder import embed_rows, freeze_layers, post_vectors
 
 
 NAMES = ["x", "y"]
@@ -81,3 +82,34 @@ def test_vectors_of_all_posts_of_timelines():
         with torch.no_grad():
             expected = torch.zeros(16) if inputs is None else model.tempoformer.embed_posts(**inputs)[0]
         torch.testing.assert_close(torch.from_numpy(vector), expected, atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("kind", MODELS, ids=str)
+def test_lower_layers_stay_and_all_above_them_learns(kind):
+    torch.manual_seed(0)
+    layers = {"num_hidden_layers": 3, "hidden_dropout_prob": 0.5, "attention_probs_dropout_prob": 0.5}
+    model = tiny_model(**{**kind, "num_stream_layers": 1, "encoder_config": tiny_encoder() | layers})
+    freeze_layers(model, 2)
+    before = {name: weight.clone() for name, weight in model.named_parameters()}
+    optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
+    seen = []
+    lower, upper = (model.base_model.encoder.encoder.layer[number] for number in (1, 2))
+    for layer in (lower, upper):
+        layer.register_forward_hook(lambda module, args, output: seen.append(output))
+    for _ in range(2):
+        model.train()(**tiny_batch()).loss.backward()
+    first, first_above, second, second_above = (seen[i] for i in (0, len(seen) // 2 - 1, len(seen) // 2, -1))
+    # Frozen layers answer alike each time, those above with their dropout.
+    torch.testing.assert_close(first, second)
+    assert not torch.allclose(first_above, second_above, atol=1e-2)
+    optimizer.step()
+    frozen = ("encoder.embeddings.", "encoder.encoder.layer.0.", "encoder.encoder.layer.1.")
+    changed = {name for name, weight in model.named_parameters() if not torch.equal(weight, before[name])}
+    assert not any(part in name for name in changed for part in frozen)
+    assert {name for name in before if "encoder.layer.2.attention" in name and "weight" in name} <= changed
+
+
+def test_a_wrong_number_of_layers_is_refused():
+    for count in (0, 2, 3):
+        with pytest.raises(ValueError, match="between 1 and 1, as the encoder has 2 layers"):
+            freeze_layers(tiny_model(encoder_config=tiny_encoder() | {"num_hidden_layers": 2}), count)
