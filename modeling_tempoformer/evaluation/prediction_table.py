@@ -298,7 +298,7 @@ def read_cells(path: Path) -> pd.DataFrame:
         if name == "alarm":
             table[name] = table[name].map({"True": True, "False": False}).astype("boolean")
         elif is_number(name):
-            table[name] = table[name].map(float, na_action="ignore").astype("float64")
+            table[name] = [np.nan if pd.isna(cell) else float(cell) for cell in table[name]]
     return table
 
 
