@@ -1,10 +1,15 @@
 """Makes padded batches of tokenized texts of similar length."""
 
+import logging
+import time
 from collections.abc import Iterator, Sequence
 
 import torch
 from huggingface_hub.utils import tqdm
 from transformers import BatchEncoding, PreTrainedTokenizerBase
+
+
+logger = logging.getLogger(__name__)
 
 
 def batches_by_length(
@@ -15,12 +20,20 @@ def batches_by_length(
     description: str,
 ) -> Iterator[tuple[list[int], BatchEncoding]]:
     """
-    Yields the indices of the texts of each batch, and the padded batch. Batches go from short texts to long ones, so
-    that there is little padding. A progress bar with the description appears after two seconds.
+    Yields the indices of the texts of each batch, and the padded batch. Batches go from long texts to short ones, so
+    that there is little padding, and what does not fit into memory fails first. A progress bar of texts, with the
+    description, appears after two seconds; where all takes a minute or more, the log says so after the first batch.
     """
-    order = sorted(range(len(texts)), key=lambda index: len(texts[index]["input_ids"]))
-    for start in tqdm(range(0, len(texts), batch_size), desc=description, disable=not texts, leave=False, delay=2):
-        indices = order[start : start + batch_size]
-        batch = tokenizer.pad([texts[index] for index in indices], padding_side="right", return_tensors="pt")
-        batch.pop("special_tokens_mask", None)
-        yield indices, batch.to(device)
+    lengths = [len(text["input_ids"]) for text in texts]
+    order, begun = sorted(range(len(texts)), key=lengths.__getitem__, reverse=True), time.perf_counter()
+    with tqdm(total=len(texts), desc=description, unit=" texts", disable=not texts, leave=False, delay=2) as bar:
+        for start in range(0, len(texts), batch_size):
+            indices = order[start : start + batch_size]
+            batch = tokenizer.pad([texts[index] for index in indices], padding_side="right", return_tensors="pt")
+            batch.pop("special_tokens_mask", None)
+            yield indices, batch.to(device)
+            bar.update(len(indices))
+            if start == 0:
+                share = sum(lengths[index] for index in indices) / sum(lengths)
+                if (minutes := (time.perf_counter() - begun) / share / 60) >= 1:
+                    logger.info(f"{description}: {len(texts):,} texts, about {minutes:.0f} minutes.")
