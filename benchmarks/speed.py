@@ -205,6 +205,24 @@ def training_steps(bench: Bench):
         bench.measure("training step", forms, window=window, size=targets)
 
 
+def frozen_layers(bench: Bench):
+    """Measures training steps of models whose lower layers do not learn."""
+    # Imported late, as the other cases need torch and Transformers alone.
+    from modeling_tempoformer.training.frozen_encoder import freeze_layers
+
+    window, targets, num_layers = bench.args.windows[-1], bench.args.targets[0], bench.encoder.num_hidden_layers
+    batch, *_ = make_rows(bench, window, targets)
+    batch["labels"] = torch.arange(bench.args.rows * targets, device=bench.device).remainder(2).view(-1, targets)
+    for name in bench.args.model_type:
+        forms = {}
+        for count in sorted({0, num_layers // 2, num_layers - 1}):
+            model = bench.model(name, window)
+            if count:
+                freeze_layers(model, count)
+            forms[f"{name}, {count} of {num_layers} layers frozen"] = batch["labels"].numel(), bench.step(model, batch)
+        bench.measure("frozen layers", forms, window=window, size=targets)
+
+
 def online_steps(bench: Bench):
     """Measures a new post of each timeline, whose window is remembered; the dense form reads the whole window."""
     for timelines in bench.args.timelines:
@@ -289,6 +307,7 @@ def small_machines(bench: Bench):
 CASES = {
     "forward": forward_passes,
     "training": training_steps,
+    "frozen": frozen_layers,
     "step": online_steps,
     "explain": explanations,
     "temporal": temporal_attention,
@@ -320,7 +339,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--model_type", nargs="+", choices=list(MODEL_TYPES), default=list(MODEL_TYPES))
-    default = [case for case in CASES if case != "small"]
+    default = [case for case in CASES if case not in ("frozen", "small")]
     parser.add_argument("--cases", nargs="+", choices=list(CASES), default=default)
     parser.add_argument("--size", choices=("base", "small", "tiny"), default="base", help="configuration/bert_*.json")
     parser.add_argument("--encoder", help="A BERT's folder or Hub id, whose shape is taken instead of --size.")
