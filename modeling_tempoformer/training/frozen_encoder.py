@@ -42,7 +42,8 @@ def freeze_encoder(model: StreamPreTrainedModel):
 
 def freeze_layers(model: StreamPreTrainedModel, count: int):
     """
-    Freezes the encoder's embeddings and its lowest layers, which then have no dropout either. All above them learns.
+    Freezes the encoder's embeddings and its lowest layers, which then have no dropout either, and what all layers share,
+    such as relative positions. The layers above learn.
 
     Args:
         model (`StreamPreTrainedModel`): A model of either kind, on an encoder that the paper's model reads.
@@ -59,7 +60,9 @@ def freeze_layers(model: StreamPreTrainedModel, count: int):
     learning.update(layers[count:].parameters())
     for parameter in encoder.parameters():
         parameter.requires_grad_(parameter in learning)
-    for module in (encoder.embeddings, *layers[:count]):
+    # DeBERTa's convolution is no part of the first layer, which it belongs to.
+    beside = [module for name, module in encoder.named_modules() if name == "encoder.conv"]
+    for module in (encoder.embeddings, *layers[:count], *beside):
         module.register_forward_pre_hook(stop_dropout)
 
 

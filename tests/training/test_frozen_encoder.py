@@ -3,10 +3,11 @@
 import pytest
 import torch
 from datasets import Dataset
-from helpers import MODELS, VOCABULARY, tiny_batch, tiny_encoder, tiny_model
+from helpers import ENCODERS, MODELS, VOCABULARY, tiny_batch, tiny_encoder, tiny_model
 from transformers import BertTokenizer
 
 from modeling_tempoformer import StreamCollator
+from modeling_tempoformer.modeling_tempoformer_encoders import get_encoder_adapter
 from modeling_tempoformer.posts.rows import to_rows
 from modeling_tempoformer.posts.timelines import to_timelines
 from modeling_tempoformer.training.frozen_encoder import embed_rows, freeze_layers, post_vectors
@@ -107,6 +108,24 @@ def test_lower_layers_stay_and_all_above_them_learns(kind):
     changed = {name for name, weight in model.named_parameters() if not torch.equal(weight, before[name])}
     assert not any(part in name for name in changed for part in frozen)
     assert {name for name in before if "encoder.layer.2.attention" in name and "weight" in name} <= changed
+
+
+@pytest.mark.parametrize("kind", MODELS, ids=str)
+@pytest.mark.parametrize("family", list(ENCODERS))
+def test_lower_layers_have_no_dropout_in_any_family(family, kind):
+    names = ("hidden_dropout_prob", "attention_probs_dropout_prob", "dropout", "mlp_dropout", "embedding_dropout")
+    model = tiny_model(**kind, encoder_config=tiny_encoder(family) | dict.fromkeys(names, 0.5))
+    freeze_layers(model, 1)
+    learning = get_encoder_adapter(model.config.encoder_config).layers(model.base_model.encoder)[1]
+    seen = []
+    # In the paper's model a position with dropout comes before a stream layer.
+    below = model.base_model.stream_layers[0].position if kind["model_type"] == "tempoformer" else learning
+    below.register_forward_pre_hook(lambda module, args: seen.append(args[0].detach()))
+    for _ in range(2):
+        model.train()(**tiny_batch())
+    half = len(seen) // 2
+    assert half
+    torch.testing.assert_close(seen[:half], seen[half:])
 
 
 def test_a_wrong_number_of_layers_is_refused():
