@@ -42,8 +42,8 @@ def freeze_encoder(model: StreamPreTrainedModel):
 
 def freeze_layers(model: StreamPreTrainedModel, count: int):
     """
-    Freezes the encoder's embeddings and its lowest layers, which then have no dropout either, and what all layers share,
-    such as relative positions. The layers above learn.
+    Freezes the encoder's embeddings and its lowest layers, which then have no dropout either, and what all layers
+    share, such as relative positions. The layers above learn.
 
     Args:
         model (`StreamPreTrainedModel`): A model of either kind, on an encoder that the paper's model reads.
