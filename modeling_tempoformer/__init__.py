@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from .posts.timelines import label_names, to_timelines
     from .training.experts import GrowExperts, grow_experts
     from .training.fine_tuning import fine_tune
-    from .training.frozen_encoder import embed_rows, freeze_encoder
+    from .training.frozen_encoder import embed_rows, freeze_encoder, freeze_layers
     from .training.word_fitting import fit_words
 
 __version__ = "0.2.0"
@@ -73,6 +73,7 @@ LAZY = {
     "fit_calibration": ".evaluation.calibration",
     "fit_words": ".training.word_fitting",
     "freeze_encoder": ".training.frozen_encoder",
+    "freeze_layers": ".training.frozen_encoder",
     "grow_experts": ".training.experts",
     "hold_out": ".posts.splits",
     "label_names": ".posts.timelines",
@@ -180,6 +181,7 @@ __all__ = [
     "fit_words",
     "focal_loss",
     "freeze_encoder",
+    "freeze_layers",
     "grow_experts",
     "hold_out",
     "label_names",

@@ -237,8 +237,8 @@ def project_slots(
     if torch.compiler.is_compiling() or slot_post.numel() <= posts.shape[1]:
         normal = norm(posts[:, slot_post] + positions.unsqueeze(1))
         return [linear(normal) for linear in linears]
-    # A post stands in many streams. But for the spread of its input, all is linear, so that each post and each
-    # position is projected once; what is added is that of zeros.
+    # A post stands in many streams. All is linear but the division by the spread of a sum, so that each post and each
+    # position is projected once. The last row, of zeros, gives what norm and layer add.
     parts = torch.cat((posts, positions, torch.zeros_like(posts[:, :1])), dim=1)
     normal = norm(parts)
     # In float32, as 16 bits are too coarse for the difference of squares.

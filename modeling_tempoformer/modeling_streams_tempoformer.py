@@ -76,7 +76,7 @@ class Streams:
         return self.slot_mask | ~self.slot_mask[:, -1:]
 
     def split_rows(self, posts: torch.Tensor, num_rows: int) -> Iterator[tuple[torch.Tensor, "Streams"]]:
-        """Yields `posts` (posts, ...) and streams of `num_rows` rows after the other."""
+        """Yields the `posts` (posts, ...) and the streams of `num_rows` rows at a time."""
         rows, num_streams = self.shape
         num_posts = len(posts) // max(1, rows)
         for first in range(0, max(1, rows), num_rows):

@@ -20,8 +20,9 @@ logger = logging.get_logger(__name__)
 
 # Slots of streams that an explanation reads in a pass, and the tokens in them, padding included.
 SLOTS_AT_ONCE, TOKENS_AT_ONCE = 4096, 2**17
-# Batches whose posts are encoded together, so that posts of similar length share a pass.
-BATCHES_AT_ONCE = 16
+# Batches whose posts are encoded together, so that posts of similar length share a pass, and posts that are padded to
+# the longest of them.
+BATCHES_AT_ONCE, POSTS_AT_ONCE = 16, 512
 
 
 def explain_streams(
@@ -313,15 +314,17 @@ class StreamClassificationPipeline(Pipeline):
         if not rows:
             return
         names = [name for name in self.tokenizer.model_input_names if name in rows[0]]
-        numbers: dict[tuple, int] = {}
-        for row in rows:
-            posts = zip(*(map(tuple, row.pop(name)) for name in names), strict=True)
-            row["post_embeds"] = [numbers.setdefault(post, len(numbers)) for post in posts]
-        posts = [dict(zip(names, map(list, post), strict=True)) for post in numbers]
-        padded = self.tokenizer.pad(posts, padding_side="right", return_tensors="pt")
-        vectors = self.forward(dict(padded), encodes=True)["post_embeds"]
-        for row in rows:
-            row["post_embeds"] = vectors[row["post_embeds"]]
+        of_rows = [list(zip(*(map(tuple, row.pop(name)) for name in names), strict=True)) for row in rows]
+        distinct = sorted({post: None for posts in of_rows for post in posts}, key=lambda post: len(post[0]))
+        vectors = []
+        for first in range(0, len(distinct), POSTS_AT_ONCE):
+            chosen = distinct[first : first + POSTS_AT_ONCE]
+            posts = [dict(zip(names, map(list, post), strict=True)) for post in chosen]
+            padded = self.tokenizer.pad(posts, padding_side="right", return_tensors="pt")
+            vectors.append(self.forward(dict(padded), encodes=True)["post_embeds"])
+        vectors, number = torch.cat(vectors), {post: number for number, post in enumerate(distinct)}
+        for row, posts in zip(rows, of_rows, strict=True):
+            row["post_embeds"] = vectors[[number[post] for post in posts]]
 
     def preprocess(
         self, timeline: Mapping | Timeline, number: int = 0, targets_per_row: int = 64, explains: bool = False

@@ -209,8 +209,9 @@ class StreamTrainer(HubTrainer):
             items (`Mapping[str, Dataset]`): Items of each split, as [`StreamTrainer.predict_posts`] takes them.
             timelines (`Mapping[str, Sequence[Timeline]]`): Timelines of each split.
             with_texts (`bool`, *optional*, defaults to `True`): If True, texts are written with the predictions.
-            keeps_vectors (`bool`, *optional*, defaults to `False`): If True, the timelines keep the vectors of a post
-                model's posts, each encoded once, before the prediction. A model that FSDP shards gives none.
+            keeps_vectors (`bool`, *optional*, defaults to `False`): If True, the timelines get the vectors of a post
+                model's posts, each encoded once, before the prediction, also in several processes, where otherwise
+                each encodes its own. A model that FSDP shards gives none.
 
         Returns:
             The metrics of [`Trainer.predict`], the scores of [`score_part`], and `posts_per_second` (over frozen
