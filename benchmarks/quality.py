@@ -63,6 +63,8 @@ METHODS = {
     "trained in bfloat16": (
         "run_glue_style.py configuration/default.yaml configuration/trained_encoder.yaml --use_cpu --bf16 " + ASKED
     ),
+    "onnx": f"run_glue_style.py --encoder_backend onnx {ASKED}",
+    "onnx-int8": f"run_glue_style.py --encoder_backend onnx-int8 {ASKED}",
     "known states": f"run_glue_style.py --known_states {ASKED}",
     # Its labels are not those of the others: compare it with its rivals, in each run's all_results.json.
     "ahead": f"run_glue_style.py --horizon 3 {ASKED}",

@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from .posts.splits import hold_out, split_timelines
     from .posts.tables import load_table
     from .posts.timelines import label_names, to_timelines
+    from .training.encoder_backends import convert_encoder
     from .training.experts import GrowExperts, grow_experts
     from .training.fine_tuning import fine_tune
     from .training.frozen_encoder import embed_rows, freeze_encoder, freeze_layers
@@ -67,6 +68,7 @@ LAZY = {
     "GrowExperts": ".training.experts",
     "attach_logits": ".evaluation.predictions",
     "compute_metrics": ".evaluation.metrics",
+    "convert_encoder": ".training.encoder_backends",
     "embed_rows": ".training.frozen_encoder",
     "fields_of_posts": ".posts.model_fields",
     "fine_tune": ".training.fine_tuning",
@@ -174,6 +176,7 @@ __all__ = [
     "Timeline",
     "attach_logits",
     "compute_metrics",
+    "convert_encoder",
     "embed_rows",
     "fields_of_posts",
     "fine_tune",

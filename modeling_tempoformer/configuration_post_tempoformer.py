@@ -27,6 +27,10 @@ class PostTempoFormerConfig(StreamFields, PreTrainedConfig):
         window (`int`, *optional*, defaults to 20): The most posts in a stream (paper: 20 for LRS, 10 for TalkLife).
         post_pooling (`str`, *optional*, defaults to `"mean"`):
             A post's vector: the `"mean"` of its tokens in the encoder's last layer, or the first of them (`"cls"`).
+        encoder_backend (`str`, *optional*, defaults to `"torch"`):
+            The form of the encoder: `"torch"`, or for ONNX Runtime `"onnx"`, in float32, or `"onnx-int8"`, in 8 bits,
+            on whose vectors the other parts must have been fitted ([`convert_encoder`]).
+        encoder_bytes (`int`, *optional*, defaults to 0): The size of the encoder's file in the format of ONNX.
         num_stream_layers (`int`, *optional*, defaults to 1): Layers over the vectors of a stream's posts, at least 1.
         num_members (`int`, *optional*, defaults to 5):
             Members of the ensemble: each has its own stream layers and head, and their logits are averaged. Over a
@@ -97,6 +101,8 @@ class PostTempoFormerConfig(StreamFields, PreTrainedConfig):
     }
 
     post_pooling: Literal["mean", "cls"] = "mean"
+    encoder_backend: Literal["torch", "onnx", "onnx-int8"] = "torch"
+    encoder_bytes: int = not_negative(default=0)
     num_stream_layers: int = at_least_1(default=1)
     num_members: int = at_least_1(default=5)
     num_trees: int = not_negative(default=40)

@@ -38,6 +38,7 @@ from .modeling_streams_tempoformer import (
     has_equal_calls,
 )
 from .online_tempoformer import StreamMemory
+from .onnx_encoder_tempoformer import OnnxEncoder
 from .states_tempoformer import States
 from .trees_tempoformer import Grown, Mixture, Trees
 from .words_tempoformer import ADDRESS_SIZE, Words, compare_addressees
@@ -370,7 +371,9 @@ class PostTempoFormerModel(StreamReaderMixin, PostTempoFormerPreTrainedModel):
 
     def __init__(self, config: PostTempoFormerConfig, encoder: PreTrainedModel | None = None):
         super().__init__(config)
-        if encoder is None:
+        if encoder is None and config.encoder_backend != "torch":
+            encoder = OnnxEncoder(config)
+        elif encoder is None:
             # The dtype of our own parts, not the one that the encoder was saved in.
             dtype = torch.get_default_dtype()
             encoder = self.encoder_class(config.encoder_config).from_config(config.encoder_config, dtype=dtype)

@@ -67,6 +67,7 @@ POST_MODULES = {
     *STREAM_MODULES,
     "configuration_post_tempoformer",
     "modeling_post_tempoformer",
+    "onnx_encoder_tempoformer",
     "states_tempoformer",
     "trees_tempoformer",
     "words_tempoformer",

@@ -71,7 +71,7 @@ PASSED_ON = {
 }
 # These need the extra `slow`: torchao, ONNX, Ray or a browser.
 SLOW = {"docs/pictures/make.py", "docs/production.md", "docs/speed.md", "docs/scoring.md", "run_scoring.py"}
-SLOW |= {"modeling_tempoformer/commands/score.py", "docs/update_a_model.md", "docs/watch.md"}
+SLOW |= {"docs/onnx.md", "modeling_tempoformer/commands/score.py", "docs/update_a_model.md", "docs/watch.md"}
 BERT = "google-bert/bert-base-uncased"
 ENCODERS = (
     *(BERT, "pierluigic/xl-lexeme"),
@@ -199,6 +199,8 @@ def stand_ins(tmp_path_factory) -> Path:
 def clone(tmp_path, stand_ins, monkeypatch) -> Path:
     """Returns a working directory with the repository's folders that commands name, and the stand-ins."""
     monkeypatch.chdir(tmp_path)
+    # Readers copy a file of examples.
+    monkeypatch.syspath_prepend(ROOT / "examples")
     for name in ("configuration", "tokenization", "benchmarks", "hub_cards", "research"):
         Path(name).symlink_to(ROOT / name)
     for path in stand_ins.iterdir():

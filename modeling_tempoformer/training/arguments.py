@@ -83,6 +83,13 @@ class ModelArguments(CheckpointArguments):
             "Default: post_tempoformer. Baselines ignore it."
         },
     )
+    encoder_backend: Literal["torch", "onnx", "onnx-int8"] | None = field(
+        default=None,
+        metadata={
+            "help": "How a frozen encoder is computed: torch, or by ONNX Runtime on the CPU, onnx in float32 or "
+            "onnx-int8 in 8 bits, which a new model is trained on. Default: the model's; torch for a new one."
+        },
+    )
     calibrate: bool = field(
         default=False, metadata={"help": "Fit a temperature and decision thresholds on the validation split."}
     )

@@ -42,6 +42,7 @@ from ..posts.timelines import TimelineStream
 from ..timeline_tempoformer import Timeline
 from ..view import check_view
 from .arguments import ModelArguments, check_asked, read_of_posts, wanted_splits
+from .encoder_backends import convert_encoder
 from .experts import GrowExperts
 from .frozen_encoder import embed_rows, freeze_encoder, freeze_layers
 from .recipes import check_overrides, options_given, parse, recipe_arguments, split_recipes
@@ -174,6 +175,10 @@ def run(
         tokenizer = load_tokenizer(model_args, model, data.max_seq_length or (None if is_saved else DEFAULT_LENGTH))
         if training.freeze_encoder:
             freeze_encoder(model)
+        backend = model_args.encoder_backend or getattr(model.config, "encoder_backend", "torch")
+        if training.do_train and backend != "torch" and not training.freeze_encoder:
+            raise ValueError(f"An encoder that is computed by {backend} does not learn: give --freeze_encoder.")
+        convert_encoder(model, backend, is_fitted=is_saved)
         if training.freeze_layers is not None:
             freeze_layers(model, training.freeze_layers)
         # With a horizon it is the change that the labels are about.

@@ -35,6 +35,7 @@ from ..evaluation.report import RESULTS
 from ..posts.arguments import check_positive
 from ..posts.files import write_json
 from ..posts.splits import write_split
+from .processors import warn_of_processor
 
 
 CARD_ARGUMENTS = (
@@ -88,6 +89,8 @@ class HubTrainingArguments(TrainingArguments):
         # Pinned memory is for accelerators. Without one, PyTorch warns in every loop.
         self.dataloader_pin_memory = self.dataloader_pin_memory and torch.accelerator.is_available()
         super().__post_init__()
+        if (self.bf16 or self.bf16_full_eval) and self.device.type == "cpu":
+            warn_of_processor("bfloat16", "avx512_bf16", "amx_bf16")
         # Batches of a stream differ in shape, so that one process cannot concatenate and send them.
         self.accelerator_config.dispatch_batches = False
         if missing := sorted(set(self.report_to) - set(get_available_reporting_integrations())):
