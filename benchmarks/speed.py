@@ -18,6 +18,7 @@ import itertools
 import json
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from statistics import median
@@ -25,7 +26,7 @@ from statistics import median
 import torch
 import transformers
 from torch import nn
-from transformers import AutoConfig, BertConfig, BertForMaskedLM, BertForSequenceClassification
+from transformers import AutoConfig, AutoTokenizer, BertConfig, BertForMaskedLM, BertForSequenceClassification
 from workload import (
     MODEL_TYPES,
     WINDOW,
@@ -206,21 +207,31 @@ def training_steps(bench: Bench):
 
 
 def frozen_layers(bench: Bench):
-    """Measures training steps of models whose lower layers do not learn."""
+    """Measures training steps of models whose lower layers do not learn, with their states computed anew and kept."""
     # Imported late, as the other cases need torch and Transformers alone.
+    from datasets import Dataset
+
     from modeling_tempoformer.training.frozen_encoder import freeze_layers
+    from modeling_tempoformer.training.kept_states import keep_lower_states
 
     window, targets, num_layers = bench.args.windows[-1], bench.args.targets[0], bench.encoder.num_hidden_layers
-    batch, *_ = make_rows(bench, window, targets)
+    batch, posts, _ = make_rows(bench, window, targets)
     batch["labels"] = torch.arange(bench.args.rows * targets, device=bench.device).remainder(2).view(-1, targets)
+    lengths = posts["attention_mask"].sum(-1).tolist()
+    ids = [ids[:length] for ids, length in zip(posts["input_ids"].tolist(), lengths, strict=True) if length]
+    rows, tokenizer = [Dataset.from_dict({"input_ids": [ids]})], AutoTokenizer.from_pretrained("tokenization")
     for name in bench.args.model_type:
-        forms = {}
-        for count in sorted({0, num_layers // 2, num_layers - 1}):
-            model = bench.model(name, window)
-            if count:
-                freeze_layers(model, count)
-            forms[f"{name}, {count} of {num_layers} layers frozen"] = batch["labels"].numel(), bench.step(model, batch)
-        bench.measure("frozen layers", forms, window=window, size=targets)
+        with ExitStack() as stack:
+            forms = {}
+            for count, kept in [(0, ""), *itertools.product((num_layers // 2, num_layers - 1), ("", " and kept"))]:
+                model = bench.model(name, window)
+                if count:
+                    freeze_layers(model, count)
+                if kept:
+                    stack.enter_context(keep_lower_states(model, count, rows, tokenizer))
+                form = f"{name}, {count} of {num_layers} layers frozen{kept}"
+                forms[form] = batch["labels"].numel(), bench.step(model, batch)
+            bench.measure("frozen layers", forms, window=window, size=targets)
 
 
 def online_steps(bench: Bench):

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,7 @@ from .arguments import ModelArguments, check_asked, read_of_posts, wanted_splits
 from .encoder_backends import convert_encoder
 from .experts import GrowExperts
 from .frozen_encoder import embed_rows, freeze_encoder, freeze_layers
+from .kept_states import keep_lower_states
 from .recipes import check_overrides, options_given, parse, recipe_arguments, split_recipes
 from .reporting import report_results
 from .resuming import check_posts, train_or_resume
@@ -233,11 +235,27 @@ def run(
             split=splits.record,
         )
         if training.do_train:
-            train_or_resume(trainer, splits.surveys["train"].fingerprint, model_args, data, others=others)
+            with keep_states(model, training, rows, tokenizer):
+                train_or_resume(trainer, splits.surveys["train"].fingerprint, model_args, data, others=others)
 
         # Report
         report_results(trainer, rows, timelines, model_args, data)
     return trainer.model.eval()
+
+
+def keep_states(
+    model: StreamPreTrainedModel,
+    training: StreamTrainingArguments,
+    rows: Mapping[str, Dataset | IterableDataset],
+    tokenizer: PreTrainedTokenizerBase,
+) -> AbstractContextManager[None]:
+    """Returns the context of a training: with frozen layers, one in which what they compute is kept."""
+    read = [rows[part] for part in ("train", "validation") if part in rows]
+    # Streams are read in passing, several processes would write one file, and compiled code does not look up.
+    in_memory = all(isinstance(part, Dataset) for part in read) and training.world_size == 1
+    if training.freeze_layers is None or not in_memory or training.torch_compile:
+        return nullcontext()
+    return keep_lower_states(model, training.freeze_layers, read, tokenizer)
 
 
 def check_arguments(
