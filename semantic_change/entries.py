@@ -14,20 +14,18 @@ from scipy.spatial.distance import cdist
 
 from modeling_tempoformer.posts.files import written_whole
 
+from .attestations import Search, VectorsByWord, first_of, search_all
 from .citations import sentence_of
 from .keywords import Collocate, WordsAround
 from .measures import design_effects, share_interval
-from .senses import Senses, SenseSpace, choose_senses, find_senses
-from .usages import Usage, Usages, UsagesByText, by_age, context, number_documents
+from .senses import Senses
+from .usages import Usage, Usages, UsagesByText, context, number_documents
 
 
 # They hold texts, so their names begin with an underscore: such files are never pushed.
 USAGES = "_usages.parquet"
 SENSES = "senses.csv"
-NUM_EARLIEST = 5
 NUM_NEIGHBOURS = 10
-# The vectors of usages by word and time.
-VectorsByWord = Mapping[str, Mapping[str, np.ndarray]]
 
 
 @dataclass(frozen=True)
@@ -46,8 +44,8 @@ class Entry:
         earliest (`list[int]`): The usages from the earliest to the latest.
         neighbours (`dict[int, list[int]]`): The ten sampled usages that are nearest to each usage that may be among
             the five earliest of a sense. The more of them have the same sense, the surer is the usage's sense.
-        is_whole (`bool`): Whether the earliest usages were sought among all usages in the corpus. If not, they are the
-            earliest in the sample.
+        num_sure (`int`): The number of usages in `earliest` that are older than all that were not read. Behind them,
+            the corpus may have earlier ones.
         collocates (`list[list[Collocate]]`): The collocates at each time.
     """
 
@@ -58,7 +56,7 @@ class Entry:
     labels: np.ndarray
     earliest: list[int]
     neighbours: dict[int, list[int]]
-    is_whole: bool
+    num_sure: int
     collocates: list[list[Collocate]]
 
     @property
@@ -70,72 +68,41 @@ class Entry:
         """Returns the five earliest usages of a sense, one from each text."""
         return first_of(self.earliest, self.labels[option] == sense, self.usages)
 
+    def is_sure(self, usage: int) -> bool:
+        """Tells whether all usages in the corpus that are older than this one were read."""
+        return usage in self.earliest[: self.num_sure]
+
     def support(self, option: int, usage: int) -> float:
         """Returns the share of a usage's neighbours that have its sense."""
         labels = self.labels[option]
         return float(np.mean(labels[self.neighbours[usage]] == labels[usage]))
 
 
-def first_of(earliest: Iterable[int], is_member: np.ndarray, usages: Sequence[Usage]) -> list[int]:
-    """Returns the first five usages that are members, one from each text."""
-    by_text: dict[str, int] = {}
-    for usage in earliest:
-        if is_member[usage] and len(by_text) < NUM_EARLIEST:
-            by_text.setdefault(usages[usage].text, usage)
-    return list(by_text.values())
-
-
-def make_entry(
-    usages: Mapping[str, Sequence[Usage]],
-    vectors: Mapping[str, np.ndarray],
-    everything: Iterable[Usage] = (),
-    others: tuple[Sequence[Usage], np.ndarray] | None = None,
-    seed: int = 0,
-    frequent: Collection[str] = (),
-) -> Entry:
-    """
-    Makes the entry of a word.
-
-    Args:
-        usages, vectors: Its sampled usages, and their vectors, by time in the order of times.
-        everything: All its usages in the order of the corpus, which is the order of usages of the same date.
-        others: The usages outside the sample and their vectors, if the earliest are sought among all.
-        seed: Seed of the clustering.
-        frequent: Words that are no keywords and no collocates.
-    """
-    sampled = [usage for part in usages.values() for usage in part]
-    joined = np.concatenate(list(vectors.values()))
-    options, space = find_senses(usages, vectors, seed, frequent), SenseSpace(joined)
-    points = space.place(joined)
-    pool, labels = sampled, np.stack([option.labels for option in options])
-    if others is not None and len(others[0]):
-        outside = space.place(others[1])
-        pool, points = [*sampled, *others[0]], np.concatenate([points, outside])
-        labels = np.hstack([labels, np.stack([option.find_nearest(outside) for option in options])])
-    # Equal usages share one position in the order.
-    place = {usage: number for number, usage in enumerate(by_age([*everything, *pool], list(usages)))}
-    order = sorted(range(len(pool)), key=lambda index: place[pool[index]])
+def make_entry(search: Search, frequent: Collection[str] = ()) -> Entry:
+    """Makes the entry of a word from its senses and what was read. `frequent` has words that are no collocates."""
+    sampled = search.pool[: len(search.options[0].labels)]
+    order, labels, pool = search.order, search.labels, search.pool
     first = {
         index for row in labels for sense in range(row.max() + 1) for index in first_of(order, row == sense, pool)
     }
     kept = [*range(len(sampled)), *sorted(index for index in first if index >= len(sampled))]
     number = {index: new for new, index in enumerate(kept)}
-    distances = cdist(points[sorted(first)], points[: len(sampled)])
+    distances = cdist(search.points[sorted(first)], search.points[: len(sampled)])
     neighbours = {}
     for index, row in zip(sorted(first), distances, strict=True):
         near = [other for other in np.argsort(row, kind="stable").tolist() if other != index]
         neighbours[number[index]] = near[:NUM_NEIGHBOURS]
-    times = np.repeat(np.arange(len(usages)), [len(part) for part in usages.values()])
+    times = np.array([search.times.index(usage.time) for usage in sampled])
     return Entry(
         usages=[pool[index] for index in kept],
-        vectors=joined,
-        options=options,
-        chosen=choose_senses(options),
+        vectors=search.vectors,
+        options=search.options,
+        chosen=search.chosen,
         labels=labels[:, kept],
         earliest=[number[index] for index in order if index in number],
         neighbours=neighbours,
-        is_whole=others is not None,
-        collocates=WordsAround(list(map(context, sampled)), frequent).collocates(times, len(usages)),
+        num_sure=sum(index in number for index in order[: search.num_sure]),
+        collocates=WordsAround(list(map(context, sampled)), frequent).collocates(times, len(search.times)),
     )
 
 
@@ -152,38 +119,18 @@ def make_entries(
     Makes the entries of words.
 
     Args:
-        usages, vectors: The sampled usages and their vectors.
-        found: All usages in the corpus.
-        read: Returns the usages that an encoder knows, and their vectors.
-        most: The most usages outside the sample that are read for first attestations. Words are taken in their order,
-            each with all of its usages or none.
-        seed, frequent: See [`make_entry`].
+        usages, vectors: The sampled usages and their vectors, of each word by time in the order of times.
+        found: All usages in the corpus, in its order, which is the order of usages of the same date.
+        read, most: See [`search_all`].
+        seed: Seed of the clustering.
+        frequent: Words that are no keywords and no collocates.
     """
-    outside: Usages = {}
+    searches = {}
     for word, by_time in usages.items():
-        sampled = {usage for part in by_time.values() for usage in part}
-        others = {
-            time: [usage for part in found[word][time] for usage in part if usage not in sampled] for time in by_time
-        }
-        if (count := sum(map(len, others.values()))) <= most:
-            outside[word], most = others, most - count
-    known, their_vectors = read(outside)
-    return {
-        word: make_entry(
-            by_time,
-            vectors[word],
-            [usage for parts in found[word].values() for part in parts for usage in part],
-            join(known[word], their_vectors[word]) if word in known else None,
-            seed,
-            frequent,
-        )
-        for word, by_time in usages.items()
-    }
-
-
-def join(by_time: Mapping[str, Sequence[Usage]], vectors: Mapping[str, np.ndarray]) -> tuple[list[Usage], np.ndarray]:
-    """Joins the usages of all times, and their vectors."""
-    return [usage for part in by_time.values() for usage in part], np.concatenate(list(vectors.values()))
+        everything = [usage for parts in found[word].values() for part in parts for usage in part]
+        searches[word] = Search(by_time, vectors[word], everything, seed, frequent)
+    search_all(searches, read, most)
+    return {word: make_entry(search, frequent) for word, search in searches.items()}
 
 
 def sense_rows(word: str, entry: Entry, times: Sequence[str]) -> Iterable[dict[str, Any]]:
@@ -208,7 +155,7 @@ def sense_rows(word: str, entry: Entry, times: Sequence[str]) -> Iterable[dict[s
             "first_date": usage.date,
             "first_source": usage.source,
             "first_support": entry.support(entry.chosen, earliest),
-            "first_among": "all usages" if entry.is_whole else "the sample",
+            "first_among": "all usages" if entry.is_sure(earliest) else "those read",
         }
 
 

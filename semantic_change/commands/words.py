@@ -109,8 +109,8 @@ class ChangeArguments:
     max_attested: int = field(
         default=10_000,
         metadata={
-            "help": "Maximum number of usages outside the sample that are read for first attestations of senses, "
-            "in the order of the table. A word is read whole or not at all."
+            "help": "Maximum number of usages outside the sample that are read for first attestations of senses, from "
+            "the oldest, beside the five oldest of each word."
         },
     )
     max_seq_length: int = field(default=128, metadata={"help": "Maximum number of tokens around a word."})

@@ -155,9 +155,9 @@ function chooseWord() {
       return element("option", { value: keywords.length }, `${keywords.length}${about}${proposed}`);
     }),
   );
-  byId("is-whole").textContent = entry.whole
+  byId("is-whole").textContent = areSure(entry, earliestOf(entry, () => true))
     ? "These are the earliest of all usages in the texts, not only of the sample."
-    : "These are the earliest in the sample: the texts may have earlier ones (--max_attested).";
+    : "These are the earliest that were read: the texts may have earlier ones (--max_attested).";
   showSenses();
   drawRows();
   drawUnranked();
@@ -243,6 +243,12 @@ function earliestOf(entry, holds) {
   return [...found.values()];
 }
 
+// Tells whether all usages in the texts that are older than these were read.
+function areSure(entry, usages) {
+  const sure = new Set(entry.earliest.slice(0, entry.sure));
+  return usages.every((usage) => sure.has(usage));
+}
+
 // Creates the quotation of an early usage, with its time and how sure its sense is.
 function attestation(entry, usage) {
   const near = entry.neighbours[usage] ?? [];
@@ -272,8 +278,8 @@ function senseSection(entry, sense) {
     return element("div", {}, heading, ...(nearest.length ? [element("ul", { className: "sentences" }, ...nearest)] : []));
   });
   const title = element("div", { className: "title" }, element("h4", {}, sense.title), button);
-  const firsts = earliestOf(entry, (usage) => state.labels[usage] === sense.id).map((usage) => attestation(entry, usage));
-  const where = entry.whole ? "among all usages" : "among the sample";
+  const firsts = earliestOf(entry, (usage) => state.labels[usage] === sense.id);
+  const where = areSure(entry, firsts) ? "among all usages" : "among those that were read (--max_attested)";
   return element(
     "article",
     { className: "sense" },
@@ -281,7 +287,7 @@ function senseSection(entry, sense) {
     senseTools(sense),
     element("div", { className: "times" }, ...parts),
     element("h5", {}, `First attestations, ${where}`),
-    element("ul", { className: "sentences firsts" }, ...firsts),
+    element("ul", { className: "sentences firsts" }, ...firsts.map((usage) => attestation(entry, usage))),
   );
 }
 

@@ -189,7 +189,7 @@ def describe_entry(entry: Entry, times: Sequence[str]) -> dict[str, Any]:
         "document": number_documents(entry.usages).tolist(),
         "earliest": entry.earliest,
         "neighbours": entry.neighbours,
-        "whole": entry.is_whole,
+        "sure": entry.num_sure,
         "collocates": [
             [[escape_control_characters(word), count, round(strength, 1)] for word, count, strength in found]
             for found in entry.collocates

@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 from scipy.stats import t
 
+from semantic_change.attestations import Search
 from semantic_change.citations import sentence_of
 from semantic_change.entries import Entry, make_entries, make_entry, write_entries
 from semantic_change.unranked import unranked_table, write_unranked
@@ -19,7 +20,7 @@ CENTRES = 10 * np.eye(4)[:2]
 
 
 def dated(year: int, sense: int, number: int = 0) -> Usage:
-    return Usage(f"{year // 100}00", f"plane {sense} {year} {number}", 0, 5, str(year), f"letter {year}", str(year))
+    return Usage("1900" if year >= 1900 else "1800", f"plane {sense} {year} {number}", 0, 5, str(year), f"letter {year}", str(year))
 
 
 def sense_of(usage: Usage) -> int:
@@ -50,18 +51,22 @@ def whole(sample) -> dict[str, list[list[Usage]]]:
     }
 
 
-def entries_of(sample, whole, most: int = 100) -> dict[str, Entry]:
+def entries_of(sample, whole, most: int = 100, seen: list | None = None) -> dict[str, Entry]:
     def read(usages):
+        for parts in usages.values() if seen is not None else ():
+            seen.extend(usage for part in parts.values() for usage in part)
         return usages, {
             word: {time: vectors_of(part) for time, part in parts.items()} for word, parts in usages.items()
         }
 
-    return make_entries(*read({"plane": sample}), {"plane": whole}, read, most)
+    usages = {"plane": sample}
+    vectors = {word: {time: vectors_of(part) for time, part in parts.items()} for word, parts in usages.items()}
+    return make_entries(usages, vectors, {"plane": whole}, read, most)
 
 
 def test_the_earliest_usages_of_a_sense_are_those_of_the_whole_corpus(sample, whole):
     entry = entries_of(sample, whole)["plane"]
-    assert entry.is_whole and entry.senses.counts.tolist() == [[2, 9], [10, 3]]
+    assert entry.num_sure == len(entry.earliest) and entry.senses.counts.tolist() == [[2, 9], [10, 3]]
     for sense, years in enumerate([(1800, 1802, 1804, 1806, 1850), (1801, 1803, 1805, 1852, 1853)]):
         first = entry.first_usages(entry.chosen, sense)
         assert [int(entry.usages[usage].date) for usage in first] == list(years)
@@ -75,20 +80,68 @@ def test_the_earliest_usages_of_a_sense_are_those_of_the_whole_corpus(sample, wh
 def test_a_usage_between_two_senses_is_unsure(sample):
     between = Usage("1800", "plane between", 0, 5, "1700")
     vectors = {time: vectors_of(part) for time, part in sample.items()}
-    entry = make_entry(sample, vectors, [between], ([between], np.array([[10, 9.9, 0, 0]])))
+    search = Search(sample, vectors, [between])
+    search.add(1, [between], np.array([[10, 9.9, 0, 0]]))
+    entry = make_entry(search)
     (usage,) = (index for index, one in enumerate(entry.usages) if one is between)
     assert entry.earliest[0] == usage and 0.2 < entry.support(entry.chosen, usage) < 0.9
 
 
-def test_a_word_with_too_many_usages_has_the_earliest_of_its_sample(sample, whole):
-    entry = entries_of(sample, whole, most=7)["plane"]
-    assert not entry.is_whole and len(entry.usages) == 24
-    assert entry.usages[entry.first_usages(entry.chosen, 0)[0]].date == "1850"
+def test_usages_of_one_date_come_in_the_order_of_the_corpus(sample):
+    """The sample has been shuffled."""
+    same = [Usage("1800", f"plane {number}", 0, 5, "1800") for number in range(5)]
+    usages = {"1800": [same[3], same[1], *sample["1800"]], "1900": sample["1900"]}
+    vectors = {"1800": np.vstack([CENTRES, vectors_of(sample["1800"])]), "1900": vectors_of(sample["1900"])}
+    search = Search(usages, vectors, [*same, *sample["1800"], *sample["1900"]])
+    assert search.oldest() == [same[0], same[2], same[4]]
+    search.add(3, [same[0], same[2], same[4]], np.tile(CENTRES[0], (3, 1)))
+    entry = make_entry(search)
+    assert [entry.usages[usage] for usage in entry.first_usages(0, 0)] == same
+
+
+def test_the_corpus_is_read_from_the_oldest_until_the_first_usages_are_found(sample, whole):
+    """Both senses have five old usages. A hundred later ones, of which the sample has none, are not read."""
+    later = [[dated(1860 + number % 40, number % 2, number)] for number in range(1, 101)]
+    oldest = [[dated(1700 + number, number % 2)] for number in range(60)]
+    seen: list[Usage] = []
+    entry = entries_of(sample, {"1800": [*later, *oldest, *whole["1800"]], "1900": whole["1900"]}, 1000, seen)["plane"]
+    assert len(seen) <= 60 and {usage for (usage,) in oldest[:10]} <= set(seen)
+    for sense in range(2):
+        first = entry.first_usages(entry.chosen, sense)
+        assert [int(entry.usages[usage].date) for usage in first] == [1700 + sense + 2 * number for number in range(5)]
+        assert all(map(entry.is_sure, first))
+
+
+def test_a_new_sense_is_sought_among_all_older_usages(sample):
+    old = [dated(1700 + number, 1) for number in range(200)]
+    usages = {"1800": [usage for usage in sample["1800"] if sense_of(usage)], "1900": sample["1900"]}
+    vectors = {time: vectors_of(part) for time, part in usages.items()}
+    whole = {"1800": [[usage] for usage in (*old, *usages["1800"])], "1900": [[usage] for usage in usages["1900"]]}
+
+    def read(asked):
+        return asked, {word: {time: vectors_of(part) for time, part in by.items()} for word, by in asked.items()}
+
+    for most, is_sure in ((1000, True), (150, False)):
+        entry = make_entries({"plane": usages}, {"plane": vectors}, {"plane": whole}, read, most)["plane"]
+        (first, *_) = entry.first_usages(entry.chosen, 0)
+        assert entry.usages[first].date == "1950" and entry.is_sure(first) == is_sure
+        # The other sense's first usages are among the first that are read.
+        assert entry.is_sure(entry.first_usages(entry.chosen, 1)[0])
+
+
+def test_the_first_usages_of_a_word_are_those_of_the_corpus_even_if_no_more_are_read(sample, whole):
+    entry = entries_of(sample, whole, most=0)["plane"]
+    first = entry.first_usages(0, 0)
+    assert [int(entry.usages[usage].date) for usage in first] == [1800, 1801, 1802, 1803, 1804]
+    assert all(map(entry.is_sure, first))
+    last = entry.first_usages(entry.chosen, 0)[-1]
+    assert not entry.is_sure(last)
 
 
 def test_a_word_of_one_time_has_an_entry(sample):
     only = {"1800": [], "1900": sample["1900"]}
-    entry = make_entry(only, {time: vectors_of(part) for time, part in only.items()}, sample["1900"])
+    vectors = {time: vectors_of(part) for time, part in only.items()}
+    entry = make_entry(Search(only, vectors, sample["1900"]))
     assert entry.senses.counts.tolist() == [[0, 9], [0, 3]]
     assert [entry.usages[usage].date for usage in entry.first_usages(entry.chosen, 1)] == ["1959", "1960", "1961"]
 

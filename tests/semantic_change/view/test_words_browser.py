@@ -14,6 +14,7 @@ from transformers import BertConfig, BertModel, BertTokenizer
 
 import run_semantic_change
 from modeling_tempoformer.view.page import write_page
+from semantic_change.attestations import Search
 from semantic_change.entries import make_entry
 from semantic_change.report import ranked_table
 from semantic_change.usages import Usage
@@ -265,15 +266,14 @@ def test_the_earliest_usages_outside_the_sample_are_cited_with_their_sense(brows
     vectors = {word: {time: np.eye(3) for time in TIMES} for word in usages}
     table = ranked_table({"apd": {"a": 0.2, "b": 0.1}}, {word: dict.fromkeys(TIMES, 3) for word in usages})
     earlier = [Usage(TIMES[0], f"{number} as", 2, 4, f"180{number}", "letter") for number in range(2)]
-    entries = {
-        "a": make_entry(usages["a"], vectors["a"], earlier, (earlier, np.eye(3)[:2])),
-        "b": make_entry(usages["b"], vectors["b"]),
-    }
+    searches = {word: Search(usages[word], vectors[word], earlier) for word in usages}
+    searches["a"].add(2, earlier, np.eye(3)[:2])
+    entries = {word: make_entry(search) for word, search in searches.items()}
     write_page(tmp_path / "page.html", words_page(table, TIMES, entries))
     browser.open(tmp_path / "page.html", READY)
     browser.save_into(tmp_path)
     choose(browser, "b")
-    assert "in the sample" in browser.text("#is-whole")
+    assert "that were read" in browser.text("#is-whole")
     choose(browser, "a")
     assert "of all usages" in browser.text("#is-whole")
     # A date that is the name of its time is not repeated.

@@ -9,6 +9,7 @@ import pytest
 from helpers import TIMES, data_of
 from scipy.spatial.distance import pdist
 
+from semantic_change.attestations import Search
 from semantic_change.entries import make_entry
 from semantic_change.report import ranked_table
 from semantic_change.senses import principal_components
@@ -40,7 +41,7 @@ def table_of(words: list[str], times: list[str], truth=None, frequencies=None, *
 
 
 def entries_of(usages: Usages, vectors: dict) -> dict:
-    return {word: make_entry(usages[word], vectors[word]) for word in usages}
+    return {word: make_entry(Search(usages[word], vectors[word])) for word in usages}
 
 
 def page_of(usages: Usages, vectors: dict, frequencies=None) -> dict:
@@ -94,7 +95,7 @@ def test_the_numbers_of_a_word():
     usages, vectors = some_usages(["plane"], times, 12)
     data = page_of(usages, vectors)
     assert data["words"][0]["frequency"] is None
-    shown, entry = data["words"][0]["entry"], make_entry(usages["plane"], vectors["plane"])
+    shown, entry = data["words"][0]["entry"], make_entry(Search(usages["plane"], vectors["plane"]))
     assert shown["time"] == np.repeat([0, 1, 2], 12).tolist() and shown["chosen"] == 2
     for option, senses in zip(shown["options"], entry.options, strict=True):
         assert option["labels"] == senses.labels.tolist() and option["nearest"] == senses.nearest.tolist()
