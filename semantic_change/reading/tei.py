@@ -27,9 +27,11 @@ from .passages import (
 ROOTS = ("TEI", "TEI.2", "teiCorpus", "teiCorpus.2")
 TEXTS = ("TEI", "TEI.2")
 # Elements that are each a passage, unless they are inside another one. So are others with text of their own.
-PASSAGES = ("p", "ab", "lg", "u", "head", "item", "l", "s", "cell")
-# Not the text itself: notes, headers and page numbers of the print, names of speakers, descriptions, deletions.
+PASSAGES = ("p", "ab", "lg", "u", "sp", "head", "item", "l", "s", "cell")
+# Not the text itself: notes, headers and page numbers of the print, names of speakers, descriptions, deletions, and of
+# plays the directions and the list of characters.
 LEFT_OUT = {"note", "fw", "speaker", "figDesc", "del", "teiHeader", "desc", "vocal", "kinesic", "incident"}
+LEFT_OUT |= {"stage", "castList"}
 # Stand-off annotations, which are apart from the words that they annotate.
 LEFT_OUT |= {"standOff", "spanGrp", "span", "interpGrp", "interp", "linkGrp", "listAnnotation", "annotation", "fs"}
 # A word and a mark of punctuation, in a text that is divided into tokens.
@@ -37,13 +39,14 @@ TOKENS = ("w", "pc")
 # Elements with the readings of the editor and others, and the elements of those others.
 CHOICES, OTHER_READINGS = ("choice", "app"), ("sic", "orig", "abbr", "rdg")
 BREAKS = ("lb", "pb", "cb", "gb", "milestone")
-# Where the date of a text may be, the first one first. The date in `fileDesc/publicationStmt` is that of the edition.
-PLACES_OF_DATES = (
-    "profileDesc/creation",
-    "fileDesc/sourceDesc",
-    "profileDesc/settingDesc",
-)
 DATES = ("date", "origDate")
+# The parts of a header that describe a source, and kinds of them: the one whose date is the work's before others, and
+# editions of today, whose date is never read. `publicationStmt` of the file is such an edition, too.
+SOURCES, FIRST, OF_TODAY = ("bibl", "biblStruct", "biblFull", "msDesc"), "firstedition", ("digitalsource", "digital")
+# Events in the life of a play, and kinds of its dates (DraCor), in the order in which they are read
+EVENTS = ("written", "premiere", "print")
+# Parts of the name of a person that are not the name
+NO_NAME = {"idno", "note", "ref", "ptr", "date", "birth", "death", "affiliation"}
 # Stand for the end of a line, for a break inside a word, and for no space beside a token. XML cannot have these
 # characters.
 LINE_END, NO_BREAK, GLUE = "\0", "\1", "\2"
@@ -54,12 +57,14 @@ NO_SPACE = re.compile("[\0\\s]*\2[\0\2\\s]*")
 
 def read_tei(path: str | Path, name: str, dropped: Dropped) -> Iterator[Passage]:
     """
-    Yields the paragraphs, headings, stanzas and utterances of a TEI file (P4 or P5, also compressed), one or a corpus.
+    Yields the paragraphs, headings, stanzas, speeches and utterances of a TEI file (P4 or P5, also compressed), one
+    text or a corpus.
 
-    The date is that of the creation, of the source or of the setting in the header, else that in the file's name; the
-    source has author and title. Notes, running heads, deletions and stand-off annotations are left out, the editor's
-    readings in `choice` and `app` are taken, and words that the ends of lines and pages divide are joined. Tokens
-    (`w`, `pc`) are words, with the spaces that `@join` and the file tell.
+    The date is that of the creation, of the first edition or another source, or of the setting in the header, else
+    that on which a play was written, performed or printed, else that in the file's name. The date of a digital edition
+    is not read. The source has author and title. Notes, running heads, deletions and stand-off annotations are left
+    out, the editor's readings in `choice` and `app` are taken, and words that the ends of lines and pages divide are
+    joined. Tokens (`w`, `pc`) are words, with the spaces that `@join` and the file tell.
 
     The standard library's parser is enough: it loads no other file and limits how far entities expand. Therefore an
     entity of an external DTD is an error.
@@ -99,7 +104,7 @@ def read_text(
     for element in text.iter():
         element.tag = local_name(element)
     header, number = text.find("teiHeader"), 0
-    date = file_date if header is None else read_header_date(header) or file_date
+    date = file_date if header is None else read_header_date(header) or read_events(text) or file_date
     label = "" if header is None else read_label(header)
     for content in text.findall("text"):
         spaces = Spaces.of(content)
@@ -116,9 +121,9 @@ def read_text(
 
 
 def each_passage(element: ElementTree.Element) -> Iterator[ElementTree.Element]:
-    """Yields the outermost passages below an element."""
+    """Yields the outermost passages below an element, without the headings of acts and scenes."""
     for child in element:
-        if child.tag in LEFT_OUT:
+        if child.tag in LEFT_OUT or (child.tag == "head" and element.find(".//sp") is not None):
             continue
         pieces = (child.text, *(part.tail for part in child))
         has_words = any(piece and piece.strip() for piece in pieces) or any(part.tag in TOKENS for part in child)
@@ -192,10 +197,39 @@ def lines_of(text: str) -> list[str]:
 
 
 def read_header_date(header: ElementTree.Element) -> str:
-    """Returns the date of a text in its header: an attribute, or a date in the words; empty if there is none."""
-    for place in PLACES_OF_DATES:
-        for element in header.findall(f"{place}//*"):
-            if element.tag in DATES and (date := read_date_element(element)):
+    """
+    Returns the date of a text in its header, of its creation, its first edition, another source or its setting: an
+    attribute, or a date in the words; empty if there is none.
+    """
+    for place in ("profileDesc/creation", "fileDesc/sourceDesc", "profileDesc/settingDesc"):
+        dated = [found for part in header.findall(place) for found in each_date(part)]
+        for _, element in sorted(dated, key=rank_of_date):
+            if date := read_date_element(element):
+                return date
+    return ""
+
+
+def each_date(element: ElementTree.Element, kind: str = "") -> Iterator[tuple[str, ElementTree.Element]]:
+    """Yields the dates below an element of a header, each after the kind of source that it belongs to."""
+    for child in element:
+        own = child.get("type", kind).lower() if child.tag in SOURCES else kind
+        if child.tag in DATES and kind not in OF_TODAY:
+            yield kind, child
+        yield from each_date(child, own)
+
+
+def rank_of_date(found: tuple[str, ElementTree.Element]) -> tuple[bool, int]:
+    """Returns the place of a date of [`each_date`] among others; equal ones stay in the order of the header."""
+    kind, element = found
+    event = element.get("type", "")
+    return kind != FIRST, EVENTS.index(event) if event in EVENTS else len(EVENTS)
+
+
+def read_events(text: ElementTree.Element) -> str:
+    """Returns the date on which a play was written, performed or printed; empty if none is known."""
+    for kind in EVENTS:
+        for event in text.findall(f"standOff//event[@type='{kind}']"):
+            if date := read_date_element(event):
                 return date
     return ""
 
@@ -217,6 +251,17 @@ def read_label(header: ElementTree.Element) -> str:
     title = header.find("fileDesc/titleStmt/title[@type='main']")
     if title is None:
         title = header.find("fileDesc/titleStmt/title")
-    parts = (header.find("fileDesc/titleStmt/author"), title)
-    texts = (" ".join("".join(part.itertext()).split()).strip(" .,") for part in parts if part is not None)
+    author = header.find("fileDesc/titleStmt/author")
+    name = None if author is None else author.find(".//persName")
+    parts = (author if name is None else name, title)
+    texts = (" ".join("".join(each_name(part)).split()).strip(" .,") for part in parts if part is not None)
     return ", ".join(shorten(text, 100, placeholder="\u2026") for text in texts if text)
+
+
+def each_name(element: ElementTree.Element) -> Iterator[str]:
+    """Yields the pieces of a name or title, without identifiers."""
+    yield element.text or ""
+    for child in element:
+        if child.tag not in NO_NAME:
+            yield from each_name(child)
+        yield child.tail or ""

@@ -20,7 +20,15 @@ CENTRES = 10 * np.eye(4)[:2]
 
 
 def dated(year: int, sense: int, number: int = 0) -> Usage:
-    return Usage("1900" if year >= 1900 else "1800", f"plane {sense} {year} {number}", 0, 5, str(year), f"letter {year}", str(year))
+    return Usage(
+        "1900" if year >= 1900 else "1800",
+        f"plane {sense} {year} {number}",
+        0,
+        5,
+        str(year),
+        f"letter {year}",
+        str(year),
+    )
 
 
 def sense_of(usage: Usage) -> int:

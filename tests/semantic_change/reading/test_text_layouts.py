@@ -32,7 +32,8 @@ Anglo-<lb/>American wood<lb break="no"/>land<pb n="2"/><fw>Page 2</fw>and <gap r
 <del>no</del><app><lem>ra<gap/>n</lem><rdg>snow</rdg></app>.</p>
 <p> </p>
 <lg><l>So much</l><l>depends</l></lg>
-<sp><speaker>ANN</speaker><p>It <hi>rai</hi>ned.</p></sp>
+<div><head>Act I</head><stage>A wood.</stage>
+<sp><speaker>ANN</speaker><stage>aside</stage><l>It <hi>rai</hi>ned</l><l>all day.</l><p>So.</p></sp></div>
 <list><item>One <list><item>two</item></list></item></list>
 <opener>Dear <name>Ben</name>,</opener><cit><quote>Old words</quote></cit><table><row><cell>3</cell></row></table>
 <figure><figDesc>A tree</figDesc></figure><note><p>A note.</p></note></div>"""
@@ -41,13 +42,12 @@ Anglo-<lb/>American wood<lb break="no"/>land<pb n="2"/><fw>Page 2</fw>and <gap r
 def test_tei(tmp_path, caplog):
     texts = read(tmp_path / "wood.xml", tei('<bibl><date when="1815-06-18">18 June</date></bibl>', BODY))
     assert {date for date, _, _ in texts} == {"1815-06-18"}
-    assert [source for _, source, _ in texts][:3] == [f"Ann Lee, The Wood, wood.xml, passage {i}" for i in (1, 2, 3)]
+    assert [source for _, source, _ in texts][:3] == [f"Ann Lee, The Wood, wood.xml, passage {i}" for i in (1, 2, 4)]
     assert [text for _, _, text in texts] == [
         "Preface",
-        "I",
         "The old planes left, vpon Anglo- American woodland and […] ra[…]n.",
         "So much depends",
-        "It rained.",
+        "It rained all day. So.",
         "One two",
         "Dear Ben,",
         "Old words",
@@ -125,12 +125,46 @@ def test_words_that_tei_divides(tmp_path, body, text):
         ('<bibl><date from="1641" to="1655"/></bibl>', "", "1641/1655"),
         ("<bibl><date>1641</date></bibl>", '<creation><date when="1639"/></creation>', "1639"),
         ("<bibl/>", '<settingDesc><setting><date when="2015-02-03"/></setting></settingDesc>', "2015-02-03"),
+        # As in the headers of ELTeC, DraCor and the German text archive
+        (
+            '<bibl type="digitalSource"><date>2015</date></bibl><bibl type="printSource"><date>1902</date></bibl>'
+            '<bibl type="firstEdition"><date>1847</date></bibl>',
+            "",
+            "1847",
+        ),
+        (
+            '<bibl type="digitalSource"><date>2015</date><bibl type="originalSource"><date type="print" when="1623"/>'
+            '<date type="premiere" when="1601"/></bibl></bibl>',
+            "",
+            "1601",
+        ),
+        (
+            '<bibl type="M">Leipzig</bibl><biblFull><publicationStmt><date type="publication">1808</date>'
+            "</publicationStmt></biblFull>",
+            "",
+            "1808",
+        ),
+        ('<bibl type="digitalSource"><bibl><date>2015</date></bibl></bibl>', "", "1700"),
         # The date of the edition is not that of the text. Else the file's name has it.
         ("<bibl/>", "", "1700"),
     ],
 )
 def test_the_date_of_a_tei_text(tmp_path, source, profile, date):
     assert read(tmp_path / "wood_1700.txt", tei(source, profile=profile))[1][0] == date
+
+
+def test_a_play_is_dated_by_its_events_and_has_the_name_of_its_writer(tmp_path):
+    events = '<event type="print" when="1623"/><event type="written" notBefore="1599" notAfter="1601"/>'
+    text = tei('<bibl type="digitalSource"><date>2015</date></bibl>').replace(
+        "<text>", f"<standOff><listEvent>{events}</listEvent></standOff><text>"
+    )
+    for name, shown in (
+        ("<persName>Ann Lee</persName><persName xml:lang='de'>Anna Lee</persName><idno>Q692</idno>", "Ann Lee"),
+        ("Lee, Ann (1700-1755)<idno>Q692</idno>", "Lee, Ann (1700-1755)"),
+    ):
+        named = text.replace("<forename>Ann</forename> <surname>Lee</surname>", name)
+        date, source, _ = read(tmp_path / "wood_1700.txt", named)[1]
+        assert (date, source) == ("1599/1601", f"{shown}, The Wood, wood_1700.txt, passage 2")
 
 
 def test_a_tei_corpus_in_one_file(tmp_path):
