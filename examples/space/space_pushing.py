@@ -34,17 +34,21 @@ def push_space(model: str, space: str) -> str:
     api = HfApi()
     is_private = api.model_info(model).private
     # Checks that the model loads: otherwise the Space would not start.
-    load_pipeline(model)
+    config = load_pipeline(model).model.config
+    computes_onnx = getattr(config, "encoder_backend", "torch") != "torch"
     url = api.create_repo(space, repo_type="space", space_sdk="gradio", private=is_private, exist_ok=True)
-    files = [CommitOperationAdd(path, content) for path, content in space_files(model).items()]
+    files = [CommitOperationAdd(path, content) for path, content in space_files(model, computes_onnx).items()]
     api.create_commit(space, repo_type="space", operations=files, commit_message=f"Timelines of {model}")
     logger.info("The Space is being built: %s", url)
     return str(url)
 
 
-def space_files(model: str) -> dict[str, bytes]:
-    """Returns the files of a Space by path: the app, its card, its requirements and this package."""
-    values = {"model": model, "markdown": markdown}
+def space_files(model: str, computes_onnx: bool = False) -> dict[str, bytes]:
+    """
+    Returns the files of a Space by path: the app, its card, its requirements, of which ONNX Runtime is one if the
+    model's encoder is in the format of ONNX, and this package.
+    """
+    values = {"model": model, "markdown": markdown, "more": ["onnxruntime"] if computes_onnx else []}
     values["python"] = f"{sys.version_info.major}.{sys.version_info.minor}"
     # Registries do not know local versions such as `+cpu`.
     values["version"] = lambda package: version(package).partition("+")[0]

@@ -87,7 +87,8 @@ class ModelArguments(CheckpointArguments):
         default=None,
         metadata={
             "help": "How a frozen encoder is computed: torch, or by ONNX Runtime on the CPU, onnx in float32 or "
-            "onnx-int8 in 8 bits, which a new model is trained on. Default: the model's; torch for a new one."
+            "onnx-int8 in 8 bits, which a new model is trained on. Default: the model's; torch for a new one. "
+            "Baselines ignore it."
         },
     )
     calibrate: bool = field(

@@ -57,6 +57,14 @@ def test_a_space_has_the_package_as_the_wheel_maps_it_and_needs_what_that_needs(
     assert all(re.fullmatch(r"[\w-]+==[\d.]+(post\d+)?", line) for line in lines), lines
 
 
+def test_a_space_of_a_model_whose_encoder_is_onnx_has_its_runtime():
+    pytest.importorskip("onnxruntime")
+    names = [
+        names_in(space_pushing.space_files("me/mine", onnx)["requirements.txt"].decode()) for onnx in (False, True)
+    ]
+    assert names[1] - names[0] == {"onnxruntime"}
+
+
 def test_refused(hub, tmp_path):
     push_folder(save_model(tmp_path / "model"), "me/mine")
     push_folder(save_encoder(tmp_path / "encoder"), "me/encoder")
