@@ -36,8 +36,9 @@ from run_glue_style import main
 pytestmark = pytest.mark.slow
 pytest.importorskip("onnxruntime")
 
-CONVERTIBLE = [*ENCODERS, *(set(OTHER_ENCODERS) - {"xlnet"})]
-answer = partial(torch.testing.assert_close, atol=1e-5, rtol=0)
+CONVERTIBLE = ["albert", "bert", "deberta-v2", "distilbert", "electra, narrow embeddings", "modernbert", "mpnet"]
+CONVERTIBLE += ["roberta", "roformer", "t5"]
+assert_near = partial(torch.testing.assert_close, atol=1e-5, rtol=0)
 
 
 def model_of(family: str) -> torch.nn.Module:
@@ -56,13 +57,13 @@ def embed(model: torch.nn.Module, batch: dict[str, torch.Tensor]) -> torch.Tenso
         )
 
 
-@pytest.mark.parametrize("family", sorted(CONVERTIBLE))
+@pytest.mark.parametrize("family", CONVERTIBLE)
 def test_float32_answers_as_pytorch_does(family):
     model, batch = model_of(family), batch_of(family)
     with torch.no_grad():
         expected = model(**batch).logits
         convert_encoder(model)
-        answer(model(**batch).logits, expected)
+        assert_near(model(**batch).logits, expected)
 
 
 @pytest.mark.parametrize("family", ["bert", "modernbert", "mpnet"])
@@ -74,7 +75,7 @@ def test_in_8_bits_a_post_does_not_depend_on_others(family):
     is_post = batch["attention_mask"].flatten(0, 1).any(-1)
     assert torch.cosine_similarity(vectors, exact)[is_post].min() > 0.98
     # The last row is shorter: alone, it has no padding.
-    answer(embed(model, {name: tensor[1:, :4, :5] for name, tensor in batch.items()}), vectors[6:10])
+    assert_near(embed(model, {name: tensor[1:, :4, :5] for name, tensor in batch.items()}), vectors[6:10])
     assert vectors[~is_post].eq(0).all()
 
 
@@ -128,7 +129,7 @@ def test_other_weights_are_computed_once_they_are_loaded():
     assert model.config.encoder_bytes == other.config.encoder_bytes
     assert not torch.allclose(embed(model, batch), embed(other, batch), atol=0.1)
     model.load_state_dict(other.state_dict())
-    answer(embed(model, batch), embed(other, batch))
+    assert_near(embed(model, batch), embed(other, batch))
 
 
 def test_an_encoder_that_cannot_be_converted_is_named():
