@@ -39,7 +39,8 @@ async function fitWidth(view, into, least = 0) {
     const before = plot.left - into.querySelector("svg").getBoundingClientRect().left;
     view.width(Math.floor(Math.max(into.clientWidth - before - RIGHT, least, 50)));
   }
-  await view.runAsync();
+  // A legend may have grown, too.
+  await view.resize().runAsync();
 }
 
 // Saves a chart as an SVG file in the colours of the light page.

@@ -290,6 +290,19 @@ def test_the_earliest_usages_outside_the_sample_are_cited_with_their_sense(brows
     assert browser.problems() == []
 
 
+def test_all_names_of_senses_are_seen(opened):
+    """The legend grows with the number of senses that the reader chooses."""
+    most = len(opened.find_all("#number option"))
+    assert most > 3
+    opened.set_value("#number", most)
+    inside = """
+        const chart = document.querySelector("#shares svg").getBoundingClientRect();
+        const labels = [...document.querySelectorAll("#shares .role-legend-label text")];
+        return labels.filter((label) => label.getBoundingClientRect().top >= chart.top - 1).length;
+    """
+    opened.wait_for(lambda: opened.driver.execute_script(inside) == most)
+
+
 def test_charts_are_saved_without_variables_of_the_page(opened, tmp_path):
     opened.save_into(tmp_path)
     choose(opened, "flew")
