@@ -234,6 +234,25 @@ def frozen_layers(bench: Bench):
             bench.measure("frozen layers", forms, window=window, size=targets)
 
 
+def encoder_backends(bench: Bench):
+    """Measures the post model with its encoder in PyTorch and in ONNX Runtime: rows of posts, and one new post."""
+    # Imported late, as the other cases need torch and Transformers alone.
+    from modeling_tempoformer.training.encoder_backends import convert_encoder
+
+    window, targets = bench.args.windows[-1], bench.args.targets[0]
+    batch, *_ = make_rows(bench, window, targets)
+    row = full_windows(1, WINDOW)
+    new = posts_of(row, WINDOW - 1, WINDOW)
+    rows, steps = {}, {}
+    for backend in ("torch", "onnx", "onnx-int8"):
+        model = bench.model("post_tempoformer", window)
+        convert_encoder(model, backend, is_fitted=False)
+        rows[backend] = batch["stream_index"].shape[:2].numel(), bench.forward(model, batch)
+        steps[backend] = 1, bench.forward(model, compute=new_posts(model, row, new))
+    bench.measure("backends, rows", rows, window=window, size=targets)
+    bench.measure("backends, one new post", steps, window=window, size=1)
+
+
 def online_steps(bench: Bench):
     """Measures a new post of each timeline, whose window is remembered; the dense form reads the whole window."""
     for timelines in bench.args.timelines:
@@ -319,6 +338,7 @@ CASES = {
     "forward": forward_passes,
     "training": training_steps,
     "frozen": frozen_layers,
+    "backends": encoder_backends,
     "step": online_steps,
     "explain": explanations,
     "temporal": temporal_attention,
@@ -350,7 +370,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--model_type", nargs="+", choices=list(MODEL_TYPES), default=list(MODEL_TYPES))
-    default = [case for case in CASES if case not in ("frozen", "small")]
+    default = [case for case in CASES if case not in ("frozen", "backends", "small")]
     parser.add_argument("--cases", nargs="+", choices=list(CASES), default=default)
     parser.add_argument("--size", choices=("base", "small", "tiny"), default="base", help="configuration/bert_*.json")
     parser.add_argument("--encoder", help="A BERT's folder or Hub id, whose shape is taken instead of --size.")
