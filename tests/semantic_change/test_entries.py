@@ -186,6 +186,10 @@ def test_senses_and_usages_are_written(sample, whole, tmp_path):
             'He said: "Go." The *plane* of 3.5 tons (so... it seems) left. Yes',
             "The *plane* of 3.5 tons (so... it seems) left.",
         ),
+        (
+            "Good. Lee et al. (1990, pp. 3) saw the *plane* (cf. Figs. 1). No",
+            "Lee et al. (1990, pp. 3) saw the *plane* (cf. Figs. 1).",
+        ),
         ("下雨了。*飞机*走了。是", "*飞机*走了。"),
     ],
 )
