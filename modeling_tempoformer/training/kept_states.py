@@ -111,7 +111,7 @@ def compute_or_load(
         with written_whole(path) as partial_path:
             write_states(partial_path, model, count, posts, tokenizer)
     states = np.load(path, mmap_mode="r+", allow_pickle=False)
-    logger.info(f"The states of {count} frozen layers, {states.nbytes / 2**30:.2f} GiB, are kept in {path}.")
+    logger.info(f"The hidden states of {count} frozen layers, {states.nbytes / 2**30:.2f} GiB, are kept in {path}.")
     return states
 
 
