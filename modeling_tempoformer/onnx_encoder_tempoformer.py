@@ -31,7 +31,8 @@ class OnnxEncoder(nn.Module):
         return {**self.__dict__, "session": None}
 
     def get_input_embeddings(self) -> NoReturn:
-        raise NotImplementedError("An encoder in the format of ONNX has no embeddings that could be changed.")
+        # The library's own error of a model without embeddings, which its callers expect.
+        raise NotImplementedError("The embeddings of an encoder in the format of ONNX cannot be changed.")
 
     @torch.compiler.disable
     def forward(

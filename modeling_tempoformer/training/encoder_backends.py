@@ -41,16 +41,13 @@ def check_backend(model: StreamPreTrainedModel, backend: str, is_fitted: bool):
     Raises a `ValueError` if the encoder of a model cannot be converted to `backend`, and an `ImportError` if packages
     are missing. `is_fitted` says that other parts were fitted on the vectors of the encoder as it is.
     """
-    has = getattr(model.config, "encoder_backend", "torch")
-    if backend == has:
-        return
     if not isinstance(model, PostTempoFormerForStreamClassification):
         raise ValueError(
             f"--encoder_backend {backend} needs a `post_tempoformer`: in a `tempoformer` layers of the encoder read "
             "streams."
         )
-    if has != "torch":
-        raise ValueError(f"--encoder_backend {backend} cannot be had of a model whose encoder is saved as {has}.")
+    if (has := model.config.encoder_backend) != "torch":
+        raise ValueError(f"The model's encoder is saved as {has}, for good: leave out --encoder_backend {backend}.")
     if is_fitted and backend == "onnx-int8":
         raise ValueError(
             "--encoder_backend onnx-int8 gives other vectors than the model was fitted on: train it with this option."
@@ -76,9 +73,9 @@ def convert_encoder(model: StreamPreTrainedModel, backend: str = "onnx", is_fitt
     Raises a `ValueError` for another model or one whose encoder is converted already, and an `ImportError` without
     onnx, onnxruntime and onnxscript.
     """
-    check_backend(model, backend, is_fitted)
     if backend == getattr(model.config, "encoder_backend", "torch"):
         return
+    check_backend(model, backend, is_fitted)
     if backend == "onnx-int8":
         warn_of_processor("8 bits", "avx512_vnni", "avx_vnni", "amx_int8")
     graph = export(model.base_model.encoder, backend == "onnx-int8")
