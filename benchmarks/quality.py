@@ -63,6 +63,12 @@ METHODS = {
     "trained in bfloat16": (
         "run_glue_style.py configuration/default.yaml configuration/trained_encoder.yaml --use_cpu --bf16 " + ASKED
     ),
+    "three layers frozen": (
+        "run_glue_style.py configuration/default.yaml configuration/trained_encoder.yaml --freeze_layers 3 " + ASKED
+    ),
+    "five layers frozen": (
+        "run_glue_style.py configuration/default.yaml configuration/trained_encoder.yaml --freeze_layers 5 " + ASKED
+    ),
     "onnx": f"run_glue_style.py --encoder_backend onnx {ASKED}",
     "onnx-int8": f"run_glue_style.py --encoder_backend onnx-int8 {ASKED}",
     "known states": f"run_glue_style.py --known_states {ASKED}",

@@ -274,20 +274,27 @@ class PostTempoFormerStreamLayers(nn.Module):
         self.final_norm = MemberLayerNorm(members, width)
 
     def forward(
-        self, vectors: torch.Tensor, streams: Streams, output_attentions: bool = False, all_posts: bool = False
+        self,
+        vectors: torch.Tensor,
+        streams: Streams,
+        output_attentions: bool = False,
+        all_posts: bool = False,
+        with_network: bool = True,
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, list[torch.Tensor], list[torch.Tensor]]:
         """
         Returns, from `vectors` (posts, hidden): the heads' input for each stream (members, streams,
-        `config.head_width`); the vectors of the posts that the newest is compared with, and of the newest (streams,
-        compared + 1, hidden); its cosines (streams, compared + 1); the input of the first layer and the output of each
-        layer (members, streams, window, width), if `all_posts` asks for them; and the attention of each layer.
+        `config.head_width`), of the width 0 if it is not computed; the vectors of the posts that the newest is
+        compared with, and of the newest (streams, compared + 1, hidden); its cosines (streams, compared + 1); the
+        input of the first layer and the output of each layer (members, streams, window, width), if `all_posts` asks
+        for them; and the attention of each layer.
         """
         if torch.is_grad_enabled() or vectors.device.type != "cpu" or torch.compiler.is_compiling():
-            return self.read(vectors, streams, output_attentions, all_posts)
+            return self.read(vectors, streams, output_attentions, all_posts, with_network)
         # Few streams at a time stay in a processor's cache.
         num_rows = max(1, STREAMS_AT_ONCE // max(1, streams.shape[1]))
         parts = [
-            self.read(own, part, output_attentions, all_posts) for own, part in streams.split_rows(vectors, num_rows)
+            self.read(own, part, output_attentions, all_posts, with_network)
+            for own, part in streams.split_rows(vectors, num_rows)
         ]
         if len(parts) == 1:
             return parts[0]
@@ -297,13 +304,17 @@ class PostTempoFormerStreamLayers(nn.Module):
         return torch.cat(read, dim=1), torch.cat(compared), torch.cat(cosines), states, attentions
 
     def read(
-        self, vectors: torch.Tensor, streams: Streams, output_attentions: bool, all_posts: bool
+        self, vectors: torch.Tensor, streams: Streams, output_attentions: bool, all_posts: bool, with_network: bool
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, list[torch.Tensor], list[torch.Tensor]]:
         """Returns the result of `forward`, of all streams at once."""
         slot_post, slot_mask, compared_post, compared_mask = (
             tensor.to(vectors.device)
             for tensor in (streams.slot_post, streams.slot_mask, streams.compared_post, streams.compared_mask)
         )
+        compared = vectors[compared_post] * compared_mask.unsqueeze(-1)
+        cosines = cosines_with_history(compared, vectors, slot_post, slot_mask).to(self.norm.weight.dtype)
+        if not (with_network or output_attentions or all_posts):
+            return cosines.new_zeros(1, len(cosines), 0), compared, cosines, [], []
         # Precomputed vectors may have a wider dtype than the model.
         projected = self.projection(self.norm(vectors.unsqueeze(0).to(self.norm.weight.dtype)))
         posts, slots = projected, slot_post
@@ -319,8 +330,6 @@ class PostTempoFormerStreamLayers(nn.Module):
             slots = slots.view_as(slot_post)
         posts = projected[:, compared_post]
         steps = ((posts[:, :, -1:] - posts[:, :, :-1]) * compared_mask[:, :-1].unsqueeze(-1)).flatten(2)
-        compared = vectors[compared_post] * compared_mask.unsqueeze(-1)
-        cosines = cosines_with_history(compared, vectors, slot_post, slot_mask).to(steps)
         own = cosines.expand(len(states), -1, -1)
         read = torch.cat((self.final_norm(states[:, :, -1]), steps, steps.abs(), own), dim=-1)
         return read, compared, cosines, all_states, attentions
@@ -394,6 +403,7 @@ class PostTempoFormerModel(StreamReaderMixin, PostTempoFormerPreTrainedModel):
         inputs_embeds: torch.FloatTensor | None = None,
         post_embeds: torch.FloatTensor | None = None,
         speaker_posts: torch.LongTensor | None = None,
+        with_network: bool = True,
         **kwargs: Unpack[TransformersKwargs],
     ) -> PostTempoFormerModelOutput:
         r"""
@@ -417,6 +427,9 @@ class PostTempoFormerModel(StreamReaderMixin, PostTempoFormerPreTrainedModel):
             speaker_posts (`torch.LongTensor` of shape `(batch_size, num_streams, count)`, *optional*):
                 The earlier posts of the newest post's speaker, oldest first, padded with -1, for a model that
                 `reads_speakers`.
+            with_network (`bool`, *optional*, defaults to `True`):
+                False for heads that read none of the stream layers: these are not computed unless their hidden states
+                or attentions are asked for, and `last_hidden_state` has the width 0.
             kwargs: `output_hidden_states`, `output_attentions`, `output_stream_attentions`, `return_dict`; and those
                 that change nothing here, such as `num_items_in_batch`.
 
@@ -435,7 +448,7 @@ class PostTempoFormerModel(StreamReaderMixin, PostTempoFormerPreTrainedModel):
         hidden = self.config.encoder_config.hidden_size
         vectors, words = vectors[:, :hidden], vectors[:, hidden:]
         newest, compared, cosines, states, attentions = self.stream_layers(
-            vectors, streams, output_attentions, output_hidden_states
+            vectors, streams, output_attentions, output_hidden_states, with_network
         )
         said = {} if self.words is None else self.read_words(words, streams)
         mask, by_row = streams.slot_mask.to(newest.device), partial(torch.unflatten, dim=0, sizes=streams.shape)
@@ -617,6 +630,7 @@ class PostTempoFormerForStreamClassification(StreamClassificationMixin, PostTemp
             [`StreamClassifierOutput`]. Raises the errors of [`PostTempoFormerModel`].
         """
         self.check_loss(labels, num_items_in_batch)
+        with_network = self.training or held_out is not None or self.mixture is None or self.mixture.reads_network()
         outputs = self.tempoformer(
             input_ids=input_ids,
             attention_mask=attention_mask,
@@ -626,6 +640,7 @@ class PostTempoFormerForStreamClassification(StreamClassificationMixin, PostTemp
             inputs_embeds=inputs_embeds,
             post_embeds=post_embeds,
             speaker_posts=speaker_posts if self.config.reads_speakers else None,
+            with_network=with_network,
             **kwargs,
             return_dict=True,
         )
@@ -665,8 +680,14 @@ class PostTempoFormerForStreamClassification(StreamClassificationMixin, PostTemp
         )
 
     def member_logits(self, outputs: PostTempoFormerModelOutput) -> torch.Tensor:
-        """Returns the logits of each member's network (members, batch_size, num_streams, num_labels)."""
-        return self.classifier(outputs.last_hidden_state.unflatten(-1, (self.config.num_members, -1)).movedim(-2, 0))
+        """
+        Returns the logits of each member's network (members, batch_size, num_streams, num_labels); zeros where it was
+        not computed.
+        """
+        states = outputs.last_hidden_state
+        if not states.shape[-1]:
+            return states.new_zeros(1, *states.shape[:-1], self.config.num_labels)
+        return self.classifier(states.unflatten(-1, (self.config.num_members, -1)).movedim(-2, 0))
 
     def ask_experts(
         self,

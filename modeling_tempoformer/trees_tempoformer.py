@@ -60,6 +60,14 @@ class Mixture(Grown):
             weights.zero_()
             weights[..., 0] = 1
 
+    def reads_network(self) -> bool:
+        """
+        Whether the network, the first expert, has a weight. On another device than a CPU, and while compiling, it
+        counts as having one, as values are not looked at there.
+        """
+        is_readable = self.weights.device.type == "cpu" and not torch.compiler.is_compiling()
+        return not is_readable or bool(self.weights.numpy()[0])
+
     def forward(self, experts: torch.Tensor, held_out: torch.LongTensor | None = None) -> torch.Tensor:
         """
         Returns the logits (batch_size, num_streams, classes) from those of the `experts` (batch_size, num_streams,

@@ -171,6 +171,24 @@ def test_experts_that_bring_nothing_are_left_out():
     assert np.allclose(alone, weigh(experts[:2], labels, counts), atol=1e-6)
 
 
+def test_a_network_without_weight_is_not_computed():
+    """It is where it has a weight, for held-out posts, and where its attention is asked for."""
+    model = tiny_model(**GROWN)
+    batch = inputs_only(tiny_batch()) | {"timeline_position": torch.arange(24.0).reshape(2, 6, 2)}
+    calls = []
+    model.base_model.stream_layers.layers[-1].register_forward_hook(lambda *_: calls.append(1))
+    held_out, weights = torch.tensor([0, 1]), model.mixture.weights
+    trees = model(**batch).expert_logits[..., 1, :]
+    weights.copy_(torch.tensor([0.0, 0.8]))
+    calls.clear()
+    is_post = batch["stream_index"][..., -1:] >= 0
+    torch.testing.assert_close(model(**batch).logits, trees * 0.8 * is_post)
+    assert not calls
+    attention = model(**batch, output_attentions=True).stream_attentions
+    assert len(attention) == len(model.base_model.stream_layers.layers) and attention[0].any()
+    assert len(model(**batch, held_out=held_out).logits) == 2 and len(calls) == 2
+
+
 def test_a_place_is_needed_once_there_are_trees():
     with pytest.raises(ValueError, match="`timeline_position`"):
         tiny_model(**GROWN)(**inputs_only(tiny_batch()))

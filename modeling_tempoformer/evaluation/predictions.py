@@ -126,10 +126,11 @@ def decide_posts(timelines: Sequence[Timeline], calibration: dict[str, Any] | No
 
 def decide_experts(
     timelines: Sequence[Timeline], weights: Mapping[str, float]
-) -> dict[str, tuple[float, np.ndarray]] | None:
+) -> dict[str, tuple[float, np.ndarray | None]] | None:
     """
     Returns the weight of each of a model's experts and the class ids (posts,) of its largest logits, by name; -1 for a
-    post that the model was not asked about. None if only the network has a weight, and that is 1, as before the other
+    post that the model was not asked about, and None in place of the ids of a network without a weight, which is not
+    computed. None if only the network has a weight, and that is 1, as before the other
     experts are fitted.
     """
     network, *others = weights.values()
@@ -137,7 +138,8 @@ def decide_experts(
         return None
     logits = torch.cat([timeline.expert_logits for timeline in timelines])
     best = logits.argmax(-1).masked_fill(logits.isnan().any(-1), -1).numpy()
-    return {name: (weight, best[:, number]) for number, (name, weight) in enumerate(weights.items())}
+    experts = {name: (weight, best[:, number]) for number, (name, weight) in enumerate(weights.items())}
+    return experts if network else experts | {"network": (network, None)}
 
 
 def events_of(

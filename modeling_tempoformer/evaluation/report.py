@@ -67,7 +67,7 @@ def score_part(
     names: list[str],
     train: Sequence[Timeline] | None = None,
     vectors: tuple[np.ndarray, np.ndarray] | None = None,
-    experts: Mapping[str, tuple[float, np.ndarray]] | None = None,
+    experts: Mapping[str, tuple[float, np.ndarray | None]] | None = None,
     config: PreTrainedConfig | None = None,
     without_known_states: np.ndarray | None = None,
 ) -> dict[str, Any]:
@@ -80,7 +80,7 @@ def score_part(
     out in turn, under `people` [`score_people`]. All these are of labels. If the model watches a class, by its
     `config`, its [`score_alarms`] follow under `alarm`. `predictions` and `probabilities` are those of
     [`decide_posts`]; `train` and `vectors` are as in [`learn_rivals`];
-    `experts` are weights and, of each expert alone, class ids (posts,); `without_known_states` are the model's
+    `experts` are those of [`decide_experts`]; `without_known_states` are the model's
     probabilities where no earlier state is known.
     """
     posts, facts = labelled_posts(timelines, predictions, names, probabilities), all_facts(timelines)
@@ -108,7 +108,8 @@ def score_part(
     scores["confidence_range"] = np.quantile(posts.probabilities.max(-1), CENTRAL).tolist()
     if experts is not None:
         scores["experts"] = {
-            name: {"weight": weight, **compare_with(posts, ids[labelled])} for name, (weight, ids) in experts.items()
+            name: {"weight": weight} | ({} if ids is None else compare_with(posts, ids[labelled]))
+            for name, (weight, ids) in experts.items()
         }
     groups = [fact.group for fact, counts in zip(facts, labelled, strict=True) if counts]
     if groups[0] is not None:
@@ -221,11 +222,13 @@ def expert_lines(results: Mapping[str, Any]) -> list[str]:
     """The macro F1 of each of the model's experts alone, in words; none without experts."""
     if "experts" not in results:
         return []
-    experts = {f"{EXPERTS[name]} alone": score for name, score in results["experts"].items()}
+    computed = {name: score for name, score in results["experts"].items() if "macro_f1" in score}
+    experts = {f"{EXPERTS[name]} alone": score for name, score in computed.items()}
     alone = [f"{name} {score['macro_f1']:.3f} (weight {score['weight']:.2f})" for name, score in experts.items()]
     as_good = [name for name, score in experts.items() if compared(score) == AS_GOOD]
     together = f"; all together {AS_GOOD} {listed(as_good)}" if as_good else ""
-    return [f"macro F1 of {', '.join(alone)}{together}"]
+    left_out = "" if "network" in computed else "the network has no weight; "
+    return [f"{left_out}macro F1 of {', '.join(alone)}{together}"]
 
 
 def alarm_lines(results: Mapping[str, Any]) -> list[str]:

@@ -5,13 +5,14 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import torch
 from helpers import make_timeline
 from sklearn.metrics import f1_score
 
 from modeling_tempoformer.decisions_tempoformer import watched_threshold
 from modeling_tempoformer.evaluation import report
 from modeling_tempoformer.evaluation.metrics import compute_scores
-from modeling_tempoformer.evaluation.predictions import Predictions
+from modeling_tempoformer.evaluation.predictions import Predictions, decide_experts
 from modeling_tempoformer.evaluation.report import (
     group_by_class,
     read_test,
@@ -232,6 +233,17 @@ def test_experts_alone_and_states_stand_under_the_table():
     (line,) = [line for line in table.splitlines() if "(weight 0.50)" in line]
     assert report.NO_DIFFERENCE in line and "trees" not in line.partition(report.NO_DIFFERENCE)[2]
     assert any("0.222" in sentence and report.NO_DIFFERENCE in sentence for sentence in report.test_summary(results))
+
+
+def test_a_network_without_weight_has_no_score():
+    timelines = [make_timeline([0, 1, 1], expert_logits=torch.zeros(3, 2, 2)) for _ in range(20)]
+    predicted = np.array([0, 1, 1] * 20)
+    experts = decide_experts(timelines, {"network": 0.0, "trees": 1.0})
+    scores = score_part(timelines, predicted, np.eye(2)[predicted], NAMES, experts=experts)
+    assert scores["experts"]["network"] == {"weight": 0.0} and "macro_f1" in scores["experts"]["trees"]
+    results = group_by_class({f"predict_{name}": value for name, value in scores.items()}, "predict", NAMES)
+    (line,) = [line for line in results_table("test", results).splitlines() if "(weight 1.00)" in line]
+    assert "no weight" in line and "its trees" in line
 
 
 def test_groups_and_people_stand_under_the_table_and_in_the_sentences():
