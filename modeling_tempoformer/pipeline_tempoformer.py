@@ -270,21 +270,31 @@ class StreamClassificationPipeline(Pipeline):
             {**self._postprocess_params, **postprocess, "explains": explains},
         )
         if is_one:
-            return next(results)
+            (result,) = results
+            return result
         return list(results) if isinstance(inputs, (list, tuple)) else results
 
     def classify(
         self, timelines: Iterable[Mapping | Timeline], batch_size: int, preprocess: dict, postprocess: dict
     ) -> Iterator[list[dict]]:
-        """Yields the results of each timeline, as soon as there are rows enough to encode."""
+        """
+        Yields the results of each timeline, as soon as there are rows enough to encode. In the end a warning says how
+        many posts were truncated.
+        """
         num_rows = batch_size * (BATCHES_AT_ONCE if self.model.tempoformer.reads_vectors else 1)
         waiting: list[dict] = []
+        num_posts = num_cut = 0
         for number, timeline in enumerate(timelines):
-            waiting.append(self.preprocess(timeline, number=number, **preprocess))
+            entry = self.preprocess(timeline, number=number, **preprocess)
+            waiting.append(entry)
+            num_posts += len(entry["timeline"])
+            num_cut += entry["truncated"]
             if sum(len(entry["rows"]) for entry in waiting) >= num_rows:
                 yield from self.finish(waiting, num_rows, batch_size, postprocess)
                 waiting = []
         yield from self.finish(waiting, num_rows, batch_size, postprocess)
+        if num_cut:
+            logger.warning(f"Truncated {num_cut} of {num_posts} posts to {self.max_tokens} tokens.")
 
     def finish(self, entries: list[dict], num_rows: int, batch_size: int, postprocess: dict) -> Iterator[list[dict]]:
         """
@@ -326,20 +336,23 @@ class StreamClassificationPipeline(Pipeline):
         for row, posts in zip(rows, of_rows, strict=True):
             row["post_embeds"] = vectors[[number[post] for post in posts]]
 
+    @property
+    def max_tokens(self) -> int:
+        """The number of tokens that longer posts are truncated to."""
+        return min(self.tokenizer.model_max_length, self.model.max_tokens)
+
     def preprocess(
         self, timeline: Mapping | Timeline, number: int = 0, targets_per_row: int = 64, explains: bool = False
     ) -> dict[str, Any]:
         """Returns the timeline, its rows, and how many posts were cut."""
         if not isinstance(timeline, Timeline):
             timeline = read_timeline(timeline, number, self.model.config.reads_known_states)
-        limit, num_cut = min(self.tokenizer.model_max_length, self.model.max_tokens), 0
+        num_cut = 0
         if timeline.vectors is None:
-            columns, num_cut = timeline.tokenize(self.tokenizer, limit)
+            columns, num_cut = timeline.tokenize(self.tokenizer, self.max_tokens)
         else:
             columns = {"post_embeds": timeline.vectors}
             columns |= {} if timeline.timestamps is None else {"timestamps": timeline.timestamps}
-        if num_cut:
-            logger.warning(f"Timeline {timeline.timeline_id!r}: truncated {num_cut} posts to {limit} tokens.")
         config = self.model.config
         if config.reads_known_states:
             columns["known_states"] = timeline.known_states(config)

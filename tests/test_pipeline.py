@@ -1,5 +1,6 @@
 """Checks the pipeline against the model on the collated timeline."""
 
+import logging
 import random
 from datetime import UTC, datetime
 
@@ -193,6 +194,16 @@ def test_long_posts_are_cut_to_what_the_encoder_reads(saved):
     pipe = load(saved[0])
     pipe.tokenizer.model_max_length = int(1e30)
     assert_same(pipe({"text": ["sad " * 60]}), pipe({"text": ["sad " * 22]}))
+
+
+def test_many_long_posts_are_one_warning(tmp_path, caplog, monkeypatch):
+    tiny_reader(tmp_path, **LABELS)
+    pipe = load(tmp_path)
+    # The library's logger hands no records on.
+    monkeypatch.setattr(logging.getLogger("transformers"), "propagate", True)
+    pipe([{"text": ["sad " * 60, "so glad", "glad " * 60]}] * 9 + [{"text": ["calm"]}])
+    (said,) = [record.getMessage() for record in caplog.records if "runcated" in record.getMessage()]
+    assert {"18", "28"} <= set(said.split())
 
 
 ELSEWHERE = """

@@ -12,6 +12,8 @@ from .significance import bootstrap_difference, count_by_timeline
 
 # The largest groups have scores of their own. Their names are in the model card and in `all_results.json`.
 MOST_GROUPS = 20
+# A bootstrap over fewer timelines is too sure: those that were not seen may be quite different.
+LEAST_TIMELINES = 10
 NO_GROUP, SMALL_GROUPS = "(none)", "({} smaller groups)"
 
 
@@ -28,8 +30,9 @@ def score_groups(posts: Predictions, groups: Sequence[str]) -> dict[str, dict[st
         For each group, largest first: its number of `posts` and `timelines`; `macro_f1` and `difference`, the macro F1
         of the group minus that of all other posts, both over the classes that have labels on both sides;
         `macro_f1_interval` and `difference_interval`, over timelines; and `missing_classes`, the classes that are left
-        out, if there are any. Intervals are left out for a single timeline. Scores and differences are left out if
-        both sides have no class in common. With more than 20 groups, the smallest ones are merged.
+        out, if there are any. An interval is left out if one of its sides has fewer than ten timelines. Scores and
+        differences are left out if both sides have no class in common. With more than 20 groups, the smallest ones
+        are merged.
     """
     missing = unlike(NO_GROUP, groups)
     names = np.array([group or missing for group in groups], dtype=object)
@@ -69,10 +72,10 @@ def score_group(posts: Predictions, is_inside: np.ndarray) -> dict[str, Any]:
     hits, sizes = np.moveaxis(np.stack([side.sum(axis=(0, 1)) for side in counts]), 1, 0)
     macro_f1 = (hits / sizes).mean(axis=-1)
     scores["macro_f1"] = float(macro_f1[0])
-    if len(timelines[0]) > 1:
+    if len(timelines[0]) >= LEAST_TIMELINES:
         scores["macro_f1_interval"] = bootstrap_difference(counts[0], undefined=np.nan)["interval"]
     if len(sides) > 1:
         scores["difference"] = float(macro_f1[0] - macro_f1[1])
-        if min(map(len, timelines)) > 1:
+        if min(map(len, timelines)) >= LEAST_TIMELINES:
             scores["difference_interval"] = bootstrap_difference(*counts, undefined=np.nan)["interval"]
     return scores

@@ -92,7 +92,10 @@ def to_rows(
     )
     if sum(truncated):
         count = sum(map(len, timelines))
-        logger.warning(f"{part}: {sum(truncated)} of {count} posts are truncated to {limit} tokens.")
+        logger.warning(
+            f"{part}: {sum(truncated)} of {count} posts are truncated to {limit} tokens. `--max_seq_length` sets how "
+            "many a training reads."
+        )
     return rows
 
 

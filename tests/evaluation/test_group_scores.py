@@ -76,6 +76,17 @@ def test_a_class_that_one_side_lacks_counts_on_neither(posts):
     assert "macro_f1" not in apart["a"] and apart["a"]["posts"] == (posts.labels == 0).sum()
 
 
+def test_few_timelines_have_no_interval(posts):
+    """The groups of nine and of ten timelines are wrong everywhere, and nothing is claimed of the nine."""
+    posts, _ = posts
+    groups = np.where(posts.timelines < 9, "nine", np.where(posts.timelines < 19, "ten", "others"))
+    posts.predictions[groups != "others"] = (posts.labels[groups != "others"] + 1) % 3
+    scores = score_groups(posts, groups)
+    assert scores["nine"]["macro_f1"] == scores["ten"]["macro_f1"] == 0
+    assert {"difference_interval", "macro_f1_interval"}.isdisjoint(scores["nine"])
+    assert scores["ten"]["difference_interval"][1] < 0 and "macro_f1_interval" in scores["ten"]
+
+
 def test_a_group_is_never_taken_for_the_posts_without_one(posts):
     """Nor for the smaller groups, of which there are five of one post each beside the group of that name."""
     posts, _ = posts
