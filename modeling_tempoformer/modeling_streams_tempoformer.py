@@ -490,6 +490,12 @@ class StreamClassificationMixin(StreamStepMixin):
         certain[self.config.no_change].fill_(CERTAIN)
         return certain.where(is_first.unsqueeze(-1).to(logits.device), logits)
 
+    def find_ruled(self, logits: torch.Tensor) -> torch.BoolTensor:
+        """Returns where logits (..., classes) are those that [`without_first_posts`] gives first posts."""
+        if self.config.first_posts is None:
+            return torch.zeros_like(logits[..., 0], dtype=torch.bool)
+        return (logits.abs() == CERTAIN).all(-1)
+
     def find_first_posts(
         self, timeline_position: torch.Tensor | None, speaker_posts: torch.LongTensor | None = None
     ) -> torch.BoolTensor | None:

@@ -40,7 +40,8 @@ def explain_streams(
 
     Returns `logits` (batch_size, num_streams, window + 3, num_labels) of these streams. `attention` (batch_size,
     num_streams, num_stream_layers, window) is from the newest post, mean over heads. `state_logits` (batch_size,
-    num_streams, num_states) is of the unchanged streams, if the model has learned states. Values at padding mean
+    num_streams, num_states) is of the unchanged streams, if the model has learned states. `by_rule` (batch_size,
+    num_streams, window + 3) is where a stream's class follows from the rule of first posts. Values at padding mean
     nothing.
     """
     shape, posts = stream_index.shape[:2], model.post_inputs(**posts)
@@ -60,7 +61,8 @@ def explain_streams(
     changed = read_streams(model, posts, {name: values[:, :, 1:].flatten(0, 2) for name, values in inputs.items()})
     logits = usual["logits"].unsqueeze(1), changed["logits"].unflatten(0, (len(usual["logits"]), -1))
     logits = torch.cat(logits, dim=1)
-    return {name: values.unflatten(0, shape) for name, values in (usual | {"logits": logits}).items()}
+    found = usual | {"logits": logits, "by_rule": model.find_ruled(logits)}
+    return {name: values.unflatten(0, shape) for name, values in found.items()}
 
 
 def read_streams(
@@ -108,6 +110,7 @@ def explain_posts(
     positions = timeline.input_positions
     probabilities, _ = decide(outputs["logits"], calibration)
     measured = {"effects": probabilities, "log_odds_effects": log_odds(outputs["logits"], calibration)}
+    by_rule = (outputs["by_rule"][:, :1] | outputs["by_rule"][:, 1:]).tolist()
     effects = {name: (values[:, :1] - values[:, 1:]).transpose(1, 2).tolist() for name, values in measured.items()}
     names = class_names(config)
     rule = config, calibration, outputs.get("state_logits"), timeline.timestamps
@@ -123,7 +126,13 @@ def explain_posts(
             "stream": stream,
             "attention": [weights[absent:] for weights in attention[post]],
             **{
-                measure: {name: values[absent:] for name, values in zip(names, posts[post], strict=True)}
+                measure: {
+                    name: [
+                        None if ruled else value
+                        for value, ruled in zip(values[absent:], by_rule[post][absent:], strict=True)
+                    ]
+                    for name, values in zip(names, posts[post], strict=True)
+                }
                 for measure, posts in effects.items()
             },
         }
@@ -246,7 +255,8 @@ class StreamClassificationPipeline(Pipeline):
               change. The changes are, for each earlier post of `stream`, to leave it out (the posts before it move up
               by one, and one older post enters); then to give the post itself the text of the post before it; to put
               no time between these two; and to make the post the first of its timeline, which trees read. 0 where
-              nothing changes.
+              nothing changes; None where the post is a first one, or the change makes it one, and the class of first
+              posts is a rule (`config.first_posts`).
             - `log_odds_effects`, the same for `log(p / (1 - p))`, also where a probability is close to 0 or 1.
         """
         options = {"targets_per_row": targets_per_row, "calibrated": calibrated}

@@ -181,6 +181,27 @@ def test_an_explanation_without_a_speaker_s_own_post_reads_the_one_before_it():
                 assert explanation["effects"][name][number] == pytest.approx(effect, abs=1e-5), (post, left_out)
 
 
+@pytest.mark.parametrize("rule", [None, "timeline", "speaker"])
+def test_no_effect_is_measured_where_the_rule_of_first_posts_decides(rule):
+    """A post is a first one, or would be: at the start of the timeline, or without its speaker's only other post."""
+    settings = {"first_posts": rule, "no_change": 1} if rule else {}
+    model, tokenizer = tiny_reader(**{**EXPERTS, "window": 4, **settings})
+    timeline = {
+        name: values[:4] for name, values in conversation(speaker=["ann", "bob", "ann", "ann", *SPEAKERS[4:]]).items()
+    }
+    explained = StreamClassificationPipeline(model=model, tokenizer=tokenizer).explain(timeline)
+    # For each post the earlier ones, its text, the time before it, its place.
+    nowhere = [[False] * (number + 3) for number in range(4)]
+    expected = {
+        None: nowhere,
+        "timeline": [[True] * 3, [True, False, False, True], [*[False] * 4, True], [*[False] * 5, True]],
+        "speaker": [[True] * 3, [True] * 4, [True, *[False] * 3, True], [*[False] * 5, True]],
+    }[rule]
+    for measure in ("effects", "log_odds_effects"):
+        for name in model.config.id2label.values():
+            assert [[effect is None for effect in post[measure][name]] for post in explained] == expected
+
+
 def test_missing_speakers_are_an_error_and_unread_ones_change_nothing():
     model, tokenizer = tiny_reader(**EXPERTS)
     pipe = StreamClassificationPipeline(model=model, tokenizer=tokenizer)

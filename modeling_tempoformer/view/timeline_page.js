@@ -7,6 +7,7 @@ const LETTER = 7; // pixels, of a label below the axis
 const LOG_ODDS_UNIT = 100;
 const LEAST_REACH = 0.5; // of the axis of effects, in log-odds
 const STRONGEST = 6; // causes in the table, until all are shown
+const BY_RULE = "a rule: a first post is never a change";
 const isLabelled = timelines.some((timeline) => timeline.actual.some((label) => label >= 0));
 const hasGiven = timelines.some(({ states }) => states?.given.some((given) => given !== ""));
 const isTimed = timelines.some((timeline) => timeline.times);
@@ -623,9 +624,12 @@ function causes() {
   all.push({ about: times && post ? `the ${duration(times[post] - times[post - 1])} since the post before` : null });
   all.push({ about: `being post ${post + 1} of the timeline` });
   all.forEach((cause, index) => {
-    cause.effect = log_odds_effects[state.watched][post][index] / LOG_ODDS_UNIT;
+    const effect = log_odds_effects[state.watched][post][index];
+    // Without a number, the class of a first post is a rule.
+    cause.byRule = effect === null;
+    cause.effect = effect / LOG_ODDS_UNIT;
     cause.inProbability = effects[state.watched][post][index] / UNIT;
-    cause.description = `${cause.about}: ${signed(cause.effect, 2)} log-odds`;
+    cause.description = `${cause.about}: ${cause.byRule ? BY_RULE : `${signed(cause.effect, 2)} log-odds`}`;
     cause.attention?.forEach((weight, layer) => (cause[`attention_${layer}`] = weight));
   });
   return all.filter((cause) => cause.about);
@@ -653,7 +657,8 @@ function showWhy() {
   byId("why_chart").ariaLabel = `Effect of each post of the stream on the log-odds of ${watched}`;
   const strength = (cause) => Math.abs(cause.effect);
   const moving = all.filter((cause) => cause.effect !== 0).sort((a, b) => strength(b) - strength(a));
-  showWhyTable(moving, layers, STRONGEST, all.length - moving.length);
+  const ruled = all.filter((cause) => cause.byRule);
+  showWhyTable([...moving, ...ruled], layers, STRONGEST + ruled.length, all.length - moving.length - ruled.length);
 }
 
 function whyWords(watched, layers) {
@@ -683,8 +688,9 @@ function whyRow(cause, layers) {
     "tr",
     {},
     element("td", {}, element("span", { className: "quiet" }, cause.about), ...text),
-    cell("td", signed(cause.effect, 2)),
-    cell("td", signed(cause.inProbability, 3)),
+    ...(cause.byRule
+      ? [element("td", { colSpan: 2, className: "quiet" }, BY_RULE)]
+      : [cell("td", signed(cause.effect, 2)), cell("td", signed(cause.inProbability, 3))]),
     ...weights.map((weight) => cell("td", weight)),
   );
 }

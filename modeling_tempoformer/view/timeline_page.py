@@ -149,7 +149,10 @@ def pack_timeline(
         decided[ids[posts[0]["watched"]]] = np.where(heeded, events, NOTHING), np.zeros(len(posts), dtype=bool)
 
     def effects(measure: str, unit: int) -> list[list[list[int]]]:
-        return [[[round(effect * unit) for effect in post[measure][name]] for post in posts] for name in names]
+        return [
+            [[None if effect is None else round(effect * unit) for effect in post[measure][name]] for post in posts]
+            for name in names
+        ]
 
     return {
         "id": timeline.timeline_id,

@@ -29,6 +29,8 @@ def timelines() -> list[dict]:
     timelines[9]["posts"][5]["text"] = "The Heron and the heron"
     for timeline in timelines:
         timeline["posts"][20]["log_odds_effects"]["Switch"][7:9] = 0.0049, -0.0049
+        for measure in ("effects", "log_odds_effects"):
+            timeline["posts"][22][measure]["Switch"][-1] = None
     return timelines
 
 
@@ -348,6 +350,16 @@ def test_why(opened, timelines):
             assert looked == pytest.approx(weights, abs=0.0006)
         if most == 6:
             opened.find("#why-table button").click()
+
+
+def test_why_has_no_number_where_a_rule_decides(opened, timelines):
+    opened.driver.execute_script("document.querySelectorAll('#posts .post')[22].click()")
+    effects = shown_timeline(opened, timelines)["posts"][22]["log_odds_effects"]["Switch"]
+    opened.find("#why-table button").click()
+    rows = table_rows(opened, "#why-table tbody")
+    (place,) = [row for row in rows if row[0].startswith("being post 23")]
+    assert "rule" in place[1] and not re.search("[0-9]", "".join(place[1:]))
+    assert len(rows) >= sum(effect is None or abs(effect) > 0.005 for effect in effects)
 
 
 def test_it_opens_at_the_alarm_that_earlier_posts_moved_most(opened, timelines):
