@@ -52,7 +52,8 @@ class CardFacts:
         repo_id (`str`, *optional*): Hub id that the code example loads. If omitted, it loads the folder as it is
             given, or by its name if the path is absolute.
         model_name (`str`, *optional*): Title; the last part of `repo_id` if omitted.
-        base_model (`str`, *optional*): Hub id of the model that training started from. A local folder is left out.
+        base_model (`str`, *optional*): Hub id of the model that training started from, or its folder, of which the
+            card has the last part alone.
         language, license, tags, dataset, dataset_tags, dataset_args: Arguments of [`Trainer.create_model_card`].
         max_tokens (`int`, *optional*): Number of tokens that longer texts are truncated to.
         scores (`dict[str, dict[str, float]]`): Scores by split (`"validation"`, `"test"`) and by name, as
@@ -168,6 +169,7 @@ def write_card(model: PreTrainedModel, folder: str | Path, facts: CardFacts | No
         title=name,
         repo_id=repo_id,
         base_model=base_model,
+        base_folder=Path(facts.base_model).name if facts.base_model and base_model is None else None,
         labels=labels,
         asked="" if getattr(config, "horizon", None) is None else asked_sentence(config),
         example_day=example_day(getattr(getattr(config, "encoder_config", config), "times", ())),

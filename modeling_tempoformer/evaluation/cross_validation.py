@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+from tqdm.auto import tqdm
 
 from ..posts.files import write_json
 from ..times_tempoformer import to_seconds
@@ -127,7 +128,8 @@ def cross_validate(
         rates = [best_rate(0)] * len(folds)
     else:
         rates = [best_rate(fold) for fold in range(len(folds))]
-    return [execute(fold, rate, seed) for fold, rate in enumerate(rates) for seed in seeds]
+    plan = [(fold, rate, seed) for fold, rate in enumerate(rates) for seed in seeds]
+    return [execute(*one) for one in tqdm(plan, f"Runs of {output_dir.name}", unit="run")]
 
 
 def collect(output_dir: Path, runs: Sequence[Run], names: list[str]) -> str:

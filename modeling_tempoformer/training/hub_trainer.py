@@ -233,12 +233,15 @@ class HubTrainer(Trainer):
             super().create_model_card(**facts)
             drop_private_base(folder / "README.md")
             return
-        base_model = public_id(facts.pop("finetuned_from", None) or self.base_model or model.config.name_or_path)
+        base_model = facts.pop("finetuned_from", None) or self.base_model or model.config.name_or_path
         if base_model == self.hub_model_id:
             base_model = None  # The model was trained further in its own repository.
         # The summary looks up the licence of the base model. Without one, "" keeps it from guessing a base model.
         summary = TrainingSummary.from_trainer(
-            self, finetuned_from=base_model or "", license=facts.pop("license", None), tags=facts.pop("tags", None)
+            self,
+            finetuned_from=public_id(base_model) or "",
+            license=facts.pop("license", None),
+            tags=facts.pop("tags", None),
         )
         limit = getattr(self.processing_class, "model_max_length", None)
         card = CardFacts(

@@ -136,7 +136,7 @@ function changeWatched(watched) {
 
 const collator = new Intl.Collator("en", { numeric: true });
 const ORDERS = {
-  change: (a, b) => counts[b].alarms - counts[a].alarms,
+  alarms: (a, b) => counts[b].alarms - counts[a].alarms,
   length: (a, b) => counts[b].posts - counts[a].posts,
   id: (a, b) => collator.compare(timelines[a].id, timelines[b].id),
 };

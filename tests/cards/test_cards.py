@@ -79,6 +79,15 @@ def test_what_is_not_known_is_not_made_up(tmp_path):
     assert str(tmp_path) not in card.content and "older" not in card.content
 
 
+def test_an_encoder_of_a_folder_is_named_without_its_path(tmp_path):
+    encoder, folder = tmp_path / "my-encoder", tmp_path / "card"
+    encoder.mkdir()
+    folder.mkdir()
+    card = card_of(tiny_model(**CHANGES), folder, base_model=str(encoder))
+    assert "my-encoder" in card.content
+    assert str(tmp_path) not in card.content and card.data.base_model is None
+
+
 def test_the_card_has_the_calibration_that_its_scores_were_measured_with(tmp_path):
     calibration = {"temperature": 1.5, "thresholds": [0.2, 0.5, 0.3]}
     lines = {}
