@@ -11,6 +11,8 @@ from .nested_json import plain_name
 
 logger = logging.get_logger(__name__)
 
+# The usual column of timelines
+TIMELINE = "timeline_id"
 # Roles whose column is read by default, if the table has it, and the name that leaves such a column out
 USUAL = {"timestamp": "timestamp", "label": "label", "speaker": "speaker", "state": "state"}
 NO_COLUMN = "none"

@@ -68,6 +68,11 @@ def unzipped_name(path: str | Path) -> str:
     return path.stem if path.suffix.lower() in ZIPPED else path.name
 
 
+def name_of_timeline(path: str | Path) -> str:
+    """Returns the name of a file without its endings, which is the id of its timeline if it has only one."""
+    return Path(unzipped_name(path)).stem
+
+
 def read_lines(path: str | Path, keep_blank: bool = False) -> Iterator[tuple[int, str]]:
     """
     Yields the lines of a file, with their numbers from 1, without blank ones unless `keep_blank`. The file may be

@@ -11,7 +11,8 @@ from typing import Any
 import pyarrow as pa
 from transformers.utils import logging
 
-from .files import ROWS_AT_ONCE, decode_json, open_text, read_lines
+from .columns import TIMELINE, find_column
+from .files import ROWS_AT_ONCE, decode_json, name_of_timeline, open_text, read_lines
 from .nested_json import EACH, KEY, Flattener, each_record
 
 
@@ -30,10 +31,14 @@ SPACE = re.compile(r"\s*")
 
 
 def read_json(
-    path: str | Path, records: str | None = None, columns: Sequence[str] = (), drop_incomplete: bool = False
+    path: str | Path,
+    records: str | None = None,
+    columns: Sequence[str] = (),
+    drop_incomplete: bool = False,
+    numbers_timelines: bool = True,
 ) -> Iterator[pa.Table]:
     """Yields the rows of a JSON file in tables, every value as text."""
-    rows = read_objects(path, records, columns, drop_incomplete)
+    rows = read_objects(path, records, columns, drop_incomplete, numbers_timelines)
     while batch := list(islice(rows, ROWS_AT_ONCE)):
         names = dict.fromkeys(chain.from_iterable(batch))
         yield pa.table({name: text_column([row.get(name) for row in batch]) for name in names})
@@ -47,16 +52,20 @@ def text_column(values: list[str | list[str] | None], as_lists: bool = False) ->
 
 
 def read_objects(
-    path: str | Path, records: str | None, columns: Sequence[str], drop_incomplete: bool
+    path: str | Path, records: str | None, columns: Sequence[str], drop_incomplete: bool, numbers_timelines: bool
 ) -> Iterator[dict[str, str | list[str] | None]]:
     """
     Yields the rows of a JSON file, every value as text. If `drop_incomplete`, objects without the records are left out
-    with a warning that counts them.
+    with a warning that counts them. If `numbers_timelines`, and `columns` has the usual one of timelines, which no
+    object has, each list of records is a timeline.
     """
     keys = records.split(".") if records else []
     flattener = Flattener(columns)
     is_nested = bool(keys) or any("." in column for column in columns)
     missing: list[str] = []
+    # Posts that are keyed by their ids lie in no list.
+    numbers_timelines &= bool(keys) and keys[-1] != EACH and TIMELINE in columns
+    nearest, num_objects = None, 0
     for where, value in read_values(path):
         if not keys and where == str(path):
             parts = {kind: [name for name, part in value.items() if isinstance(part, kind)] for kind in (list, dict)}
@@ -73,8 +82,23 @@ def read_objects(
         for number, (record, *around) in enumerate(found):
             name = f"{where}, record {number} (counting from 0)" if keys else where
             is_row = is_nested and isinstance(record, dict)
-            yield to_texts(flattener.row(record, around, name) if is_row else record, name)
+            row = flattener.row(record, around, name) if is_row else record
+            if numbers_timelines and is_row:
+                if (own := find_column(list(row), TIMELINE, "timeline")) is None:
+                    num_objects += around[0] is not nearest
+                    nearest = around[0]
+                    row[TIMELINE] = f"{name_of_timeline(path)}-{num_objects - 1}"
+                elif num_objects:
+                    raise ValueError(f"{name} has a {own!r}, and records before it have none: give all one, or none.")
+                else:
+                    numbers_timelines = False
+            yield to_texts(row, name)
     flattener.warn(str(path))
+    if num_objects:
+        logger.warning(
+            f"{path}: no object has a {TIMELINE!r}, so that each list of {records!r} is a timeline, {num_objects} in "
+            "all. Where a field has their ids, name it by --timeline_column."
+        )
     if missing:
         logger.warning_once(
             f"{path}: left out {len(missing)} objects without the records {records!r}, the first at {missing[0]}."

@@ -10,9 +10,9 @@ import pyarrow as pa
 from datasets import Dataset, Features, IterableDataset
 from pyarrow import parquet
 
-from .columns import find_column
+from .columns import TIMELINE, find_column
 from .csv_tables import read_csv, read_excel
-from .files import ZIPPED, naming_broken_file, unzipped_name
+from .files import ZIPPED, name_of_timeline, naming_broken_file, unzipped_name
 from .garbled_texts import mend_texts
 from .json_tables import LISTS, read_json, text_column
 
@@ -22,8 +22,6 @@ JSON, CELLS, EXCEL, PARQUET = (".json", ".jsonl", ".ndjson"), (".csv", ".tsv"), 
 TABLES = tuple(kind + zipped for kind in (*CELLS, *JSON) for zipped in ("", *ZIPPED)) + (EXCEL, PARQUET)
 # Other spreadsheets
 OF_EXCEL = (".xls", ".xlsm", ".xlsb", ".ods")
-# The usual column of timelines
-TIMELINE = "timeline_id"
 
 
 def load_table(
@@ -129,7 +127,7 @@ def read_tables(
     """
     name = unzipped_name(path).lower()
     if name.endswith(JSON):
-        read = partial(read_json, path, records, columns, drop_incomplete)
+        read = partial(read_json, path, records, columns, drop_incomplete, not one_timeline)
     elif records is not None:
         raise ValueError(f"--records names a list in objects of JSON, but {path} is not a {' or '.join(JSON)} file.")
     elif name.endswith(CELLS):
@@ -153,11 +151,6 @@ def read_tables(
 def read_parquet(path: str | Path) -> Iterator[pa.Table]:
     with parquet.ParquetFile(path) as file:
         yield from (pa.Table.from_batches([batch]) for batch in file.iter_batches())
-
-
-def name_of_timeline(path: str | Path) -> str:
-    """Returns the name of a file without its endings, which is the id of its timeline if it has only one."""
-    return Path(unzipped_name(path)).stem
 
 
 def with_timeline(table: pa.Table, path: str | Path) -> pa.Table:

@@ -135,6 +135,25 @@ def test_a_name_that_nobody_reads_may_be_mixed(tmp_path):
                 load_splits(given)
 
 
+def test_lists_without_an_id_are_timelines(tmp_path):
+    talks = [{"messages": [{"text": f"{talk}{post}"} for post in range(2)]} for talk in "ab"]
+    for content in (json.dumps(talks), lines(talks), json.dumps({"chats": talks})):
+        (tmp_path / "some.json").write_text(content)
+        records = "chats.messages" if content.startswith('{"chats') else "messages"
+        given = DataTrainingArguments(test_file=str(tmp_path / "some.json"), records=records)
+        first, second = to_timelines(load_splits(given)["test"])
+        assert (first.texts, second.texts) == (["a0", "a1"], ["b0", "b1"])
+        assert len({first.timeline_id, second.timeline_id}) == 2
+    talks[1]["timeline_id"] = "own"
+    given = DataTrainingArguments(test_file=write(tmp_path / "some.json", talks), records="messages")
+    with pytest.raises(ValueError, match="'timeline_id'"):
+        load_splits(given)
+    (tmp_path / "keyed.json").write_text(json.dumps({"p1": {"text": "so"}, "p2": {"text": "sad"}}))
+    given = DataTrainingArguments(test_file=str(tmp_path / "keyed.json"), records="*")
+    with pytest.raises(ValueError, match="timeline_id"):
+        to_timelines(load_splits(given)["test"])
+
+
 def test_what_records_cannot_name_is_refused(tmp_path):
     talks = write(tmp_path / "talks.json", TALKS)
     with pytest.raises(ValueError, match="talks.json, entry 0 .*'posts'.*conversation, id, messages"):
