@@ -26,6 +26,8 @@ TAG = re.compile(
 )
 # A year, a month or a day between other characters, of which none is a letter or a digit.
 DATE = re.compile(r"(?<![^\W_])(?:1\d|20)\d\d(?:-(?:0[1-9]|1[0-2])(?:-[0-3]\d)?)?(?![^\W_])")
+# The place of a date in the table of files, where a text has none of its own
+IN_NAME = "file's name"
 SPAN_OF_YEARS = re.compile(r"(?<!\d)\d{4} ?[-\u2013/] ?\d{4}(?!\d)")
 # Stands where words were taken out of a text.
 GAP = "[\u2026]"
@@ -69,6 +71,18 @@ class Columns(NamedTuple):
     search: Sequence[str] = ("word",)
 
 
+class Origin(NamedTuple):
+    """
+    The file of a text by its name in the corpus, the place where its date was found, its author and its title; empty
+    if the corpus does not tell them.
+    """
+
+    file: str = ""
+    date_found: str = ""
+    author: str = ""
+    title: str = ""
+
+
 @dataclass(frozen=True, slots=True)
 class Passage:
     """
@@ -82,6 +96,7 @@ class Passage:
         glued (`Collection[int]`): The indices of words without a space before them.
         document (`str`): The document of the passage, by a name that is unique in the corpus; empty if the corpus does
             not mark where documents begin.
+        origin ([`Origin`]): The file and the work that the passage is from.
     """
 
     date: str
@@ -90,16 +105,24 @@ class Passage:
     keys: list[str]
     glued: Collection[int] = frozenset()
     document: str = ""
+    origin: Origin = Origin()
 
     @classmethod
-    def of_text(cls, date: str, source: str, text: str, document: str = "") -> "Passage":
+    def of_text(cls, date: str, source: str, text: str, document: str = "", origin: Origin = Origin()) -> "Passage":
         """Makes a passage of running text, whose words are separated by white space or divided by ends of lines."""
         lines = text.splitlines()
-        return cls.of_lines(date, source, lines, find_compounds(lines) if len(lines) > 1 else (), document)
+        compounds = find_compounds(lines) if len(lines) > 1 else ()
+        return cls.of_lines(date, source, lines, compounds, document, origin)
 
     @classmethod
     def of_lines(
-        cls, date: str, source: str, lines: Iterable[str], compounds: Collection[str], document: str = ""
+        cls,
+        date: str,
+        source: str,
+        lines: Iterable[str],
+        compounds: Collection[str],
+        document: str = "",
+        origin: Origin = Origin(),
     ) -> "Passage":
         """Makes a passage of the lines of running text, with [`find_compounds`] of the whole text."""
         words: list[str] = []
@@ -108,7 +131,7 @@ class Passage:
             if words and following and (whole := join_divided(words[-1], following[0], compounds)):
                 words[-1:], following = [whole], following[1:]
             words += following
-        return cls(date, source, words, words, document=document)
+        return cls(date, source, words, words, document=document, origin=origin)
 
     def join(self, first: int = 0, end: int | None = None) -> str:
         """Joins some of the words to a text."""
@@ -203,6 +226,11 @@ def find_date(text: str) -> str:
 def find_date_in_name(file: str | Path) -> str:
     """Finds the date in the name of a file, without its ending ([`find_date`])."""
     return find_date(Path(file).name.partition(".")[0])
+
+
+def origin_of_file(name: str, author: str = "", title: str = "") -> Origin:
+    """Returns the origin of texts whose date is that in their file's name, if there is one."""
+    return Origin(name, IN_NAME if find_date_in_name(name) else "", author, title)
 
 
 def common_date(first: str, last: str) -> str:

@@ -16,11 +16,13 @@ from .passages import (
     GAP,
     OPENING,
     Dropped,
+    Origin,
     Passage,
     common_date,
     find_compounds,
     find_date,
     find_date_in_name,
+    origin_of_file,
 )
 
 
@@ -104,8 +106,14 @@ def read_text(
     for element in text.iter():
         element.tag = local_name(element)
     header, number = text.find("teiHeader"), 0
-    date = file_date if header is None else read_header_date(header) or read_events(text) or file_date
-    label = "" if header is None else read_label(header)
+    date = place = ""
+    names = ("", "")
+    if header is not None:
+        date, place = read_header_date(header) or read_events(text) or ("", "")
+        names = read_author(header), read_title(header)
+    label = ", ".join(filter(None, names))
+    origin = Origin(name, place, *names) if date else origin_of_file(name, *names)
+    date = date or file_date
     for content in text.findall("text"):
         spaces = Spaces.of(content)
         passages = [lines_of("".join(each_text(passage, spaces))) for passage in each_passage(content)]
@@ -113,7 +121,8 @@ def read_text(
         for lines in passages:
             number += 1
             where = f"{name}, passage {number}"
-            passage = Passage.of_lines(date, f"{label}, {where}" if label else where, lines, compounds)
+            source = f"{label}, {where}" if label else where
+            passage = Passage.of_lines(date, source, lines, compounds, origin=origin)
             if passage.words:
                 yield passage
             else:
@@ -196,42 +205,60 @@ def lines_of(text: str) -> list[str]:
     return text.split(LINE_END)
 
 
-def read_header_date(header: ElementTree.Element) -> str:
+def read_header_date(header: ElementTree.Element) -> tuple[str, str] | None:
     """
     Returns the date of a text in its header, of its creation, its first edition, another source or its setting: an
-    attribute, or a date in the words; empty if there is none.
+    attribute, or a date in the words; and the place of the date. None if there is none.
     """
-    for place in ("profileDesc/creation", "fileDesc/sourceDesc", "profileDesc/settingDesc"):
-        dated = [found for part in header.findall(place) for found in each_date(part)]
-        for _, element in sorted(dated, key=rank_of_date):
-            if date := read_date_element(element):
-                return date
-    return ""
+    for parent in ("profileDesc/creation", "fileDesc/sourceDesc", "profileDesc/settingDesc"):
+        name = parent.rpartition("/")[2]
+        dated = [found for part in header.findall(parent) for found in each_date(part, name)]
+        for found in sorted(dated, key=rank_of_date):
+            if date := read_date_element(found.element):
+                return date, found.place
+    return None
 
 
-def each_date(element: ElementTree.Element, kind: str = "") -> Iterator[tuple[str, ElementTree.Element]]:
-    """Yields the dates below an element of a header, each after the kind of source that it belongs to."""
+class Dated(NamedTuple):
+    """A date in a header: its element, the kind of source that it belongs to, and its place, for people."""
+
+    element: ElementTree.Element
+    kind: str
+    place: str
+
+
+def each_date(element: ElementTree.Element, place: str, kind: str = "") -> Iterator[Dated]:
+    """Yields the dates below an element of a header."""
     for child in element:
-        own = child.get("type", kind).lower() if child.tag in SOURCES else kind
+        is_source = child.tag in SOURCES
+        own = child.get("type", kind).lower() if is_source else kind
         if child.tag in DATES and kind not in OF_TODAY:
-            yield kind, child
-        yield from each_date(child, own)
+            yield Dated(child, kind, f"{place}/{described(child)}")
+        yield from each_date(child, f"{place}/{described(child)}" if is_source else place, own)
 
 
-def rank_of_date(found: tuple[str, ElementTree.Element]) -> tuple[bool, int]:
-    """Returns the place of a date of [`each_date`] among others; equal ones stay in the order of the header."""
-    kind, element = found
-    event = element.get("type", "")
-    return kind != FIRST, EVENTS.index(event) if event in EVENTS else len(EVENTS)
+def described(element: ElementTree.Element) -> str:
+    """Describes an element by its name and its type."""
+    kind = element.get("type")
+    return f"{element.tag}[@type='{kind}']" if kind else element.tag
 
 
-def read_events(text: ElementTree.Element) -> str:
-    """Returns the date on which a play was written, performed or printed; empty if none is known."""
+def rank_of_date(found: Dated) -> tuple[bool, int]:
+    """Returns the place of a date among others; equal ones stay in the order of the header."""
+    event = found.element.get("type", "")
+    return found.kind != FIRST, EVENTS.index(event) if event in EVENTS else len(EVENTS)
+
+
+def read_events(text: ElementTree.Element) -> tuple[str, str] | None:
+    """
+    Returns the date on which a play was written, performed or printed, and the place of the date; None if none is
+    known.
+    """
     for kind in EVENTS:
         for event in text.findall(f"standOff//event[@type='{kind}']"):
             if date := read_date_element(event):
-                return date
-    return ""
+                return date, described(event)
+    return None
 
 
 def read_date_element(element: ElementTree.Element) -> str:
@@ -246,16 +273,23 @@ def read_date_element(element: ElementTree.Element) -> str:
     return find_date("".join(element.itertext()))
 
 
-def read_label(header: ElementTree.Element) -> str:
-    """Returns author and main title of a text."""
+def read_title(header: ElementTree.Element) -> str:
+    """Returns the main title of a text."""
     title = header.find("fileDesc/titleStmt/title[@type='main']")
-    if title is None:
-        title = header.find("fileDesc/titleStmt/title")
+    return read_name(header.find("fileDesc/titleStmt/title") if title is None else title)
+
+
+def read_author(header: ElementTree.Element) -> str:
+    """Returns the name of the author of a text."""
     author = header.find("fileDesc/titleStmt/author")
     name = None if author is None else author.find(".//persName")
-    parts = (author if name is None else name, title)
-    texts = (" ".join("".join(each_name(part)).split()).strip(" .,") for part in parts if part is not None)
-    return ", ".join(shorten(text, 100, placeholder="\u2026") for text in texts if text)
+    return read_name(author if name is None else name)
+
+
+def read_name(element: ElementTree.Element | None) -> str:
+    """Returns a name or title of at most 100 characters; empty if there is no element."""
+    pieces = () if element is None else each_name(element)
+    return shorten(" ".join("".join(pieces).split()).strip(" .,"), 100, placeholder="\u2026")
 
 
 def each_name(element: ElementTree.Element) -> Iterator[str]:
