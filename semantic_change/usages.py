@@ -47,7 +47,7 @@ class Usage:
     @classmethod
     def of(cls, sentence: DatedSentence, start: int, end: int) -> "Usage":
         """Makes a usage of a sentence and the position of the word in it."""
-        return cls(sentence.time, sentence.text, start, end, sentence.date, sentence.source, sentence.document)
+        return cls(sentence.time, sentence.text, start, end, sentence.date, sentence.cite(start), sentence.document)
 
 
 class Frequency(NamedTuple):

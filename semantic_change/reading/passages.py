@@ -97,6 +97,8 @@ class Passage:
         document (`str`): The document of the passage, by a name that is unique in the corpus; empty if the corpus does
             not mark where documents begin.
         origin ([`Origin`]): The file and the work that the passage is from.
+        places (`Sequence[tuple[int, str]]`): The indices of words from which on the source is another page or line,
+            and that source.
     """
 
     date: str
@@ -106,6 +108,7 @@ class Passage:
     glued: Collection[int] = frozenset()
     document: str = ""
     origin: Origin = Origin()
+    places: Sequence[tuple[int, str]] = ()
 
     @classmethod
     def of_text(cls, date: str, source: str, text: str, document: str = "", origin: Origin = Origin()) -> "Passage":

@@ -110,7 +110,7 @@ def read_file(path: Path, name: str, columns: Columns, dropped: Dropped) -> tupl
     first = [] if layout == "xml" else list(islice(lines, NUM_FIRST_LINES))
     sample = [line for _, line in first]
     if layout == "xml" or any(map(TEI_ROOT.search, sample)):
-        return "xml", read_tei(path, name, dropped)
+        return "xml", read_tei(path, name, columns.search, dropped)
     layout = layout or token_layout(sample)
     lines = chain(first, lines)
     if layout:
