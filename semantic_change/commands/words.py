@@ -33,6 +33,7 @@ from ..reading.files_read import FILES, describe_files, write_files
 from ..reading.passages import Columns
 from ..reading.text_layouts import time_of_file
 from ..report import CHANGES, FIGURE, RESULTS, ranked_table, write_report
+from ..tokenizer_fit import warn_of_language
 from ..unranked import UNRANKED, write_unranked
 from ..usages import Usages
 
@@ -267,6 +268,7 @@ def run(args: ChangeArguments, words: corpora.Targets | None, truth: dict[str, f
         sentences = usages.count_frequencies(sentences, words, args.times, frequencies)
     found = usages.find_usages(sentences, words, args.times)
     drawn = usages.draw_usages(found, args.num_samples, args.seed)
+    warn_of_language(args.model_name_or_path, tokenizer, drawn, args.seed)
     drawn = usages.drop_unknown(tokenizer, drawn, args.reads_names)
     by_word, left_out = usages.drop_rare(drawn, args.min_usages)
     # Loaded once the texts are known to be good.

@@ -35,14 +35,18 @@ GAP = "[\u2026]"
 # mark spaces.
 CLOSING = re.compile(r"""[.,;:!?%)\]}\u2019\u201d\u2026]+|n['\u2019]t|['\u2019](?:s|m|d|ll|re|ve)""", re.IGNORECASE)
 OPENING = re.compile(r"[(\[{\u201c\u00bf\u00a1]+")
-# Characters that differ in print but not in the word: apostrophes, hyphens, the long s and ligatures; and invisible
-# ones: soft hyphens, spaces without a width, joiners and marks of direction.
+# Characters that differ in print but not in the word: apostrophes, hyphens, the long s, the round r, the small e above
+# a vowel that became an umlaut, and ligatures; and invisible ones: soft hyphens, spaces without a width, joiners and
+# marks of direction.
 APOSTROPHES = "\u2018\u2019\u201b\u02bc\u00b4\uff07"
 HYPHENS = "\u2010\u2011\u2e17\ufe63\uff0d"
-LIGATURES = "\u017f\ufb00\ufb01\ufb02\ufb03\ufb04\ufb05\ufb06"
+LIGATURES = "\ufb00\ufb01\ufb02\ufb03\ufb04\ufb05\ufb06"
 UNSEEN = "\u00ad\u200b\u200c\u200d\u200e\u200f\u2060\ufeff"
+# One character for each, so that places in a text stay.
+OLD_LETTERS = str.maketrans("\u017f\ua75b\u0364", "sr\u0308")
 PRINTED = str.maketrans(
     {
+        **OLD_LETTERS,
         **dict.fromkeys(APOSTROPHES, "'"),
         **dict.fromkeys(HYPHENS, "-"),
         **dict.fromkeys(UNSEEN),
@@ -51,7 +55,8 @@ PRINTED = str.maketrans(
 )
 # Marks at the end of a line that divide a word and are never part of one; a hyphen may be.
 DIVISIONS = "\u00ac\u00ad"
-LINE_HYPHENS = f"-{HYPHENS}{DIVISIONS}"
+# A double hyphen ("Hau=" and "ses") is that of old German print.
+LINE_HYPHENS = f"-={HYPHENS}{DIVISIONS}"
 # The second half of "pre- and post-war" is no part of a word.
 CONJUNCTIONS = {"and", "or", "und", "oder"}
 # A word between punctuation, with its hyphens and apostrophes.
@@ -170,9 +175,10 @@ def compose_accents(text: str) -> str:
 
 def fold(text: str) -> str:
     """
-    Returns the key of a word or text: typographic apostrophes and hyphens become those of keyboards, ligatures and
-    long s become letters, accents are composed, and soft hyphens and other characters that are not seen are left out.
-    Words are compared and counted by their keys. Quotations keep the characters of the text.
+    Returns the key of a word or text: typographic apostrophes and hyphens become those of keyboards; ligatures, long
+    s, round r and a small e above a vowel become the letters of today; accents are composed; soft hyphens and other
+    characters that are not seen are left out. Words are compared and counted by their keys. Quotations keep the
+    characters of the text.
     """
     return text if text.isascii() else compose_accents(text.translate(PRINTED))
 
