@@ -40,21 +40,29 @@ class Spaces(NamedTuple):
     Attributes:
         are_between (`bool`): Whether a space is between any two tokens, unless `@join` denies it.
         are_guessed (`bool`): Whether punctuation tells which tokens have none.
+        are_marked (`bool`): Whether spaces are elements (`<c> </c>`), so that those of the file are its layout only.
     """
 
     are_between: bool
     are_guessed: bool
+    are_marked: bool = False
 
     @classmethod
     def of(cls, text: ElementTree.Element) -> "Spaces":
         """
-        Finds the spaces of a text by `@join` if some token has it. Else they are those of the file, unless no word has
-        a space after it, so that the file tells none.
+        Finds the spaces of a text, which are `<c>` or follow from `@join` if some token has it. Else they are those of
+        the file, unless no word has a space after it, so that the file tells none.
         """
+        if any(space.text and space.text.isspace() for space in text.iter("c")):
+            return cls(False, False, True)
         has_join = any(element.tag in TOKENS and "join" in element.attrib for element in text.iter())
         words = [one for parent in text.iter() for one, other in pairwise(parent) if one.tag == other.tag == "w"]
         is_guessed = not has_join and bool(words) and not any(word.tail for word in words)
         return cls(has_join or is_guessed, is_guessed)
+
+    def between(self, text: str | None) -> str:
+        """Returns the text before the first or after any element, without the spaces of layout."""
+        return "" if not text or (self.are_marked and text.isspace()) else text
 
     def around(self, token: ElementTree.Element) -> tuple[str, str]:
         """Returns the space, or the mark of no space, before and after a token."""
@@ -90,7 +98,8 @@ class TokenReader(NamedTuple):
             return cls(spaces, ())
         names = []
         for name in search:
-            names.append(next((other for other in (name, *OTHER_NAMES.get(name, ())) if other in known), name))
+            others = (name, *OTHER_NAMES.get(name, ()), *(("ana",) if name == "pos" else ()))
+            names.append(next((other for other in others if other in known), name))
             if name != "word" and names[-1] not in known:
                 listed = ", ".join(sorted(other for other in known if not other.startswith("{"))) or "none"
                 raise ValueError(
@@ -106,16 +115,24 @@ class TokenReader(NamedTuple):
 
 def key_of(token: ElementTree.Element, search: Sequence[str]) -> str:
     """
-    Returns the attributes of a token that are looked up, joined by underscores. A token without the first of them is
-    looked up as it is written, or by the keys of the tokens inside it.
+    Returns the attributes of a token that are looked up, joined by underscores, and pointers in `@ana` without their
+    sign. A token without the first of them is looked up as it is written, or by the keys of the tokens inside it. A
+    token of several words (`it|will`) has a key for each, separated by spaces.
     """
     values = [token.get(name) if name != "word" else "".join(token.itertext()) for name in search]
+    values = [
+        value and value.replace("#", "") if name == "ana" else value
+        for name, value in zip(search, values, strict=True)
+    ]
     if not values[0]:
         inner = " ".join(key_of(part, search) for part in token if part.tag in TOKENS)
         if inner:
             return inner
         values[0] = "".join(token.itertext())
-    return "_".join(filter(None, (value and value.strip() for value in values)))
+    columns = [[part.strip() for part in value.split("|")] for value in values if value]
+    if all(map(all, columns)) and len(set(map(len, columns))) == 1:
+        return " ".join(map("_".join, zip(*columns, strict=True)))
+    return "_".join(value.strip() for value in values if value)
 
 
 def split_tokens(words: list[str], marks: Sequence[Mark]) -> tuple[list[str], list[str], Collection[int]]:
@@ -166,13 +183,14 @@ def each_text(element: ElementTree.Element, spaces: Spaces, search: Sequence[str
     elif element.tag in BREAKS:
         yield NO_BREAK if element.get("break") == "no" else LINE_END
     else:
-        yield element.text or ""
+        yield element.text or "" if element.tag == "c" else spaces.between(element.text)
     has_choice = element.tag in CHOICES and any(child.tag not in OTHER_READINGS for child in element)
     for child in element:
         if child.tag not in LEFT_OUT and not (has_choice and child.tag in OTHER_READINGS):
             yield from each_text(child, spaces, () if is_token else search)
         # Verses and items stand on lines of their own.
-        yield f" {child.tail or ''}" if child.tag in PASSAGES else child.tail or ""
+        tail = spaces.between(child.tail)
+        yield f" {tail}" if child.tag in PASSAGES else tail
     if element.tag == "l" and number:
         yield write_mark(LINE, "")
     if is_token and search:

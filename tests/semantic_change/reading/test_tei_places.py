@@ -124,6 +124,31 @@ def test_words_of_tei_are_found_by_lemma_and_part_of_speech(tmp_path, search, ta
     assert [sentence.text[start:end] for _, start, end in sentence.targets] == shown
 
 
+PRETTY = """<p>
+  <w lemma="it|will" ana="#pn|vmb">'Twill</w>
+  <c> </c>
+  <w lemma="fly" ana="#vvi">fly</w>
+  <pc>,</pc>
+  <c> </c><hi>
+    <w lemma="plane" ana="#n2">planes</w>
+  </hi><pc>|</pc>
+</p>"""
+
+
+def test_spaces_that_are_elements_and_tokens_of_several_words(tmp_path):
+    """As in the Folger's Shakespeare: other white space is layout."""
+    path = write(tmp_path / "a.xml", PRETTY)
+    for search, target, shown in (
+        (["word"], "fly", "fly"),
+        (["lemma"], "will", "'Twill"),
+        (["lemma", "pos"], "it_pn", "'Twill"),
+        (["lemma", "ana"], "plane_n2", "planes"),
+    ):
+        (sentence,) = read_semeval({"t": path}, [target], columns=Columns(search=search))
+        assert sentence.text == "'Twill fly, planes|"
+        assert [sentence.text[start:end] for _, start, end in sentence.targets] == [shown]
+
+
 def test_tokens_inside_a_token_are_found_and_its_text_is_that_outside(tmp_path):
     body = "<p><w>can't<w norm='can' lemma='can'/><w norm='not' lemma='not'/></w> <w lemma='fly'>flies</w></p>"
     for target, shown in (("can", "can't"), ("not", "can't"), ("fly", "flies")):
