@@ -8,9 +8,11 @@ from .usages import Usage
 # The end of a sentence: its last marks with closing quotes and brackets, and a space, unless a small letter follows.
 # Chinese and Japanese marks need no space.
 END = re.compile(r"[.!?…]+[\"'”’»)\]]*\s+(?![a-zà-ÿ])|[。！？]+[」』”’]*\s*")
-# No sentence ends after these: initials and titles (J. Adams, Mr. Adams, the U.S. Army), and what scholars shorten.
+# No sentence ends after these: initials and titles (J. Adams, Mr. Adams, the U.S. Army), what scholars shorten, single
+# letters (z. B., d. h., i. e.), and what Germans shorten.
 ABBREVIATION = re.compile(
-    r"(?:^|[\s(.])(?:[A-Z][a-z]?|Mrs|Gen|Gov|Hon|Col|Rev|Sen|Rep|Messrs|(?i:et al|cf|ca|vs|pp|vols?|figs?|eds?))$"
+    r"(?:^|[\s(.])(?:[A-Z][a-z]?|[a-z]|Prof|Abs|sog|geb|bzw|vgl"
+    r"|Mrs|Gen|Gov|Hon|Col|Rev|Sen|Rep|Messrs|(?i:et al|cf|ca|vs|pp|vols?|figs?|eds?))$"
 )
 # Characters on each side of the word, in texts without marks.
 LONGEST = 600

@@ -3,11 +3,12 @@
 import math
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 from transformers.utils import logging
 
 from modeling_tempoformer.posts.files import read_lines
@@ -15,6 +16,7 @@ from modeling_tempoformer.time_points_temporal_bert import TimePoints
 
 from .dated_sentences import Blocks, Capitals, DatedSentence, TargetFinder, Targets
 from .reading.dated_texts import count_by_reason, time_order
+from .reading.files_read import FilesRead
 from .reading.passages import Columns, fold
 from .reading.text_layouts import is_table, read_passages
 
@@ -109,6 +111,7 @@ def read_semeval(
     targets: Targets,
     ignore_case: bool = False,
     columns: Columns = Columns(),
+    tell_files: Callable[[pd.DataFrame], object] | None = None,
 ) -> Iterator[DatedSentence]:
     """
     Reads a corpus for each time point lazily, in any layout of [`read_passages`], such as that of SemEval-2020 Task 1
@@ -129,6 +132,7 @@ def read_semeval(
             [`read_targets`] returns them.
         ignore_case (`bool`, *optional*, defaults to `False`): If True, "Plane" is a usage of "plane".
         columns ([`Columns`], *optional*): The columns of tables, and those of tokens that targets are looked up in.
+        tell_files (`Callable`, *optional*): Is called with the table of [`FilesRead`] once all texts are read.
 
     Returns:
         An iterator over [`DatedSentence`], including those without targets. `text` has no tags and single spaces;
@@ -136,15 +140,18 @@ def read_semeval(
         the corpus tells it. Raises a `ValueError` if a file cannot be read, if a corpus has no sentence, or if two
         targets share a form.
     """
-    capitals, blocks = Capitals(), Blocks(list(paths_by_time.values()), columns)
+    capitals, blocks, files = Capitals(), Blocks(list(paths_by_time.values()), columns), FilesRead()
     for time, path in paths_by_time.items():
         finder = TargetFinder(path, targets, ignore_case, columns, capitals, blocks)
         sentence = None
         for passage in read_passages(path, columns):
             sentence = finder.find(time, passage)
+            files.add(passage, time)
             yield sentence
         if sentence is None:
             raise ValueError(f"The corpus of '{time}', {path}, is empty.")
+    if tell_files:
+        tell_files(files.table())
     capitals.say()
 
 
@@ -154,6 +161,7 @@ def read_dated_corpus(
     targets: Targets,
     ignore_case: bool = False,
     columns: Columns = Columns(),
+    tell_files: Callable[[pd.DataFrame], object] | None = None,
 ) -> Iterator[DatedSentence]:
     """
     Reads one corpus of the texts of all times. A text belongs to the time point that holds its date. A warning counts
@@ -163,7 +171,7 @@ def read_dated_corpus(
         path (`str` or `Path`): A table, a file or a folder, as [`read_semeval`] reads them, with dates that
             [`read_date`] reads: in a column, in the metadata of texts, or in the names of files.
         times (`Sequence[str]`): Names of [`TimePoints`], such as "1810-1860".
-        targets, ignore_case, columns: See [`read_semeval`].
+        targets, ignore_case, columns, tell_files: See [`read_semeval`].
 
     Raises a `ValueError` if a time has no text.
     """
@@ -174,12 +182,18 @@ def read_dated_corpus(
     finder = TargetFinder(path, targets, ignore_case, columns, capitals, Blocks([path], columns, len(times)))
     counts: Counter[str] = Counter()
     unknown: Counter[str] = Counter()
+    files = FilesRead()
     for passage in read_passages(path, columns):
-        if (time := find_time(passage.date)) is None:
+        time = find_time(passage.date)
+        files.add(passage, time)
+        if time is None:
             unknown[passage.date] += 1
         else:
             counts[time] += 1
             yield finder.find(time, passage)
+    if tell_files:
+        # Before an error, because the table shows the dates that are wrong.
+        tell_files(files.table())
     total, why = counts.total() + unknown.total(), count_by_reason(unknown, points)
     left_out = f"{unknown.total():,} of {total:,} texts are left out: {why}." if unknown else ""
     if empty := [time for time in times if not counts[time]]:

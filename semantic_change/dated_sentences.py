@@ -40,6 +40,8 @@ class DatedSentence:
         date, source (`str`): Its date and its source; empty if the corpus does not tell them.
         places (`tuple[tuple[int, int], ...]`): Where the word of each token begins and ends in `text`.
         document (`str`): The document of the sentence. Documents of two times are different, even with the same name.
+        sources (`tuple[tuple[int, str], ...]`): The characters in `text` from which on the source is another page or
+            line, and that source.
     """
 
     time: str
@@ -50,6 +52,11 @@ class DatedSentence:
     source: str = ""
     places: tuple[tuple[int, int], ...] = field(default=(), compare=False)
     document: str = field(default="", compare=False)
+    sources: tuple[tuple[int, str], ...] = field(default=(), compare=False)
+
+    def cite(self, start: int) -> str:
+        """Returns the source of the word that begins at a character."""
+        return next((source for first, source in reversed(self.sources) if first <= start), self.source)
 
 
 class Capitals:
@@ -210,6 +217,7 @@ class TargetFinder:
         """Returns the sentence of a passage from `time`, with its targets."""
         keys, is_running = passage.keys, passage.keys is passage.words
         pieces, occurrences, tokens, places, offset, index = [], [], [], [], 0, 0
+        others, sources = dict(passage.places), []
         while index < len(keys):
             size, found = 1, self.look_up(keys[index])
             if found.may_begin_phrase and (longer := self.find_phrase(keys[index : index + self.sizes[0]])):
@@ -228,6 +236,8 @@ class TargetFinder:
                 self.capitals.found[found.target] += 1
             elif found.other_case is not None:
                 self.capitals.add_other(found.other_case, plain[start:end])
+            if others:
+                sources += ((offset, others[number]) for number in range(index, index + size) if number in others)
             pieces.append(plain)
             tokens.append(found.target or found.key)
             places.append((offset + start, offset + end))
@@ -237,4 +247,6 @@ class TargetFinder:
         found_words = (tuple(occurrences), tuple(tokens))
         self.num_passages += 1
         document = passage.document or self.blocks.name(self.num_passages)
-        return DatedSentence(time, text, *found_words, passage.date, passage.source, tuple(places), document)
+        return DatedSentence(
+            time, text, *found_words, passage.date, passage.source, tuple(places), document, tuple(sources)
+        )

@@ -19,7 +19,7 @@ from modeling_tempoformer.time_points_temporal_bert import read_date
 from .dated_sentences import DatedSentence
 from .measures import ReadUsages, Vectors, design_effects
 from .reading.dated_texts import check_same_times, make_row, special_tokens, token_limit
-from .reading.passages import fold, untagged
+from .reading.passages import OLD_LETTERS, fold, untagged
 
 
 logger = logging.get_logger(__name__)
@@ -47,7 +47,7 @@ class Usage:
     @classmethod
     def of(cls, sentence: DatedSentence, start: int, end: int) -> "Usage":
         """Makes a usage of a sentence and the position of the word in it."""
-        return cls(sentence.time, sentence.text, start, end, sentence.date, sentence.source, sentence.document)
+        return cls(sentence.time, sentence.text, start, end, sentence.date, sentence.cite(start), sentence.document)
 
 
 class Frequency(NamedTuple):
@@ -247,10 +247,19 @@ def ignores_case(tokenizer: PreTrainedTokenizerBase) -> bool:
     return normalizer is not None and normalizer.normalize_str("A").islower()
 
 
+def as_read(text: str) -> str:
+    """
+    Returns a text as an encoder reads it, with the letters of today in place of the long s and others, which many
+    encoders do not know. It is as long as before.
+    """
+    return text.translate(OLD_LETTERS)
+
+
 def find_pieces(tokenizer: PreTrainedTokenizerBase, usage: Usage) -> tuple[list[int], list[int]]:
     """Returns the token ids of the text, and the indices of those that belong to the word."""
     time = {"time": usage.time} if hasattr(tokenizer, "time_points") else {}
-    encoding = tokenizer(usage.text, add_special_tokens=False, return_offsets_mapping=True, verbose=False, **time)
+    settings = {"add_special_tokens": False, "return_offsets_mapping": True, "verbose": False}
+    encoding = tokenizer(as_read(usage.text), **settings, **time)
     offsets = enumerate(encoding["offset_mapping"])
     return encoding["input_ids"], [index for index, (start, end) in offsets if start < usage.end and end > usage.start]
 
@@ -269,7 +278,8 @@ def drop_unknown(tokenizer: PreTrainedTokenizerBase, usages: Usages, read_names:
 
     def is_known(word: str, usage: Usage) -> bool:
         time = {"time": usage.time} if hasattr(tokenizer, "time_points") else {}
-        return has_token(untagged(word) if read_names else usage.text[usage.start : usage.end], **time)
+        form = untagged(word) if read_names else usage.text[usage.start : usage.end]
+        return has_token(as_read(form), **time)
 
     kept, unknown = {}, []
     for word, by_time in usages.items():

@@ -74,7 +74,7 @@ SLOW = {"docs/pictures/make.py", "docs/production.md", "docs/speed.md", "docs/sc
 SLOW |= {"docs/onnx.md", "modeling_tempoformer/commands/score.py", "docs/update_a_model.md", "docs/watch.md"}
 BERT = "google-bert/bert-base-uncased"
 ENCODERS = (
-    *(BERT, "pierluigic/xl-lexeme"),
+    *(BERT, "pierluigic/xl-lexeme", "FacebookAI/xlm-roberta-base"),
     *("sentence-transformers/all-MiniLM-L6-v2", "sentence-transformers/all-mpnet-base-v2"),
 )
 KINDS = (
@@ -233,6 +233,15 @@ def folder(clone) -> Path:
     for time, verb in (("1810-1860", "stand"), ("1960-2010", "fly")):
         lines = [f"the {word} {verb} {number}" for word in words for number in range(20)]
         Path(f"texts/{time}.txt").write_text("\n".join(lines), encoding="utf-8")
+    # Corpora of two languages in the layout of SemEval-2020
+    for corpus, (first, last) in {
+        "german/corpus{}/token": ("Das Haus steht am Fluß", "Die Häuser und ein Vorwort"),
+        "latin/corpus{}/lemma": ("virtus vir sum", "vinum iam bibo"),
+    }.items():
+        for number in (1, 2):
+            path = Path(corpus.format(number), "texts.txt")
+            path.parent.mkdir(parents=True)
+            path.write_text("".join(f"{first} {line}\n{last} {line}\n" for line in range(20)), encoding="utf-8")
     # Rated sentences of editorials
     words = ("It was fair", "It was not", "Nobody knows", "We do")
     rated = [

@@ -7,11 +7,13 @@ Ranks words by how much their meaning changed between time points: those of a li
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
+import pandas as pd
 import torch
 from transformers import AutoModel, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import logging
@@ -27,9 +29,11 @@ from ..dated_sentences import DatedSentence
 from ..discovery import SEARCHED, Vocabulary, rank_by_change, write_searched
 from ..entries import SENSES, USAGES, make_entries, write_entries
 from ..reading.dated_texts import numbers_in
+from ..reading.files_read import FILES, describe_files, write_files
 from ..reading.passages import Columns
 from ..reading.text_layouts import time_of_file
 from ..report import CHANGES, FIGURE, RESULTS, ranked_table, write_report
+from ..tokenizer_fit import warn_of_language
 from ..unranked import UNRANKED, write_unranked
 from ..usages import Usages
 
@@ -166,15 +170,26 @@ class ChangeArguments:
         return list(dict.fromkeys([self.ends, *(pairwise(self.times) if "change" in self.measures else ())]))
 
 
-def read_sentences(args: ChangeArguments, words: corpora.Targets, ignore_case: bool) -> Iterator[DatedSentence]:
-    """Reads the sentences of the corpora or of the DWUG data set."""
+def read_sentences(
+    args: ChangeArguments,
+    words: corpora.Targets,
+    ignore_case: bool,
+    tell_files: Callable[[pd.DataFrame], object] | None = None,
+) -> Iterator[DatedSentence]:
+    """Reads the sentences of the corpora or of the DWUG data set, which has no table of files for `tell_files`."""
     if args.dwug is not None:
         return corpora.read_dwug(args.dwug, args.times)
     columns = Columns(args.text_column, args.time_column, args.source_column, tuple(args.search_columns))
     if args.is_one_corpus:
-        return corpora.read_dated_corpus(args.corpora[0], args.times, words, ignore_case, columns)
+        return corpora.read_dated_corpus(args.corpora[0], args.times, words, ignore_case, columns, tell_files)
     paths = dict(zip(args.times, args.corpora, strict=True))
-    return corpora.read_semeval(paths, words, ignore_case, columns)
+    return corpora.read_semeval(paths, words, ignore_case, columns, tell_files)
+
+
+def tell_files(folder: Path, table: pd.DataFrame):
+    """Writes and describes the files that were read."""
+    write_files(folder, table)
+    print(describe_files(table), flush=True)
 
 
 def load_tokenizer(args: ChangeArguments) -> PreTrainedTokenizerBase:
@@ -220,8 +235,8 @@ def discover_words(
     Proposes the words of the corpora whose few usages change most between two compared times. Returns them, and a text
     about the searched words.
     """
-    num_kept = min(SIEVE_USAGES, args.num_samples)
-    vocabulary = Vocabulary.of(read_sentences(args, {}, usages.ignores_case(tokenizer)), num_kept, args.seed)
+    num_kept, tell = min(SIEVE_USAGES, args.num_samples), partial(tell_files, Path(args.output_dir))
+    vocabulary = Vocabulary.of(read_sentences(args, {}, usages.ignores_case(tokenizer), tell), num_kept, args.seed)
     searched = vocabulary.search(args.times, args.min_usages, args.without_names)
     said = searched.describe(args.min_usages)
     if not searched.forms:
@@ -241,17 +256,19 @@ def run(args: ChangeArguments, words: corpora.Targets | None, truth: dict[str, f
 
     tokenizer, model, said, folder = load_tokenizer(args), None, "", Path(args.output_dir)
     # Files of an earlier run, which this run may not overwrite
-    for name in (CHANGES, RESULTS, *all_forms(FIGURE), UNRANKED, SENSES, USAGES, SEARCHED, PAGE):
+    for name in (CHANGES, RESULTS, *all_forms(FIGURE), UNRANKED, SENSES, USAGES, SEARCHED, FILES, PAGE):
         (folder / name).unlink(missing_ok=True)
+    tell = partial(tell_files, folder)
     if words is None:
-        model = load_model(args)
+        model, tell = load_model(args), None
         words, said = discover_words(args, model, tokenizer)
     frequencies, tokens = {}, Counter()
-    sentences = usages.count_words(read_sentences(args, words, usages.ignores_case(tokenizer)), tokens)
+    sentences = usages.count_words(read_sentences(args, words, usages.ignores_case(tokenizer), tell), tokens)
     if args.corpora:
         sentences = usages.count_frequencies(sentences, words, args.times, frequencies)
     found = usages.find_usages(sentences, words, args.times)
     drawn = usages.draw_usages(found, args.num_samples, args.seed)
+    warn_of_language(args.model_name_or_path, tokenizer, drawn, args.seed)
     drawn = usages.drop_unknown(tokenizer, drawn, args.reads_names)
     by_word, left_out = usages.drop_rare(drawn, args.min_usages)
     # Loaded once the texts are known to be good.

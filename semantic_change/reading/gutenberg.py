@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
-from .passages import Passage, find_compounds, find_date_in_name
+from .passages import IN_NAME, Origin, Passage, find_compounds, find_date_in_name
 
 
 Lines = Iterator[tuple[int, str]]
@@ -45,7 +45,9 @@ def are_wrapped(lines: Sequence[str]) -> bool:
     return full >= 0.8 * len(followed) and ended <= 0.4 * len(followed)
 
 
-def read_paragraphs(lines: Lines, name: str, label: str, date: str, compounds: Collection[str]) -> Iterator[Passage]:
+def read_paragraphs(
+    lines: Lines, label: str, date: str, origin: Origin, compounds: Collection[str]
+) -> Iterator[Passage]:
     """
     Yields the paragraphs of wrapped text, which blank lines divide. Words that the ends of lines divide are joined;
     `compounds` are those of the whole text ([`find_compounds`]).
@@ -56,8 +58,8 @@ def read_paragraphs(lines: Lines, name: str, label: str, date: str, compounds: C
             first = first or number
             parts.append(line)
         elif parts:
-            where = f"{name}, line {first}"
-            yield Passage.of_lines(date, f"{label}, {where}" if label else where, parts, compounds)
+            where = f"{origin.file}, line {first}"
+            yield Passage.of_lines(date, f"{label}, {where}" if label else where, parts, compounds, origin=origin)
             first, parts = 0, []
 
 
@@ -101,8 +103,10 @@ def read_gutenberg(lines: Lines, path: str, name: str) -> Iterator[Passage]:
 
 def read_book(lines: list[tuple[int, str]], name: str, fields: dict[str, str], date: str) -> Iterator[Passage]:
     """Yields the paragraphs of one book. The first one is left out if it names who made the file."""
-    label = ", ".join(fields[field].strip() for field in ("Author", "Title") if field in fields)
+    author, title = (fields.get(field, "").strip() for field in ("Author", "Title"))
+    label = ", ".join(filter(None, (author, title)))
+    origin = Origin(name, IN_NAME if date else "", author, title)
     compounds = find_compounds(line for _, line in lines)
-    for index, passage in enumerate(read_paragraphs(iter(lines), name, label, date, compounds)):
+    for index, passage in enumerate(read_paragraphs(iter(lines), label, date, origin, compounds)):
         if index > 0 or not CREDITS.match(" ".join(passage.words[:6])):
             yield replace(passage, document=f"{name}, line {lines[0][0]}")

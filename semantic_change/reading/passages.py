@@ -26,6 +26,8 @@ TAG = re.compile(
 )
 # A year, a month or a day between other characters, of which none is a letter or a digit.
 DATE = re.compile(r"(?<![^\W_])(?:1\d|20)\d\d(?:-(?:0[1-9]|1[0-2])(?:-[0-3]\d)?)?(?![^\W_])")
+# The place of a date in the table of files, where a text has none of its own
+IN_NAME = "file's name"
 SPAN_OF_YEARS = re.compile(r"(?<!\d)\d{4} ?[-\u2013/] ?\d{4}(?!\d)")
 # Stands where words were taken out of a text.
 GAP = "[\u2026]"
@@ -33,14 +35,18 @@ GAP = "[\u2026]"
 # mark spaces.
 CLOSING = re.compile(r"""[.,;:!?%)\]}\u2019\u201d\u2026]+|n['\u2019]t|['\u2019](?:s|m|d|ll|re|ve)""", re.IGNORECASE)
 OPENING = re.compile(r"[(\[{\u201c\u00bf\u00a1]+")
-# Characters that differ in print but not in the word: apostrophes, hyphens, the long s and ligatures; and invisible
-# ones: soft hyphens, spaces without a width, joiners and marks of direction.
+# Characters that differ in print but not in the word: apostrophes, hyphens, the long s, the round r, the small e above
+# a vowel that became an umlaut, and ligatures; and invisible ones: soft hyphens, spaces without a width, joiners and
+# marks of direction.
 APOSTROPHES = "\u2018\u2019\u201b\u02bc\u00b4\uff07"
 HYPHENS = "\u2010\u2011\u2e17\ufe63\uff0d"
-LIGATURES = "\u017f\ufb00\ufb01\ufb02\ufb03\ufb04\ufb05\ufb06"
+LIGATURES = "\ufb00\ufb01\ufb02\ufb03\ufb04\ufb05\ufb06"
 UNSEEN = "\u00ad\u200b\u200c\u200d\u200e\u200f\u2060\ufeff"
+# One character for each, so that places in a text stay.
+OLD_LETTERS = str.maketrans("\u017f\ua75b\u0364", "sr\u0308")
 PRINTED = str.maketrans(
     {
+        **OLD_LETTERS,
         **dict.fromkeys(APOSTROPHES, "'"),
         **dict.fromkeys(HYPHENS, "-"),
         **dict.fromkeys(UNSEEN),
@@ -49,7 +55,8 @@ PRINTED = str.maketrans(
 )
 # Marks at the end of a line that divide a word and are never part of one; a hyphen may be.
 DIVISIONS = "\u00ac\u00ad"
-LINE_HYPHENS = f"-{HYPHENS}{DIVISIONS}"
+# A double hyphen ("Hau=" and "ses") is that of old German print.
+LINE_HYPHENS = f"-={HYPHENS}{DIVISIONS}"
 # The second half of "pre- and post-war" is no part of a word.
 CONJUNCTIONS = {"and", "or", "und", "oder"}
 # A word between punctuation, with its hyphens and apostrophes.
@@ -69,6 +76,18 @@ class Columns(NamedTuple):
     search: Sequence[str] = ("word",)
 
 
+class Origin(NamedTuple):
+    """
+    The file of a text by its name in the corpus, the place where its date was found, its author and its title; empty
+    if the corpus does not tell them.
+    """
+
+    file: str = ""
+    date_found: str = ""
+    author: str = ""
+    title: str = ""
+
+
 @dataclass(frozen=True, slots=True)
 class Passage:
     """
@@ -82,6 +101,9 @@ class Passage:
         glued (`Collection[int]`): The indices of words without a space before them.
         document (`str`): The document of the passage, by a name that is unique in the corpus; empty if the corpus does
             not mark where documents begin.
+        origin ([`Origin`]): The file and the work that the passage is from.
+        places (`Sequence[tuple[int, str]]`): The indices of words from which on the source is another page or line,
+            and that source.
     """
 
     date: str
@@ -90,16 +112,25 @@ class Passage:
     keys: list[str]
     glued: Collection[int] = frozenset()
     document: str = ""
+    origin: Origin = Origin()
+    places: Sequence[tuple[int, str]] = ()
 
     @classmethod
-    def of_text(cls, date: str, source: str, text: str, document: str = "") -> "Passage":
+    def of_text(cls, date: str, source: str, text: str, document: str = "", origin: Origin = Origin()) -> "Passage":
         """Makes a passage of running text, whose words are separated by white space or divided by ends of lines."""
         lines = text.splitlines()
-        return cls.of_lines(date, source, lines, find_compounds(lines) if len(lines) > 1 else (), document)
+        compounds = find_compounds(lines) if len(lines) > 1 else ()
+        return cls.of_lines(date, source, lines, compounds, document, origin)
 
     @classmethod
     def of_lines(
-        cls, date: str, source: str, lines: Iterable[str], compounds: Collection[str], document: str = ""
+        cls,
+        date: str,
+        source: str,
+        lines: Iterable[str],
+        compounds: Collection[str],
+        document: str = "",
+        origin: Origin = Origin(),
     ) -> "Passage":
         """Makes a passage of the lines of running text, with [`find_compounds`] of the whole text."""
         words: list[str] = []
@@ -108,7 +139,7 @@ class Passage:
             if words and following and (whole := join_divided(words[-1], following[0], compounds)):
                 words[-1:], following = [whole], following[1:]
             words += following
-        return cls(date, source, words, words, document=document)
+        return cls(date, source, words, words, document=document, origin=origin)
 
     def join(self, first: int = 0, end: int | None = None) -> str:
         """Joins some of the words to a text."""
@@ -144,9 +175,10 @@ def compose_accents(text: str) -> str:
 
 def fold(text: str) -> str:
     """
-    Returns the key of a word or text: typographic apostrophes and hyphens become those of keyboards, ligatures and
-    long s become letters, accents are composed, and soft hyphens and other characters that are not seen are left out.
-    Words are compared and counted by their keys. Quotations keep the characters of the text.
+    Returns the key of a word or text: typographic apostrophes and hyphens become those of keyboards; ligatures, long
+    s, round r and a small e above a vowel become the letters of today; accents are composed; soft hyphens and other
+    characters that are not seen are left out. Words are compared and counted by their keys. Quotations keep the
+    characters of the text.
     """
     return text if text.isascii() else compose_accents(text.translate(PRINTED))
 
@@ -203,6 +235,11 @@ def find_date(text: str) -> str:
 def find_date_in_name(file: str | Path) -> str:
     """Finds the date in the name of a file, without its ending ([`find_date`])."""
     return find_date(Path(file).name.partition(".")[0])
+
+
+def origin_of_file(name: str, author: str = "", title: str = "") -> Origin:
+    """Returns the origin of texts whose date is that in their file's name, if there is one."""
+    return Origin(name, IN_NAME if find_date_in_name(name) else "", author, title)
 
 
 def common_date(first: str, last: str) -> str:

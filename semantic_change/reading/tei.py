@@ -1,77 +1,47 @@
 """Reads texts encoded by the guidelines of the Text Encoding Initiative (TEI)."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import chain, pairwise
+from itertools import chain
 from pathlib import Path
-from textwrap import shorten
 from typing import NamedTuple
 from xml.etree import ElementTree
 
 from modeling_tempoformer.posts.files import naming_broken_file, open_bytes
 
-from .passages import (
-    CLOSING,
-    GAP,
-    OPENING,
-    Dropped,
-    Passage,
-    common_date,
-    find_compounds,
-    find_date,
-    find_date_in_name,
-)
+from .passages import Dropped, Origin, Passage, find_compounds, find_date_in_name, origin_of_file
+from .tei_header import read_author, read_events, read_header_date, read_title
+from .tei_places import Divisions
+from .tei_words import BREAKS, LEFT_OUT, PASSAGES, TOKENS, TokenReader, split_tokens
 
 
 ROOTS = ("TEI", "TEI.2", "teiCorpus", "teiCorpus.2")
 TEXTS = ("TEI", "TEI.2")
-# Elements that are each a passage, unless they are inside another one. So are others with text of their own.
-PASSAGES = ("p", "ab", "lg", "u", "sp", "head", "item", "l", "s", "cell")
-# Not the text itself: notes, headers and page numbers of the print, names of speakers, descriptions, deletions, and of
-# plays the directions and the list of characters.
-LEFT_OUT = {"note", "fw", "speaker", "figDesc", "del", "teiHeader", "desc", "vocal", "kinesic", "incident"}
-LEFT_OUT |= {"stage", "castList"}
-# Stand-off annotations, which are apart from the words that they annotate.
-LEFT_OUT |= {"standOff", "spanGrp", "span", "interpGrp", "interp", "linkGrp", "listAnnotation", "annotation", "fs"}
-# A word and a mark of punctuation, in a text that is divided into tokens.
-TOKENS = ("w", "pc")
-# Elements with the readings of the editor and others, and the elements of those others.
-CHOICES, OTHER_READINGS = ("choice", "app"), ("sic", "orig", "abbr", "rdg")
-BREAKS = ("lb", "pb", "cb", "gb", "milestone")
-DATES = ("date", "origDate")
-# The parts of a header that describe a source, and kinds of them: the one whose date is the work's before others, and
-# editions of today, whose date is never read. `publicationStmt` of the file is such an edition, too.
-SOURCES, FIRST, OF_TODAY = ("bibl", "biblStruct", "biblFull", "msDesc"), "firstedition", ("digitalsource", "digital")
-# Events in the life of a play, and kinds of its dates (DraCor), in the order in which they are read
-EVENTS = ("written", "premiere", "print")
-# Parts of the name of a person that are not the name
-NO_NAME = {"idno", "note", "ref", "ptr", "date", "birth", "death", "affiliation"}
-# Stand for the end of a line, for a break inside a word, and for no space beside a token. XML cannot have these
-# characters.
-LINE_END, NO_BREAK, GLUE = "\0", "\1", "\2"
-# A break inside a word may stand among the ends of a line and a page.
-INSIDE_WORD = re.compile("([-\u00ac\u00ad\u2010]?)[\0\\s]*\1[\0\1\\s]*(\\S?)")
-NO_SPACE = re.compile("[\0\\s]*\2[\0\2\\s]*")
+# Verses outside of stanzas are joined up to the first end of a sentence after this many.
+FEWEST_VERSES = 8
+SENTENCE_END = re.compile(r"[.!?\u2026][\"'\u201d\u2019\u00bb)\]]*\s*$")
 
 
-def read_tei(path: str | Path, name: str, dropped: Dropped) -> Iterator[Passage]:
+def read_tei(path: str | Path, name: str, search: Sequence[str], dropped: Dropped) -> Iterator[Passage]:
     """
     Yields the paragraphs, headings, stanzas, speeches and utterances of a TEI file (P4 or P5, also compressed), one
     text or a corpus.
 
     The date is that of the creation, of the first edition or another source, or of the setting in the header, else
     that on which a play was written, performed or printed, else that in the file's name. The date of a digital edition
-    is not read. The source has author and title. Notes, running heads, deletions and stand-off annotations are left
-    out, the editor's readings in `choice` and `app` are taken, and words that the ends of lines and pages divide are
-    joined. Tokens (`w`, `pc`) are words, with the spaces that `@join` and the file tell.
+    is not read. The source has author and title, and the place of each word, if parts, pages or lines have numbers.
+    Notes, running heads, deletions and stand-off annotations are left out, the editor's readings in `choice` and `app`
+    are taken, and words that the ends of lines and pages divide are joined. Tokens (`w`, `pc`) are words, with the
+    spaces that `@join` and the file tell; `search` names the attributes that are looked up in their place, `word` for
+    the token itself.
 
     The standard library's parser is enough: it loads no other file and limits how far entities expand. Therefore an
     entity of an external DTD is an error.
 
     Raises a `ValueError` that names the file and line if this is not XML or not TEI.
     """
-    is_root, file_date, number = True, find_date_in_name(name), 0
+    is_root, number = True, 0
     with naming_broken_file(path), open_bytes(path) as file:
         try:
             for event, element in ElementTree.iterparse(file, events=("start", "end")):
@@ -81,7 +51,7 @@ def read_tei(path: str | Path, name: str, dropped: Dropped) -> Iterator[Passage]
                 is_root = False
                 if event == "end" and tag in TEXTS:
                     number += 1
-                    for passage in read_text(element, path, name, file_date, dropped):
+                    for passage in read_text(element, path, name, search, dropped):
                         yield replace(passage, document=f"{name}, text {number}")
                     element.clear()
         except ElementTree.ParseError as problem:
@@ -98,170 +68,110 @@ def local_name(element: ElementTree.Element) -> str:
 
 
 def read_text(
-    text: ElementTree.Element, path: str | Path, name: str, file_date: str, dropped: Dropped
+    text: ElementTree.Element, path: str | Path, name: str, search: Sequence[str], dropped: Dropped
 ) -> Iterator[Passage]:
     """Yields the passages of one text."""
     for element in text.iter():
         element.tag = local_name(element)
     header, number = text.find("teiHeader"), 0
-    date = file_date if header is None else read_header_date(header) or read_events(text) or file_date
-    label = "" if header is None else read_label(header)
+    date = place = ""
+    names = ("", "")
+    if header is not None:
+        date, place = read_header_date(header) or read_events(text) or ("", "")
+        names = read_author(header), read_title(header)
+    label = ", ".join(filter(None, names))
+    origin = Origin(name, place, *names) if date else origin_of_file(name, *names)
+    date = date or find_date_in_name(name)
     for content in text.findall("text"):
-        spaces = Spaces.of(content)
-        passages = [lines_of("".join(each_text(passage, spaces))) for passage in each_passage(content)]
-        compounds = find_compounds(chain.from_iterable(passages))
-        for lines in passages:
+        reader = TokenReader.of(content, search, path)
+        passages = [(found, *reader.read(found.element)) for found in PassageFinder().find(content)]
+        compounds = find_compounds(chain.from_iterable(lines for _, lines, _ in passages))
+        for found, lines, marks in passages:
             number += 1
-            where = f"{name}, passage {number}"
-            passage = Passage.of_lines(date, f"{label}, {where}" if label else where, lines, compounds)
-            if passage.words:
-                yield passage
-            else:
+            words, keys, glued = split_tokens(Passage.of_lines("", "", lines, compounds).words, marks)
+            if not words:
                 dropped.add(f"{path}, passage {number}", "empty passage", "empty passages")
+                continue
+            cited = ", ".join(filter(None, (label or name, found.divisions.describe())))
+            source = cited
+            if not found.divisions.parts:
+                source = ", ".join(filter(None, (label, f"{name}, passage {number}")))
+            places = tuple(
+                (index, f"{cited}, {place}" if place else source)
+                for index, place in found.divisions.places_of(words, found.page, marks)
+            )
+            yield Passage(date, source, words, keys, glued, origin=origin, places=places)
 
 
-def each_passage(element: ElementTree.Element) -> Iterator[ElementTree.Element]:
-    """Yields the outermost passages below an element, without the headings of acts and scenes."""
-    for child in element:
-        if child.tag in LEFT_OUT or (child.tag == "head" and element.find(".//sp") is not None):
-            continue
-        pieces = (child.text, *(part.tail for part in child))
-        has_words = any(piece and piece.strip() for piece in pieces) or any(part.tag in TOKENS for part in child)
-        if child.tag in PASSAGES or has_words:
-            yield child
-        else:
-            yield from each_passage(child)
+class Found(NamedTuple):
+    """A passage: its element, the divisions around it, and the number of the page on which it begins."""
+
+    element: ElementTree.Element
+    divisions: Divisions
+    page: str
 
 
-class Spaces(NamedTuple):
-    """
-    How a text marks the spaces between its tokens.
+class PassageFinder:
+    """Finds the passages of a text in their order."""
 
-    Attributes:
-        are_between (`bool`): Whether a space is between any two tokens, unless `@join` denies it.
-        are_guessed (`bool`): Whether punctuation tells which tokens have none.
-    """
+    def __init__(self):
+        self.page = ""
 
-    are_between: bool
-    are_guessed: bool
+    def turn_page(self, element: ElementTree.Element):
+        """Reads the number of the last page that begins in an element."""
+        for page in element.iter("pb"):
+            self.page = page.get("n", "").strip()
 
-    @classmethod
-    def of(cls, text: ElementTree.Element) -> "Spaces":
+    def locate(self, element: ElementTree.Element, divisions: Divisions) -> Found:
+        """Returns a passage."""
+        found = Found(element, divisions, self.page)
+        self.turn_page(element)
+        return found
+
+    def find(self, element: ElementTree.Element, divisions: Divisions = Divisions()) -> Iterator[Found]:
         """
-        Finds the spaces of a text by `@join` if some token has it. Else they are those of the file, unless no word has
-        a space after it, so that the file tells none.
+        Yields the outermost passages below an element, without the headings of acts and scenes. Stanzas are passages,
+        not the poem around them. Verses outside of stanzas are joined, up to the end of a sentence.
         """
-        has_join = any(element.tag in TOKENS and "join" in element.attrib for element in text.iter())
-        words = [one for parent in text.iter() for one, other in pairwise(parent) if one.tag == other.tag == "w"]
-        is_guessed = not has_join and bool(words) and not any(word.tail for word in words)
-        return cls(has_join or is_guessed, is_guessed)
-
-    def around(self, token: ElementTree.Element) -> tuple[str, str]:
-        """Returns the space, or the mark of no space, before and after a token."""
-        join, space = token.get("join"), " " if self.are_between else ""
-        if self.are_guessed:
-            word = "".join(token.itertext()).strip()
-            join = "left" if CLOSING.fullmatch(word) else "right" if OPENING.fullmatch(word) else None
-        return GLUE if join in ("left", "both") else space, GLUE if join in ("right", "both") else space
-
-
-def each_text(element: ElementTree.Element, spaces: Spaces) -> Iterator[str]:
-    """Yields the pieces of a passage's text, with characters for the ends of lines and for spaces."""
-    before, after = spaces.around(element) if element.tag in TOKENS else ("", "")
-    yield before
-    if element.tag == "gap":
-        yield GAP
-    elif element.tag in BREAKS:
-        yield NO_BREAK if element.get("break") == "no" else LINE_END
-    else:
-        yield element.text or ""
-    has_choice = element.tag in CHOICES and any(child.tag not in OTHER_READINGS for child in element)
-    for child in element:
-        if child.tag not in LEFT_OUT and not (has_choice and child.tag in OTHER_READINGS):
-            yield from each_text(child, spaces)
-        # Verses and items stand on lines of their own.
-        yield f" {child.tail or ''}" if child.tag in PASSAGES else child.tail or ""
-    yield after
+        verses = ElementTree.Element("lg")
+        for child in element:
+            if child.tag == "l" or (len(verses) and child.tag in BREAKS):
+                verses.append(child)
+                if child.tag == "l" and len(verses) >= FEWEST_VERSES and ends_sentence(child):
+                    yield self.locate(verses, divisions)
+                    verses = ElementTree.Element("lg")
+            elif child.tag in LEFT_OUT or child.tag == "pb" or (child.tag == "head" and has(element, "sp")):
+                self.turn_page(child)
+            else:
+                if len(verses):
+                    yield self.locate(verses, divisions)
+                    verses = ElementTree.Element("lg")
+                inner = divisions.within(child.get("type"), child.get("n")) if is_division(child) else divisions
+                if is_passage(child):
+                    yield self.locate(child, divisions)
+                else:
+                    yield from self.find(child, inner)
+        if len(verses):
+            yield self.locate(verses, divisions)
 
 
-def lines_of(text: str) -> list[str]:
-    """Returns the lines of a passage's text, which is joined where a break is inside a word."""
-
-    def close(found: re.Match) -> str:
-        hyphen, letter = found.groups()
-        # A hyphen before a small letter may be there only for the break.
-        return hyphen + (LINE_END if hyphen and letter.islower() else "") + letter
-
-    text = NO_SPACE.sub("", INSIDE_WORD.sub(close, " ".join(text.split())))
-    return text.split(LINE_END)
+def has(element: ElementTree.Element, tag: str) -> bool:
+    """Tells whether an element is somewhere in another one."""
+    return element.find(f".//{tag}") is not None
 
 
-def read_header_date(header: ElementTree.Element) -> str:
-    """
-    Returns the date of a text in its header, of its creation, its first edition, another source or its setting: an
-    attribute, or a date in the words; empty if there is none.
-    """
-    for place in ("profileDesc/creation", "fileDesc/sourceDesc", "profileDesc/settingDesc"):
-        dated = [found for part in header.findall(place) for found in each_date(part)]
-        for _, element in sorted(dated, key=rank_of_date):
-            if date := read_date_element(element):
-                return date
-    return ""
+def is_passage(element: ElementTree.Element) -> bool:
+    """Tells whether an element is a passage, by its name or by text of its own."""
+    pieces = (element.text, *(part.tail for part in element))
+    has_words = any(piece and piece.strip() for piece in pieces) or any(part.tag in TOKENS for part in element)
+    return has_words or (element.tag in PASSAGES and not (element.tag == "lg" and has(element, "lg")))
 
 
-def each_date(element: ElementTree.Element, kind: str = "") -> Iterator[tuple[str, ElementTree.Element]]:
-    """Yields the dates below an element of a header, each after the kind of source that it belongs to."""
-    for child in element:
-        own = child.get("type", kind).lower() if child.tag in SOURCES else kind
-        if child.tag in DATES and kind not in OF_TODAY:
-            yield kind, child
-        yield from each_date(child, own)
+def is_division(element: ElementTree.Element) -> bool:
+    """Tells whether an element is a part of a text (`div`, `div1`, ...) or of a poem."""
+    return element.tag.startswith("div") or element.tag == "lg"
 
 
-def rank_of_date(found: tuple[str, ElementTree.Element]) -> tuple[bool, int]:
-    """Returns the place of a date of [`each_date`] among others; equal ones stay in the order of the header."""
-    kind, element = found
-    event = element.get("type", "")
-    return kind != FIRST, EVENTS.index(event) if event in EVENTS else len(EVENTS)
-
-
-def read_events(text: ElementTree.Element) -> str:
-    """Returns the date on which a play was written, performed or printed; empty if none is known."""
-    for kind in EVENTS:
-        for event in text.findall(f"standOff//event[@type='{kind}']"):
-            if date := read_date_element(event):
-                return date
-    return ""
-
-
-def read_date_element(element: ElementTree.Element) -> str:
-    """Returns the date in the attributes of an element, else in its words."""
-    values = {name.rpartition("}")[2]: value.strip() for name, value in element.attrib.items()}
-    for name in ("when", "when-iso", "when-custom", "value"):
-        if values.get(name):
-            return values[name]
-    for first, last in (("notBefore", "notAfter"), ("from", "to")):
-        if first in values and last in values:
-            return common_date(values[first], values[last])
-    return find_date("".join(element.itertext()))
-
-
-def read_label(header: ElementTree.Element) -> str:
-    """Returns author and main title of a text."""
-    title = header.find("fileDesc/titleStmt/title[@type='main']")
-    if title is None:
-        title = header.find("fileDesc/titleStmt/title")
-    author = header.find("fileDesc/titleStmt/author")
-    name = None if author is None else author.find(".//persName")
-    parts = (author if name is None else name, title)
-    texts = (" ".join("".join(each_name(part)).split()).strip(" .,") for part in parts if part is not None)
-    return ", ".join(shorten(text, 100, placeholder="\u2026") for text in texts if text)
-
-
-def each_name(element: ElementTree.Element) -> Iterator[str]:
-    """Yields the pieces of a name or title, without identifiers."""
-    yield element.text or ""
-    for child in element:
-        if child.tag not in NO_NAME:
-            yield from each_name(child)
-        yield child.tail or ""
+def ends_sentence(verse: ElementTree.Element) -> bool:
+    """Tells whether a verse ends a sentence."""
+    return SENTENCE_END.search("".join(verse.itertext())) is not None

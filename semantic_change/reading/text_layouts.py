@@ -14,7 +14,7 @@ from modeling_tempoformer.posts.tables import TABLES, read_tables
 from modeling_tempoformer.time_points_temporal_bert import as_name, is_missing
 
 from .gutenberg import are_wrapped, is_gutenberg, read_gutenberg, read_paragraphs
-from .passages import GAP, Columns, Dropped, Passage, find_compounds, find_date_in_name
+from .passages import GAP, Columns, Dropped, Origin, Passage, find_compounds, find_date_in_name, origin_of_file
 from .tei import read_tei
 from .token_lines import Lines, TokenFile, read_token_lines, token_layout
 from .what_was_read import WhatWasRead, checked
@@ -110,7 +110,7 @@ def read_file(path: Path, name: str, columns: Columns, dropped: Dropped) -> tupl
     first = [] if layout == "xml" else list(islice(lines, NUM_FIRST_LINES))
     sample = [line for _, line in first]
     if layout == "xml" or any(map(TEI_ROOT.search, sample)):
-        return "xml", read_tei(path, name, dropped)
+        return "xml", read_tei(path, name, columns.search, dropped)
     layout = layout or token_layout(sample)
     lines = chain(first, lines)
     if layout:
@@ -125,13 +125,13 @@ def read_file(path: Path, name: str, columns: Columns, dropped: Dropped) -> tupl
     if are_wrapped(sample):
         logger.warning_once(f"{path}: the lines are wrapped, so they are joined to paragraphs.")
         compounds = find_compounds(line for _, line in read_lines(path))
-        return "wrapped", read_paragraphs(lines, name, "", find_date_in_name(name), compounds)
+        return "wrapped", read_paragraphs(lines, "", find_date_in_name(name), origin_of_file(name), compounds)
     return "lines", read_text_lines(lines, path, name, dropped)
 
 
 def read_text_lines(lines: Lines, path: Path, name: str, dropped: Dropped) -> Iterator[Passage]:
     """Yields each line, the texts of COHA in this form without redacted passages."""
-    date = find_date_in_name(name)
+    date, origin = find_date_in_name(name), origin_of_file(name)
     for number, line in lines:
         source, document = f"{name}, line {number}", ""
         if found := LINE_OF_COHA.match(line):
@@ -139,12 +139,12 @@ def read_text_lines(lines: Lines, path: Path, name: str, dropped: Dropped) -> It
             line, count = REDACTED.subn(GAP, line[found.end() :])
             for _ in range(count):
                 dropped.add(f"{path}, line {number}", "redacted passage", "redacted passages")
-        yield Passage.of_text(date, source, line, document)
+        yield Passage.of_text(date, source, line, document, origin)
 
 
 def read_rows(path: Path, columns: Columns) -> Iterator[Passage]:
     """Yields the text of each row of a table. Rows that share date and source are parts of one document."""
-    number = -1
+    number, dated, undated = -1, Origin(path.name, f"column {columns.time}"), Origin(path.name)
     for table in read_tables(str(path)):
         cells = []
         for role, column in (("text", columns.text), ("time", columns.time), ("source", columns.source)):
@@ -155,4 +155,4 @@ def read_rows(path: Path, columns: Columns) -> Iterator[Passage]:
             if not is_missing(text):
                 date = "" if is_missing(date) else as_name(date)
                 source = f"{path.name}, row {number}" if is_missing(source) else str(source)
-                yield Passage.of_text(date, source, str(text), f"{source}, {date}")
+                yield Passage.of_text(date, source, str(text), f"{source}, {date}", dated if date else undated)

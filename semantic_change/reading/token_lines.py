@@ -6,7 +6,18 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from .passages import GAP, Columns, Dropped, Passage, common_date, compose_accents, find_date_in_name, glue
+from .passages import (
+    GAP,
+    Columns,
+    Dropped,
+    Origin,
+    Passage,
+    common_date,
+    compose_accents,
+    find_date_in_name,
+    glue,
+    origin_of_file,
+)
 
 
 Lines = Iterator[tuple[int, str]]
@@ -92,9 +103,16 @@ class Sentence:
 
     def __init__(self, file: TokenFile):
         self.file = file
-        self.date = self.title = self.document = ""
+        self.title = self.document = ""
         self.num_documents = 0
+        self.by_name = find_date_in_name(file.name), origin_of_file(file.name)
+        self.by_metadata = Origin(file.name, "metadata")
+        self.set_date("")
         self.clear()
+
+    def set_date(self, date: str):
+        """Sets the date in the metadata of the text; where there is none it is that in the file's name."""
+        self.date, self.origin = (date, self.by_metadata) if date else self.by_name
 
     def clear(self):
         self.words: list[str] = []
@@ -124,7 +142,7 @@ class Sentence:
             source = f"{self.title}, {where}" if self.title else where
             glued = self.glued if spaces_are_known else glue(self.words)
             keys = self.words if self.keys == self.words else self.keys
-            yield Passage(self.date, source, self.words, keys, glued, self.document)
+            yield Passage(self.date, source, self.words, keys, glued, self.document, self.origin)
         self.clear()
 
 
@@ -207,7 +225,6 @@ def read_conllu(lines: Lines, file: TokenFile) -> Iterator[Passage]:
     id_place, misc = columns.place("id"), columns.place("misc")
     comments: dict[str, str] = {}
     text: dict[str, str] = {}
-    name_date = find_date_in_name(file.name)
     last_part, is_glued = 0, False
     for number, line in lines:
         where = f"{file.path}, line {number}"
@@ -232,7 +249,7 @@ def read_conllu(lines: Lines, file: TokenFile) -> Iterator[Passage]:
             text = comments if begins_text else text | comments
             if begins_text:
                 sentence.begin_document()
-            sentence.date = date_of(text, file.columns) or name_date
+            sentence.set_date(date_of(text, file.columns))
             sentence.title = find_value(text, file.columns.source, "title", "newdoc id")
         if not line.strip():
             if comments:
@@ -271,7 +288,7 @@ def read_coha(lines: Lines, file: TokenFile) -> Iterator[Passage]:
     become one mark. Sentences end at punctuation. The year is in the file's name (`fic_1817_8554.txt`).
     """
     sentence, columns = Sentence(file), SearchColumns(file, COHA)
-    sentence.date, text_id, is_over = find_date_in_name(file.name), "", False
+    text_id, is_over = "", False
     for number, line in lines:
         where = f"{file.path}, line {number}"
         cells = (html.unescape(line) if "&" in line else line).replace("\0", "").split("\t")
@@ -309,9 +326,9 @@ class Elements:
     """The open elements around a sentence of VRT, and the date and the title in their attributes."""
 
     def __init__(self, file: TokenFile):
-        self.columns, self.name_date = file.columns, find_date_in_name(file.name)
+        self.columns = file.columns
         self.open: list[tuple[str, dict[str, str]]] = []
-        self.date, self.title = self.name_date, ""
+        self.date = self.title = ""
 
     def read(self, closes: str, name: str, attributes: str):
         """Opens or closes an element. Closes those inside it, too, which may be left open."""
@@ -323,7 +340,7 @@ class Elements:
                 break
         inside_out = [(name, values) for name, values in reversed(self.open) if values]
         dates = (date_of(values, self.columns) for _, values in inside_out)
-        self.date = next(filter(None, dates), self.name_date)
+        self.date = next(filter(None, dates), "")
         whole = [values for name, values in inside_out if name not in PARTS_OF_TEXT]
         titles = (find_value(values, self.columns.source, "title", "id") for values in whole)
         self.title = next(filter(None, titles), "")
@@ -336,7 +353,6 @@ def read_vrt(lines: Lines, file: TokenFile, sample: Sequence[str]) -> Iterator[P
     `<sentence>`, without these at blank lines, paragraphs and punctuation.
     """
     sentence, columns, elements = Sentence(file), SearchColumns(file, ()), Elements(file)
-    sentence.date = elements.date
     tags = {found[2].lower() for line in sample if (found := TAG.fullmatch(line.strip()))}
     has_sentences, has_glue = not tags.isdisjoint(SENTENCE_TAGS), "g" in tags
     size = first = 0
@@ -361,7 +377,8 @@ def read_vrt(lines: Lines, file: TokenFile, sample: Sequence[str]) -> Iterator[P
                 if not closes and name in TEXT_TAGS:
                     sentence.begin_document()
                 elements.read(closes, name, attributes)
-                sentence.date, sentence.title = elements.date, elements.title
+                sentence.set_date(elements.date)
+                sentence.title = elements.title
         elif text[0] == "<" and MARKUP.fullmatch(text):
             if names := COLUMN_NAMES.fullmatch(text):
                 columns = SearchColumns(file, names[1].split())

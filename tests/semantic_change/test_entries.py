@@ -190,6 +190,11 @@ def test_senses_and_usages_are_written(sample, whole, tmp_path):
             "Good. Lee et al. (1990, pp. 3) saw the *plane* (cf. Figs. 1). No",
             "Lee et al. (1990, pp. 3) saw the *plane* (cf. Figs. 1).",
         ),
+        (
+            "Gut. Prof. Lee (geb. Roe) sah, z. B. im Jh. d. Not, bzw. Angst, das *Haus*, vgl. Abs. 3. Nein",
+            "Prof. Lee (geb. Roe) sah, z. B. im Jh. d. Not, bzw. Angst, das *Haus*, vgl. Abs. 3.",
+        ),
+        ("M. Tullius vidit. Cn. Pompeius *virtutem* laudat. Deinde", "Cn. Pompeius *virtutem* laudat."),
         ("下雨了。*飞机*走了。是", "*飞机*走了。"),
     ],
 )
