@@ -6,6 +6,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 import numpy as np
 
+from modeling_tempoformer.posts.progress import Progress
+
 from .senses import SenseSpace, choose_senses, find_senses
 from .usages import Usage, Usages, by_age
 
@@ -126,7 +128,7 @@ def search_all(searches: Mapping[str, Search], read: Callable[[Usages], tuple[Us
             searches[word].add(len(usages), [usage for part in known[word].values() for usage in part], joined)
 
     read_next({word: oldest for word, search in searches.items() if (oldest := search.oldest())})
-    size = FIRST_TURN
+    size, progress = FIRST_TURN, Progress(f"First attestations, in at most {most:,} usages", most)
     while most > 0:
         wanted = {word: usages for word, search in searches.items() if (usages := search.wanted())}
         share = min(size, max(1, most // max(1, len(wanted))))
@@ -134,5 +136,7 @@ def search_all(searches: Mapping[str, Search], read: Callable[[Usages], tuple[Us
         if not asked:
             return
         read_next(asked)
-        most -= sum(map(len, asked.values()))
+        num_asked = sum(map(len, asked.values()))
+        most -= num_asked
+        progress.add(num_asked)
         size *= 2

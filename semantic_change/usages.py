@@ -17,6 +17,7 @@ from modeling_tempoformer.posts.batches import batches_by_length
 from modeling_tempoformer.time_points_temporal_bert import read_date
 
 from .dated_sentences import DatedSentence
+from .kept_vectors import KeptVectors
 from .measures import ReadUsages, Vectors, design_effects
 from .reading.dated_texts import check_same_times, make_row, special_tokens, token_limit
 from .reading.passages import OLD_LETTERS, fold, untagged
@@ -346,6 +347,7 @@ def embed_usages(
     max_length: int = 128,
     target_marks: tuple[str, str] | None = None,
     read_names: bool = True,
+    kept_vectors: KeptVectors | None = None,
 ) -> dict[str, dict[str, np.ndarray]]:
     """
     Computes a vector for each usage: the mean of the last hidden layers, averaged over the word's tokens (section 4 of
@@ -361,6 +363,7 @@ def embed_usages(
         target_marks: Marks before and after the word, `("<t>", "</t>")` for XL-LEXEME.
         read_names: If True, the model reads a word's name, the key of its usages, instead of each form (Laicher et
             al., 2021).
+        kept_vectors: Vectors of earlier runs with this model, which are read and not computed; new ones are added.
 
     Returns:
         A float32 array of shape `(usages, hidden_size)` for each word and time, in the order of the usages, without
@@ -379,27 +382,48 @@ def embed_usages(
 
     def encode(word: str, usage: Usage) -> tuple[dict[str, list[int]], int, int]:
         usage = put_name(usage, word) if read_names else usage
-        return encode_usage(tokenizer, mark(usage, target_marks) if target_marks else usage, max_length)
+        if target_marks is None:
+            return encode_usage(tokenizer, usage, max_length)
+        row, _, _ = encode_usage(tokenizer, mark(usage, target_marks), max_length)
+        return row, 0, len(row["input_ids"])
 
-    # Usages in one text share a row, which is read once: by its tokens, the row and its usages' places.
-    shared: dict[tuple, tuple[dict[str, list[int]], list[tuple[int, int, int]]]] = {}
-    for index, (word, usage) in enumerate(each_usage(kept)):
+    # Usages in one text share a row, which is read once: by its tokens, its number.
+    numbers: dict[tuple, int] = {}
+    rows, places = [], []
+    for word, usage in each_usage(kept):
         row, first, last = encode(word, usage)
-        shared.setdefault(tuple(map(tuple, row.values())), (row, []))[1].append((index, first, last))
-    rows, members = zip(*shared.values(), strict=True) if shared else ((), ())
-    num_usages = sum(len(part) for by_time in kept.values() for part in by_time.values())
-    vectors = np.zeros((num_usages, model.config.hidden_size), dtype=np.float32)
-    for indices, batch in batches_by_length(rows, tokenizer, batch_size, model.device, "Reading usages"):
+        number = numbers.setdefault(tuple(map(tuple, row.values())), len(rows))
+        if number == len(rows):
+            rows.append(row)
+        places.append((number, first, last))
+    vectors = np.zeros((len(places), model.config.hidden_size), dtype=np.float32)
+    keys, missing = [], dict.fromkeys(range(len(places)))
+    if kept_vectors is not None:
+        keys = [kept_vectors.key(rows[number], first, last, num_last_layers) for number, first, last in places]
+        for index, vector in kept_vectors.find(keys):
+            vectors[index] = vector
+            del missing[index]
+    members: dict[int, list[int]] = {}
+    for index in missing:
+        members.setdefault(places[index][0], []).append(index)
+    unread = [rows[number] for number in members]
+    usages_of = list(members.values())
+    for indices, batch in batches_by_length(unread, tokenizer, batch_size, model.device, "Reading usages"):
         layers = encoder(**batch, output_hidden_states=True).hidden_states[-num_last_layers:]
         for state, row in zip(torch.stack(layers).mean(0).float(), indices, strict=True):
-            for index, first, last in members[row]:
-                tokens = state[: len(rows[row]["input_ids"])] if target_marks else state[first:last]
-                vectors[index] = tokens.mean(0).cpu().numpy()
-    if not np.isfinite(vectors).all():
-        raise ValueError(
-            f"Vectors are not finite: check the model's weights, and that `max_length` ({max_length}) leaves room for "
-            "a word."
-        )
+            for index in usages_of[row]:
+                _, first, last = places[index]
+                vectors[index] = state[first:last].mean(0).cpu().numpy()
+        own = [index for row in indices for index in usages_of[row]]
+        if not np.isfinite(vectors[own]).all():
+            raise ValueError(
+                f"Vectors are not finite: check the model's weights, and that `max_length` ({max_length}) leaves room "
+                "for a word."
+            )
+        if kept_vectors is not None:
+            kept_vectors.add((keys[index] for index in own), vectors[own])
+    if kept_vectors is not None:
+        kept_vectors.write()
     ends = np.cumsum([len(part) for by_time in kept.values() for part in by_time.values()])
     parts = iter(np.split(vectors, ends))
     return {word: {time: next(parts) for time in by_time} for word, by_time in kept.items()}

@@ -172,10 +172,11 @@ def read_batches(
 
 def hash_inputs(encoder: PreTrainedModel, posts: Any) -> str:
     """Returns a hash of all that vectors depend on: the encoder's configuration and weights, and the posts."""
+    config = json.loads(encoder.config.to_json_string(use_diff=False))
+    # A copy of the encoder in another folder computes the same.
+    config.pop("_name_or_path", None)
     weights = sha256_of(encoder.state_dict().items())
-    return hashlib.sha256(
-        json.dumps([encoder.config.to_json_string(use_diff=False), weights, posts]).encode()
-    ).hexdigest()
+    return hashlib.sha256(json.dumps([config, weights, posts]).encode()).hexdigest()
 
 
 def post_vectors(rows: Dataset, timelines: Sequence[Timeline]) -> np.ndarray:

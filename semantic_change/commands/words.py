@@ -28,6 +28,7 @@ from .. import corpora, measures, usages
 from ..dated_sentences import DatedSentence
 from ..discovery import SEARCHED, Vocabulary, rank_by_change, write_searched
 from ..entries import SENSES, USAGES, make_entries, write_entries
+from ..kept_vectors import KeptVectors
 from ..reading.dated_texts import numbers_in
 from ..reading.files_read import FILES, describe_files, write_files
 from ..reading.passages import Columns
@@ -210,26 +211,34 @@ def load_model(args: ChangeArguments, auto_class: type = AutoModel) -> PreTraine
 
 
 def embed_words(
-    args: ChangeArguments, by_word: Usages, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase
+    args: ChangeArguments,
+    by_word: Usages,
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    kept: KeptVectors | None = None,
 ) -> dict[str, measures.Vectors]:
     """Returns the vectors of the usages."""
     settings = (args.num_last_layers, args.per_device_eval_batch_size, args.max_seq_length, args.target_marks)
-    return usages.embed_usages(model, tokenizer, by_word, *settings, args.reads_names)
+    return usages.embed_usages(model, tokenizer, by_word, *settings, args.reads_names, kept)
 
 
 def read_usages(
-    args: ChangeArguments, by_word: Usages, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase
+    args: ChangeArguments,
+    by_word: Usages,
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    kept: KeptVectors,
 ) -> dict[str, measures.ReadUsages]:
     """Returns the usages as the model reads them at the times that are compared."""
 
     def embed(some: Usages) -> dict[str, measures.Vectors]:
-        return embed_words(args, some, model, tokenizer)
+        return embed_words(args, some, model, tokenizer, kept)
 
     return usages.read_usages(by_word, args.compared_times, embed, reads_time=hasattr(tokenizer, "time_points"))
 
 
 def discover_words(
-    args: ChangeArguments, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase
+    args: ChangeArguments, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, kept: KeptVectors
 ) -> tuple[corpora.Targets, str]:
     """
     Proposes the words of the corpora whose few usages change most between two compared times. Returns them, and a text
@@ -243,7 +252,7 @@ def discover_words(
         raise ValueError(f"--discover finds no word. {said}")
     few = usages.drop_unknown(tokenizer, searched.usages, args.reads_names)
     few = {word: by_time for word, by_time in few.items() if all(by_time.values())}
-    scores = rank_by_change(read_usages(args, few, model, tokenizer), args.compared_times, args.seed)
+    scores = rank_by_change(read_usages(args, few, model, tokenizer, kept), args.compared_times, args.seed)
     write_searched(Path(args.output_dir), searched, scores)
     best = list(scores)[: args.discover]
     said += f" These {len(best)} changed most by {num_kept} usages at each time; {SEARCHED} has the others."
@@ -261,7 +270,8 @@ def run(args: ChangeArguments, words: corpora.Targets | None, truth: dict[str, f
     tell = partial(tell_files, folder)
     if words is None:
         model, tell = load_model(args), None
-        words, said = discover_words(args, model, tokenizer)
+        kept = KeptVectors(model)
+        words, said = discover_words(args, model, tokenizer, kept)
     frequencies, tokens = {}, Counter()
     sentences = usages.count_words(read_sentences(args, words, usages.ignores_case(tokenizer), tell), tokens)
     if args.corpora:
@@ -272,8 +282,10 @@ def run(args: ChangeArguments, words: corpora.Targets | None, truth: dict[str, f
     drawn = usages.drop_unknown(tokenizer, drawn, args.reads_names)
     by_word, left_out = usages.drop_rare(drawn, args.min_usages)
     # Loaded once the texts are known to be good.
-    model = model or load_model(args)
-    words_read = read_usages(args, by_word, model, tokenizer)
+    if model is None:
+        model = load_model(args)
+        kept = KeptVectors(model)
+    words_read = read_usages(args, by_word, model, tokenizer, kept)
     vectors = {word: each.vectors for word, each in words_read.items()}
     columns = measures.score_words(words_read, args.measures, args.times, args.seed, args.standardise)
 
@@ -284,14 +296,15 @@ def run(args: ChangeArguments, words: corpora.Targets | None, truth: dict[str, f
         print(said)
     unranked = write_unranked(folder, left_out, args.times, args.min_usages, frequencies, documents)
     by_word = {word: drawn[word] for word in (*table["word"], *unranked["word"])}
-    vectors |= embed_words(args, {word: drawn[word] for word in unranked["word"]}, model, tokenizer)
+    vectors |= embed_words(args, {word: drawn[word] for word in unranked["word"]}, model, tokenizer, kept)
 
     def read(others: Usages) -> tuple[Usages, dict[str, measures.Vectors]]:
         known = usages.drop_unknown(tokenizer, others, args.reads_names)
-        return known, embed_words(args, known, model, tokenizer)
+        return known, embed_words(args, known, model, tokenizer, kept)
 
     frequent = usages.frequent_words(tokens)
     entries = make_entries(by_word, vectors, found, read, args.max_attested, args.seed, frequent)
+    logger.info(kept.describe())
     write_entries(folder, entries, args.times)
     write_page(folder / PAGE, words_page(table, args.times, entries, frequencies, unranked, said))
     print(f"Words to look at: {folder / PAGE}")

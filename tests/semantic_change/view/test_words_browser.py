@@ -312,3 +312,20 @@ def test_charts_are_saved_without_variables_of_the_page(opened, tmp_path):
         # The file exists before its text is written.
         opened.wait_for(lambda path=path: path.exists() and path.stat().st_size)
         assert "<svg" in path.read_text() and "var(" not in path.read_text()
+
+
+def test_a_narrow_table_stands_beside_the_word_in_a_wide_window_and_above_it_in_a_narrow_one(browser, tmp_path):
+    usages = {time: [Usage(time, "the plane flew", 4, 9)] * 3 for time in TIMES[:2]}
+    table = ranked_table({"apd": {"plane": 0.2}}, {"plane": dict.fromkeys(usages, 3)})
+    entry = make_entry(Search(usages, {time: np.eye(3) for time in usages}))
+    write_page(tmp_path / "page.html", words_page(table, TIMES[:2], {"plane": entry}))
+    browser.open(tmp_path / "page.html", READY)
+    sides = "return ['#lists', '#word'].map((each) => document.querySelector(each).getBoundingClientRect().toJSON())"
+    lists, word = browser.driver.execute_script(sides)
+    assert lists["right"] < word["left"] and abs(lists["top"] - word["top"]) < 10
+    size = browser.driver.get_window_size()
+    browser.driver.set_window_size(500, 900)
+    lists, word = browser.driver.execute_script(sides)
+    wide = browser.driver.execute_script("return document.documentElement.scrollWidth - window.innerWidth")
+    browser.driver.set_window_size(size["width"], size["height"])
+    assert lists["bottom"] <= word["top"] and wide <= 0

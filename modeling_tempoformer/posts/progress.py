@@ -1,0 +1,31 @@
+"""Tells in the log how far a long work is."""
+
+import logging
+import time
+
+
+logger = logging.getLogger(__name__)
+
+SECONDS_BETWEEN_LINES = 60
+
+
+class Progress:
+    """The share of a work that is done and the minutes that are left, in the log at most once a minute."""
+
+    def __init__(self, description: str, total: float):
+        """Begins a work of `total` parts of any unit."""
+        self.description, self.total, self.done = description, total, 0.0
+        self.begun = self.said = time.perf_counter()
+
+    @property
+    def minutes_left(self) -> float:
+        """The minutes that are left if the work goes on as fast as so far, once some of it is done."""
+        return (time.perf_counter() - self.begun) * (self.total / self.done - 1) / 60
+
+    def add(self, done: float):
+        """Counts parts that were done."""
+        self.done += done
+        if 0 < self.done < self.total and time.perf_counter() - self.said >= SECONDS_BETWEEN_LINES:
+            self.said = time.perf_counter()
+            share, minutes = 100 * self.done / self.total, max(1, round(self.minutes_left))
+            logger.info(f"{self.description}: {share:.0f} % done, about {minutes} minutes left.")
