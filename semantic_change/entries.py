@@ -17,6 +17,7 @@ from modeling_tempoformer.posts.files import written_whole
 from .attestations import Search, VectorsByWord, first_of, search_all
 from .citations import sentence_of
 from .keywords import Collocate, WordsAround
+from .known_senses import KnownSenses
 from .measures import design_effects, share_interval
 from .senses import Senses
 from .usages import Usage, Usages, UsagesByText, context, number_documents
@@ -114,6 +115,7 @@ def make_entries(
     most: int,
     seed: int = 0,
     frequent: Collection[str] = (),
+    known: Mapping[str, KnownSenses] | None = None,
 ) -> dict[str, Entry]:
     """
     Makes the entries of words.
@@ -124,11 +126,12 @@ def make_entries(
         read, most: See [`search_all`].
         seed: Seed of the clustering.
         frequent: Words that are no keywords and no collocates.
+        known: The known senses of words; the usages of others are clustered.
     """
     searches = {}
     for word, by_time in usages.items():
         everything = [usage for parts in found[word].values() for part in parts for usage in part]
-        searches[word] = Search(by_time, vectors[word], everything, seed, frequent)
+        searches[word] = Search(by_time, vectors[word], everything, seed, frequent, (known or {}).get(word))
     search_all(searches, read, most)
     return {word: make_entry(search, frequent) for word, search in searches.items()}
 
@@ -141,22 +144,25 @@ def sense_rows(word: str, entry: Entry, times: Sequence[str]) -> Iterable[dict[s
     ends = np.cumsum([len({usage.document for usage in sampled if usage.time == time}) for time in times])
     totals = np.split(np.bincount(documents), ends[:-1])
     for sense in range(len(entry.senses.counts)):
-        row = {"word": word, "sense": sense + 1, "keywords": ", ".join(entry.senses.keywords[sense])}
+        names = {"name": entry.senses.names[sense], "keywords": ", ".join(entry.senses.keywords[sense])}
+        row = {"word": word, "sense": sense + 1, **names}
         counts = np.split(np.bincount(documents[labels == sense], minlength=ends[-1]), ends[:-1])
         for time, part, total, effect in zip(times, counts, totals, design_effects(counts, totals), strict=True):
             share = share_interval(part.sum(), total.sum(), effect) if len(total) else [math.nan] * 3
-            names = (f"{name}_{time}" for name in ("share", "share_low", "share_high"))
+            columns = (f"{name}_{time}" for name in ("share", "share_low", "share_high"))
             row |= {f"usages_{time}": int(part.sum()), f"documents_{time}": np.count_nonzero(part)}
-            row |= {name: round(value, 4) for name, value in zip(names, share, strict=True)}
-        earliest = entry.first_usages(entry.chosen, sense)[0]
-        usage = entry.usages[earliest]
-        yield row | {
-            "first_time": usage.time,
-            "first_date": usage.date,
-            "first_source": usage.source,
-            "first_support": entry.support(entry.chosen, earliest),
-            "first_among": "all usages" if entry.is_sure(earliest) else "those read",
-        }
+            row |= {name: round(value, 4) for name, value in zip(columns, share, strict=True)}
+        # A known sense may have no usage.
+        for earliest in entry.first_usages(entry.chosen, sense)[:1]:
+            usage = entry.usages[earliest]
+            row |= {
+                "first_time": usage.time,
+                "first_date": usage.date,
+                "first_source": usage.source,
+                "first_support": entry.support(entry.chosen, earliest),
+                "first_among": "all usages" if entry.is_sure(earliest) else "those read",
+            }
+        yield row
 
 
 def write_entries(folder: Path, entries: Mapping[str, Entry], times: Sequence[str]):

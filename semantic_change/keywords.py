@@ -80,6 +80,6 @@ class WordsAround:
             for word in best
         ]
 
-    def keywords(self, labels: np.ndarray) -> list[list[str]]:
-        """Finds the words of [`collocates`] for each label."""
-        return [[collocate.word for collocate in found] for found in self.collocates(labels, labels.max() + 1)]
+    def keywords(self, labels: np.ndarray, number: int) -> list[list[str]]:
+        """Finds the words of [`collocates`] for each of a number of labels."""
+        return [[collocate.word for collocate in found] for found in self.collocates(labels, number)]

@@ -26,6 +26,7 @@ from .. import corpora, measures, usages
 from ..dated_sentences import DatedSentence
 from ..discovery import SEARCHED, Vocabulary, rank_by_change, write_searched
 from ..entries import SENSES, USAGES, make_entries, write_entries
+from ..known_senses import GivenTexts, read_known_senses, read_senses, take_words
 from ..reading.dated_texts import numbers_in
 from ..reading.passages import Columns
 from ..reading.text_layouts import time_of_file
@@ -79,6 +80,13 @@ class ChangeArguments:
     discover: int | None = field(
         default=None,
         metadata={"help": "Instead of --targets: the number of words, the most changed ones of the corpora."},
+    )
+    senses: str | None = field(
+        default=None,
+        metadata={
+            "help": "Known senses in the place of clusters: a CSV file with the columns word, sense and text, a "
+            "definition or a quotation. The page saves such a file."
+        },
     )
     without_names: bool = field(
         default=False, metadata={"help": "--discover leaves out words that mostly begin with a capital."}
@@ -235,7 +243,12 @@ def discover_words(
     return {word: searched.forms[word] for word in best}, said
 
 
-def run(args: ChangeArguments, words: corpora.Targets | None, truth: dict[str, float] | None):
+def run(
+    args: ChangeArguments,
+    words: corpora.Targets | None,
+    truth: dict[str, float] | None,
+    texts: GivenTexts | None = None,
+):
     # Imported late, because it needs the extra `view`.
     from ..view.words_page import PAGE, words_page
 
@@ -246,6 +259,7 @@ def run(args: ChangeArguments, words: corpora.Targets | None, truth: dict[str, f
     if words is None:
         model = load_model(args)
         words, said = discover_words(args, model, tokenizer)
+    texts = take_words(texts or {}, words)
     frequencies, tokens = {}, Counter()
     sentences = usages.count_words(read_sentences(args, words, usages.ignores_case(tokenizer)), tokens)
     if args.corpora:
@@ -274,7 +288,11 @@ def run(args: ChangeArguments, words: corpora.Targets | None, truth: dict[str, f
         return known, embed_words(args, known, model, tokenizer)
 
     frequent = usages.frequent_words(tokens)
-    entries = make_entries(by_word, vectors, found, read, args.max_attested, args.seed, frequent)
+    # Known senses are those of today.
+    known = read_senses({word: texts[word] for word in by_word if word in texts}, found, args.times[-1], read)
+    if known:
+        print(f"Known senses: {'; '.join(f'{word}: {each.describe()}' for word, each in known.items())}.")
+    entries = make_entries(by_word, vectors, found, read, args.max_attested, args.seed, frequent, known)
     write_entries(folder, entries, args.times)
     write_page(folder / PAGE, words_page(table, args.times, entries, frequencies, unranked, said))
     print(f"Words to look at: {folder / PAGE}")
@@ -295,5 +313,6 @@ def main(arguments: list[str]):
     check_read(options_given(arguments), reads | dict.fromkeys(columns, (args.corpora, "with --dwug")))
     check_view()
     words, truth = read_words(args)
+    texts = None if args.senses is None else read_known_senses(args.senses)
     with lock_folder(args.output_dir):
-        run(args, words, truth)
+        run(args, words, truth, texts)

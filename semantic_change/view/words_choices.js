@@ -90,7 +90,7 @@ function toggleMisfiled(choice, usage) {
 // `counts` by sense and time, `totals` by time. Misfiled usages have no sense and count nowhere. Each sense has, by time,
 // its `shares` with intervals, and `documents`, the number of documents that have it.
 function readSenses(word, entry) {
-  const { labels: found, keywords } = optionOf(word, entry);
+  const { labels: found, keywords, names } = optionOf(word, entry);
   const choice = optionChoice(word, entry);
   const out = new Set(choice.misfiled);
   const labels = found.map((sense, usage) => (out.has(usage) ? NO_SENSE : (choice.merged[sense] ?? sense)));
@@ -102,7 +102,7 @@ function readSenses(word, entry) {
     .filter((id) => !(id in choice.merged))
     .map((id) => {
       const parts = keywords.map((_, part) => part).filter((part) => (choice.merged[part] ?? part) === id);
-      const name = choice.names[id] ?? "";
+      const name = choice.names[id] ?? names[id];
       const number = parts.map((part) => part + 1).join(" + ");
       // The keywords of merged senses in turn.
       const most = Math.max(...keywords.map((list) => list.length));

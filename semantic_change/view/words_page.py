@@ -200,6 +200,7 @@ def describe_entry(entry: Entry, times: Sequence[str]) -> dict[str, Any]:
                 "silhouette": round(senses.silhouette, 3),
                 "labels": labels.tolist(),
                 "nearest": senses.nearest.tolist(),
+                "names": [escape_control_characters(name) for name in senses.names],
                 "keywords": [[escape_control_characters(word) for word in words] for words in senses.keywords],
             }
             for senses, labels in zip(entry.options, entry.labels, strict=True)

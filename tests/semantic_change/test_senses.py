@@ -41,7 +41,13 @@ def test_senses_go_from_the_one_that_grew_to_the_one_that_shrank():
 
 def option(number: int, silhouette: float) -> Senses:
     return Senses(
-        np.arange(number), np.ones((number, 1)), np.arange(number), [[]] * number, np.eye(number), silhouette
+        np.arange(number),
+        np.ones((number, 1)),
+        np.arange(number),
+        [[]] * number,
+        np.eye(number),
+        silhouette,
+        [""] * number,
     )
 
 
@@ -88,9 +94,9 @@ def test_keywords_are_those_that_one_sense_has_and_the_others_lack():
     """'the' is in all contexts, and 'once' in too few. 'soviet' tells more than 'moscow', which is rarer."""
     contexts = ["the soviet moscow"] * 3 + ["the soviet once"] * 2 + ["the kansas state"] * 4 + ["the state"]
     labels = np.repeat([0, 1], 5)
-    assert WordsAround(contexts).keywords(labels) == [["soviet", "moscow"], ["state", "kansas"]]
-    assert WordsAround(contexts, {"soviet", "of"}).keywords(labels) == [["moscow"], ["state", "kansas"]]
-    assert WordsAround(["1 2", "!"]).keywords(np.array([0, 1])) == [[], []]
+    assert WordsAround(contexts).keywords(labels, 2) == [["soviet", "moscow"], ["state", "kansas"]]
+    assert WordsAround(contexts, {"soviet", "of"}).keywords(labels, 2) == [["moscow"], ["state", "kansas"]]
+    assert WordsAround(["1 2", "!"]).keywords(np.array([0, 1]), 2) == [[], []]
 
 
 def test_keywords_are_counted_by_their_keys():
