@@ -28,6 +28,8 @@ MIN_USAGES = 3
 COMPONENTS = 20
 # A usage has no known sense if it is farther from it than this share of quotations are from the others of theirs.
 NEAREST_SHARE = 0.95
+# It fits a sense if it is as near to it as this share of all usages are to their middle.
+MIDDLE_SHARE = 0.75
 NO_SENSE = "none of these"
 
 
@@ -124,18 +126,22 @@ def assign(points: np.ndarray, usages: Sequence[Usage], means: np.ndarray, known
     )
 
 
-def find_reach(points: np.ndarray, labels: np.ndarray) -> float:
+def find_reach(quotations: np.ndarray, labels: np.ndarray, points: np.ndarray) -> float:
     """
-    Returns the distance from the mean of the other quotations of its sense that 95 % of the quotations do not exceed;
-    infinity if no sense has two quotations.
+    Returns the distance from the mean of the other quotations of its sense that 95 % of the quotations do not exceed,
+    or the distance from the middle of all usages that three quarters of them do not exceed, if it is larger: a few
+    quotations may be much alike. Returns infinity if no sense has two quotations.
     """
     distances = []
     for label in np.unique(labels):
-        own = points[labels == label]
+        own = quotations[labels == label]
         if len(own) > 1:
             # A point is n / (n - 1) times as far from the mean of the n - 1 others as from that of all.
             distances.append(np.linalg.norm(own - own.mean(axis=0), axis=1) * len(own) / (len(own) - 1))
-    return float(np.quantile(np.concatenate(distances), NEAREST_SHARE)) if distances else math.inf
+    if not distances:
+        return math.inf
+    spread = np.quantile(np.linalg.norm(points - points.mean(axis=0), axis=1), MIDDLE_SHARE)
+    return float(max(np.quantile(np.concatenate(distances), NEAREST_SHARE), spread))
 
 
 class Clustering(NamedTuple):
@@ -188,7 +194,7 @@ def divide_by_known(
     """
     number = len(known.names)
     means = [texts[known.labels == sense].mean(axis=0) for sense in range(number)]
-    reach = find_reach(texts[known.is_quotation], known.labels[known.is_quotation])
+    reach = find_reach(texts[known.is_quotation], known.labels[known.is_quotation], points)
     labels = assign(points, usages, np.stack(means), Known(np.full(number, True), reach, known.quoted))
     rest, names = points[labels < 0], list(known.names)
     if len(rest):

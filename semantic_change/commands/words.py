@@ -294,7 +294,7 @@ def run(
         print(f"Known senses: {'; '.join(f'{word}: {each.describe()}' for word, each in known.items())}.")
     entries = make_entries(by_word, vectors, found, read, args.max_attested, args.seed, frequent, known)
     write_entries(folder, entries, args.times)
-    write_page(folder / PAGE, words_page(table, args.times, entries, frequencies, unranked, said))
+    write_page(folder / PAGE, words_page(table, args.times, entries, frequencies, unranked, said, texts))
     print(f"Words to look at: {folder / PAGE}")
 
 
