@@ -16,7 +16,7 @@ from modeling_tempoformer.posts.files import written_whole
 
 from .attestations import Search, VectorsByWord, first_of, search_all
 from .citations import sentence_of
-from .keywords import Collocate, WordsAround
+from .keywords import Collocate, WordsAround, words_of
 from .known_senses import KnownSenses
 from .measures import design_effects, share_interval
 from .senses import Senses
@@ -103,7 +103,9 @@ def make_entry(search: Search, frequent: Collection[str] = ()) -> Entry:
         earliest=[number[index] for index in order if index in number],
         neighbours=neighbours,
         num_sure=sum(index in number for index in order[: search.num_sure]),
-        collocates=WordsAround(list(map(context, sampled)), frequent).collocates(times, len(search.times)),
+        collocates=WordsAround([words_of(context(usage), frequent) for usage in sampled]).collocates(
+            times, len(search.times)
+        ),
     )
 
 

@@ -13,9 +13,9 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import silhouette_score
 from sklearn.preprocessing import normalize
 
-from .keywords import WordsAround
+from .keywords import Keywords
 from .known_senses import KnownSenses, Place, place_of
-from .usages import Usage, context
+from .usages import Usage
 
 
 # Chosen on the sense clusters of DWUG EN (`benchmarks/results/semantic_change.md`).
@@ -76,7 +76,8 @@ class Senses(NamedTuple):
         counts (`np.ndarray` of shape `(senses, times)`): The number of usages.
         nearest (`np.ndarray` of shape `(usages,)`): The usages by their distance from the middle of their sense, the
             nearest first.
-        keywords (`list[list[str]]`): The words that the contexts of each sense have more often than the others.
+        keywords (`list[list[str]]`): The words that stand beside and around the usages of each sense more often than
+            those of the others.
         means (`np.ndarray` of shape `(senses, components)`): The middle of each sense: the mean of a cluster, or that
             of the texts of a known sense.
         silhouette (`float`): How well the senses stand apart, at most 1; 0 for one sense.
@@ -231,7 +232,7 @@ def find_senses(
     joined = np.concatenate(list(vectors.values()))
     space = SenseSpace(joined)
     points, flat = space.place(joined), [usage for part in usages.values() for usage in part]
-    around = WordsAround([context(usage) for usage in flat], frequent)
+    keywords = Keywords(flat, frequent)
     ends = np.cumsum([len(part) for part in vectors.values()])[:-1]
 
     def by_clusters(silhouette: float, labels: np.ndarray) -> Division:
@@ -255,7 +256,7 @@ def find_senses(
             labels=labels,
             counts=counts[order],
             nearest=np.argsort(np.linalg.norm(points - means[labels], axis=1), kind="stable"),
-            keywords=around.keywords(labels, number),
+            keywords=keywords.find(labels, number),
             means=means,
             silhouette=division.silhouette,
             names=[division.names[sense] for sense in order],
