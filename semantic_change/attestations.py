@@ -8,6 +8,7 @@ import numpy as np
 
 from modeling_tempoformer.posts.progress import Progress
 
+from .known_senses import KnownSenses
 from .senses import SenseSpace, choose_senses, find_senses
 from .usages import Usage, Usages, by_age
 
@@ -49,14 +50,15 @@ class Search:
         everything: Iterable[Usage] = (),
         seed: int = 0,
         frequent: Collection[str] = (),
+        known: KnownSenses | None = None,
     ):
         """
         Clusters the sampled `usages` of a word by their `vectors`, both by time in the order of times; `everything` is
-        all its usages in the order of the corpus. `seed` and `frequent` are arguments of [`find_senses`].
+        all its usages in the order of the corpus. `seed`, `frequent` and `known` are arguments of [`find_senses`].
         """
         self.times, self.vectors = list(usages), np.concatenate(list(vectors.values()))
-        self.options, self.space = find_senses(usages, vectors, seed, frequent), SenseSpace(self.vectors)
-        self.chosen = choose_senses(self.options)
+        self.options, self.space = find_senses(usages, vectors, seed, frequent, known), SenseSpace(self.vectors)
+        self.chosen = choose_senses(self.options) if known is None else len(self.options) - 1
         self.pool, self.points = [usage for part in usages.values() for usage in part], self.space.place(self.vectors)
         self.labels = np.stack([option.labels for option in self.options])
         # Equal usages share the place of the first of them in the corpus.
@@ -106,7 +108,7 @@ class Search:
             points = self.space.place(vectors)
             self.pool, self.points = [*self.pool, *known], np.concatenate([self.points, points])
             self.places += [place[usage] for usage in known]
-            labels = np.stack([option.find_nearest(points) for option in self.options])
+            labels = np.stack([option.find_nearest(points, known) for option in self.options])
             self.labels = np.hstack([self.labels, labels])
 
 

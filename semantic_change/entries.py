@@ -13,10 +13,13 @@ import pyarrow.parquet as pq
 from scipy.spatial.distance import cdist
 
 from modeling_tempoformer.posts.files import written_whole
+from modeling_tempoformer.time_points_temporal_bert import read_date
 
 from .attestations import Search, VectorsByWord, first_of, search_all
 from .citations import sentence_of
-from .keywords import Collocate, WordsAround
+from .durel import identify
+from .keywords import Collocate, WordsAround, words_of
+from .known_senses import KnownSenses
 from .measures import design_effects, share_interval
 from .senses import Senses
 from .usages import Usage, Usages, UsagesByText, context, number_documents
@@ -25,7 +28,12 @@ from .usages import Usage, Usages, UsagesByText, context, number_documents
 # They hold texts, so their names begin with an underscore: such files are never pushed.
 USAGES = "_usages.parquet"
 SENSES = "senses.csv"
+TRENDS = "trends.csv"
+USAGES_TABLE = "_usages.csv"
+ENTRY_FILES = (SENSES, TRENDS, USAGES, USAGES_TABLE)
 NUM_NEIGHBOURS = 10
+# With more years than these a trend is by decade.
+FEW_YEARS = 10
 
 
 @dataclass(frozen=True)
@@ -102,7 +110,9 @@ def make_entry(search: Search, frequent: Collection[str] = ()) -> Entry:
         earliest=[number[index] for index in order if index in number],
         neighbours=neighbours,
         num_sure=sum(index in number for index in order[: search.num_sure]),
-        collocates=WordsAround(list(map(context, sampled)), frequent).collocates(times, len(search.times)),
+        collocates=WordsAround([words_of(context(usage), frequent) for usage in sampled]).collocates(
+            times, len(search.times)
+        ),
     )
 
 
@@ -114,6 +124,7 @@ def make_entries(
     most: int,
     seed: int = 0,
     frequent: Collection[str] = (),
+    known: Mapping[str, KnownSenses] | None = None,
 ) -> dict[str, Entry]:
     """
     Makes the entries of words.
@@ -124,11 +135,12 @@ def make_entries(
         read, most: See [`search_all`].
         seed: Seed of the clustering.
         frequent: Words that are no keywords and no collocates.
+        known: The known senses of words; the usages of others are clustered.
     """
     searches = {}
     for word, by_time in usages.items():
         everything = [usage for parts in found[word].values() for part in parts for usage in part]
-        searches[word] = Search(by_time, vectors[word], everything, seed, frequent)
+        searches[word] = Search(by_time, vectors[word], everything, seed, frequent, (known or {}).get(word))
     search_all(searches, read, most)
     return {word: make_entry(search, frequent) for word, search in searches.items()}
 
@@ -136,43 +148,99 @@ def make_entries(
 def sense_rows(word: str, entry: Entry, times: Sequence[str]) -> Iterable[dict[str, Any]]:
     """Yields a row of `senses.csv` for each sense of a word."""
     labels, sampled = entry.senses.labels, entry.usages[: len(entry.senses.labels)]
-    documents = number_documents(sampled)
-    # Documents are numbered in the order of times, as usages are.
-    ends = np.cumsum([len({usage.document for usage in sampled if usage.time == time}) for time in times])
-    totals = np.split(np.bincount(documents), ends[:-1])
+    groups, documents = np.array([times.index(usage.time) for usage in sampled]), number_documents(sampled)
     for sense in range(len(entry.senses.counts)):
-        row = {"word": word, "sense": sense + 1, "keywords": ", ".join(entry.senses.keywords[sense])}
-        counts = np.split(np.bincount(documents[labels == sense], minlength=ends[-1]), ends[:-1])
-        for time, part, total, effect in zip(times, counts, totals, design_effects(counts, totals), strict=True):
-            share = share_interval(part.sum(), total.sum(), effect) if len(total) else [math.nan] * 3
-            names = (f"{name}_{time}" for name in ("share", "share_low", "share_high"))
-            row |= {f"usages_{time}": int(part.sum()), f"documents_{time}": np.count_nonzero(part)}
-            row |= {name: round(value, 4) for name, value in zip(names, share, strict=True)}
-        earliest = entry.first_usages(entry.chosen, sense)[0]
-        usage = entry.usages[earliest]
-        yield row | {
-            "first_time": usage.time,
-            "first_date": usage.date,
-            "first_source": usage.source,
-            "first_support": entry.support(entry.chosen, earliest),
-            "first_among": "all usages" if entry.is_sure(earliest) else "those read",
-        }
+        names = {"name": entry.senses.names[sense], "keywords": ", ".join(entry.senses.keywords[sense])}
+        row = {"word": word, "sense": sense + 1, **names}
+        for time, part in zip(times, shares_by_group(labels == sense, groups, documents, len(times)), strict=True):
+            row |= {f"{name}_{time}": value for name, value in part.items() if name != "total"}
+        # A known sense may have no usage.
+        for earliest in entry.first_usages(entry.chosen, sense)[:1]:
+            usage = entry.usages[earliest]
+            row |= {
+                "first_time": usage.time,
+                "first_date": usage.date,
+                "first_source": usage.source,
+                "first_support": entry.support(entry.chosen, earliest),
+                "first_among": "all usages" if entry.is_sure(earliest) else "those read",
+            }
+        yield row
+
+
+def shares_by_group(
+    is_inside: np.ndarray, groups: np.ndarray, documents: np.ndarray, number: int
+) -> list[dict[str, float]]:
+    """
+    Counts some of the usages in each of a number of groups, such as those of a sense at each time. Returns for each
+    group their number, that of their documents, the number of all usages, and the share with its 95 % interval.
+    """
+    parts, totals = [], []
+    for group in range(number):
+        unique, place = np.unique(documents[groups == group], return_inverse=True)
+        totals.append(np.bincount(place, minlength=len(unique)))
+        parts.append(np.bincount(place[is_inside[groups == group]], minlength=len(unique)))
+    rows = []
+    for part, total, effect in zip(parts, totals, design_effects(parts, totals), strict=True):
+        share = share_interval(part.sum(), total.sum(), effect) if len(total) else [math.nan] * 3
+        rows.append(
+            {
+                **{"usages": int(part.sum()), "documents": np.count_nonzero(part), "total": int(total.sum())},
+                **dict(zip(("share", "share_low", "share_high"), np.round(share, 4).tolist(), strict=True)),
+            }
+        )
+    return rows
+
+
+def trend_rows(word: str, entry: Entry) -> Iterable[dict[str, Any]]:
+    """
+    Yields a row of `trends.csv` for each sense of a word and each decade with a dated usage, or each year if there are
+    at most ten.
+    """
+    usages = entry.usages[: len(entry.senses.labels)]
+    read = [read_date(usage.date) for usage in usages]
+    is_dated = np.array([date is not None for date in read])
+    years = np.array([date[0] for date in read if date is not None], dtype=int)
+    if not len(years):
+        return
+    is_few = len(np.unique(years)) <= FEW_YEARS
+    firsts, groups = np.unique(years if is_few else years // 10 * 10, return_inverse=True)
+    documents, labels = number_documents(usages)[is_dated], entry.senses.labels[is_dated]
+    for sense, name in enumerate(entry.senses.names):
+        for first, part in zip(firsts, shares_by_group(labels == sense, groups, documents, len(firsts)), strict=True):
+            years_named = {"from": int(first), "to": int(first) + (0 if is_few else 9)}
+            yield {"word": word, "sense": sense + 1, "name": name, **years_named, **part}
 
 
 def write_entries(folder: Path, entries: Mapping[str, Entry], times: Sequence[str]):
     """
-    Writes `senses.csv`, and a Parquet file with a row for each sampled usage: `word`, `sense`, the attributes of
-    [`Usage`], its `sentence`, and `vector` (float32).
+    Writes `senses.csv` and `trends.csv`; a Parquet file with a row for each sampled usage: `word`, `sense`, `name` (of
+    the sense), the attributes of [`Usage`], its `sentence`, `identifier` ([`identify`]) and `vector` (float32); and a
+    CSV file with the same usages for spreadsheets, with the text on the left, the form and the text on the right.
     """
-    senses = [row for word, entry in entries.items() for row in sense_rows(word, entry, times)]
-    with written_whole(folder / SENSES) as partial:
-        pd.DataFrame(senses).to_csv(partial, index=False)
-    rows = [
-        {"word": word, "sense": sense + 1, **asdict(usage), "sentence": "".join(sentence_of(usage))}
-        for word, entry in entries.items()
-        for usage, sense in zip(entry.usages, entry.senses.labels.tolist(), strict=False)
-    ]
+    tables = {
+        SENSES: [row for word, entry in entries.items() for row in sense_rows(word, entry, times)],
+        TRENDS: [row for word, entry in entries.items() for row in trend_rows(word, entry)],
+    }
+    for name, table in tables.items():
+        # Texts without dates have no trend.
+        if table:
+            with written_whole(folder / name) as partial:
+                pd.DataFrame(table).to_csv(partial, index=False)
+    rows, cells = [], []
+    for word, entry in entries.items():
+        for usage, sense in zip(entry.usages, entry.senses.labels.tolist(), strict=False):
+            about = {"word": word, "sense": sense + 1, "name": entry.senses.names[sense]}
+            left, form, right = sentence_of(usage)
+            own = {"sentence": left + form + right, "identifier": identify(word, usage)}
+            rows.append({**about, **asdict(usage), **own})
+            dated = {name: getattr(usage, name) for name in ("time", "date", "source", "document")}
+            cells.append(
+                {**about, **dated, "left": left, "form": form, "right": right, "identifier": own["identifier"]}
+            )
     joined = np.concatenate([entry.vectors for entry in entries.values()])
     column = pa.FixedSizeListArray.from_arrays(joined.ravel(), joined.shape[1])
     with written_whole(folder / USAGES) as partial:
         pq.write_table(pa.Table.from_pylist(rows).append_column("vector", column), partial)
+    with written_whole(folder / USAGES_TABLE) as partial:
+        # The mark at the start tells spreadsheets that it is UTF-8.
+        pd.DataFrame(cells).to_csv(partial, index=False, encoding="utf-8-sig")

@@ -1,6 +1,7 @@
 """Words around a word: the keywords of its senses, and its collocates at each time."""
 
-from collections.abc import Collection, Sequence
+import re
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -8,10 +9,20 @@ from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.feature_selection import chi2
 
 from .reading.passages import fold
+from .usages import Usage, context
 
 
 MAX_KEYWORDS = 5
+# Of these so many may stand right beside the word.
+MAX_BESIDE = 3
 MIN_COUNT = 3
+# A neighbour's window, in words on each side.
+NEAR = 3
+WORD = r"[^\W\d_]{3,}"
+WORDS = re.compile(rf"\b{WORD}\b")
+BEFORE, AFTER = re.compile(rf"\b({WORD})[\s-]$"), re.compile(rf"^[\s-]({WORD})\b")
+# Stands for the word beside its neighbours, as in dictionaries.
+SWUNG_DASH = "~"
 
 
 class Collocate(NamedTuple):
@@ -32,23 +43,16 @@ class Collocate(NamedTuple):
 
 class WordsAround:
     """
-    The words around usages, without numbers and words of one or two letters.
+    The words around usages.
 
     Args:
-        contexts (`Sequence[str]`): The words near each usage.
-        frequent (`Collection[str]`, *optional*): Words that are left out, such as function words.
+        words (`Sequence[Iterable[str]]`): The words of each usage, such as those of [`words_of`].
     """
 
-    def __init__(self, contexts: Sequence[str], frequent: Collection[str] = ()):
-        counter = CountVectorizer(
-            binary=True,
-            preprocessor=lambda text: fold(text).lower(),
-            token_pattern=r"(?u)\b[^\W\d_]{3,}\b",
-            # The pattern finds no shorter words.
-            stop_words=[word for word in frequent if len(word) > 2] or None,
-        )
+    def __init__(self, words: Sequence[Iterable[str]]):
+        counter = CountVectorizer(binary=True, analyzer=list)
         try:
-            self.present = counter.fit_transform(contexts)
+            self.present = counter.fit_transform(words)
             self.words = counter.get_feature_names_out()
         except ValueError:  # No context has a word.
             self.present, self.words = None, []
@@ -80,6 +84,44 @@ class WordsAround:
             for word in best
         ]
 
-    def keywords(self, labels: np.ndarray) -> list[list[str]]:
-        """Finds the words of [`collocates`] for each label."""
-        return [[collocate.word for collocate in found] for found in self.collocates(labels, labels.max() + 1)]
+
+def words_of(text: str, frequent: Collection[str] = ()) -> list[str]:
+    """Returns the keys of the words of a text, without frequent words, numbers and words of one or two letters."""
+    return [word for word in WORDS.findall(fold(text).lower()) if word not in frequent]
+
+
+def words_beside(usage: Usage, frequent: Collection[str] = ()) -> Iterator[str]:
+    """Yields the words of [`words_of`] right before and after a usage, with a swung dash for it ("solar ~")."""
+    if (before := BEFORE.search(fold(usage.text[: usage.start]).lower())) and before[1] not in frequent:
+        yield f"{before[1]} {SWUNG_DASH}"
+    if (after := AFTER.search(fold(usage.text[usage.end :]).lower())) and after[1] not in frequent:
+        yield f"{SWUNG_DASH} {after[1]}"
+
+
+class Keywords:
+    """Finds keywords of senses, as dictionaries give collocates. `frequent` has words that are none."""
+
+    def __init__(self, usages: Sequence[Usage], frequent: Collection[str] = ()):
+        self.beside = WordsAround([list(words_beside(usage, frequent)) for usage in usages])
+        self.near, self.around = (
+            WordsAround([words_of(context(usage, *window), frequent) for usage in usages]) for window in ((NEAR,), ())
+        )
+
+    def find(self, labels: np.ndarray, number: int) -> list[list[str]]:
+        """
+        Finds at most five keywords of each of a number of labels: three words that stand right beside its usages more
+        often than beside the others, then such words within three words of them, then within ten.
+        """
+        found = [self.names(words, labels, number) for words in (self.beside, self.near, self.around)]
+        keywords = []
+        for beside, near, around in zip(*found, strict=True):
+            # By the bare word, so that none is there twice.
+            chosen: dict[str, str] = {}
+            for name in (*beside[:MAX_BESIDE], *near, *around):
+                chosen.setdefault(name.strip(f"{SWUNG_DASH} "), name)
+            keywords.append(list(chosen.values())[:MAX_KEYWORDS])
+        return keywords
+
+    @staticmethod
+    def names(words: WordsAround, labels: np.ndarray, number: int) -> list[list[str]]:
+        return [[collocate.word for collocate in found] for found in words.collocates(labels, number)]

@@ -1,5 +1,6 @@
 """A map of a word's usages, and their clusters as senses."""
 
+import math
 import warnings
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
@@ -12,8 +13,9 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import silhouette_score
 from sklearn.preprocessing import normalize
 
-from .keywords import WordsAround
-from .usages import Usage, context
+from .keywords import Keywords
+from .known_senses import KnownSenses, Place, place_of
+from .usages import Usage
 
 
 # Chosen on the sense clusters of DWUG EN (`benchmarks/results/semantic_change.md`).
@@ -24,6 +26,11 @@ NEAR = 0.9
 # Fewer usages for each sense tell nothing.
 MIN_USAGES = 3
 COMPONENTS = 20
+# A usage has no known sense if it is farther from it than this share of quotations are from the others of theirs.
+NEAREST_SHARE = 0.95
+# It fits a sense if it is as near to it as this share of all usages are to their middle.
+MIDDLE_SHARE = 0.75
+NO_SENSE = "none of these"
 
 
 def fit_components(vectors: np.ndarray, number: int) -> PCA:
@@ -41,20 +48,41 @@ def principal_components(vectors: np.ndarray, number: int) -> tuple[np.ndarray, 
     return pca.transform(vectors.astype(np.float64)), np.nan_to_num(pca.explained_variance_ratio_)
 
 
+class Known(NamedTuple):
+    """
+    How usages are assigned to known senses. The senses are numbered as in [`Senses`].
+
+    Attributes:
+        is_known (`np.ndarray` of shape `(senses,)`): Whether a sense is known, not a cluster of what fits none.
+        reach (`float`): The largest distance of a usage from the middle of its known sense; infinity if no sense has
+            two quotations.
+        quoted (`dict[tuple[str, int], int]`): The sense of each usage that is quoted, by its place ([`place_of`]).
+    """
+
+    is_known: np.ndarray
+    reach: float
+    quoted: dict[Place, int]
+
+
 class Senses(NamedTuple):
     """
-    Clusters of a word's usages. Senses are sorted by the growth of their share of the usages from the first time with
-    usages to the last: the first sense grew most, the last one shrank most. The senses of a word with usages at one
-    time are sorted by their size. Usages are numbered in the order of times.
+    Senses of a word's usages: clusters, or known senses and clusters of the usages that fit none of these. Senses are
+    sorted by the growth of their share of the usages from the first time with usages to the last: the first sense grew
+    most, the last one shrank most. The senses of a word with usages at one time are sorted by their size. Usages are
+    numbered in the order of times.
 
     Attributes:
         labels (`np.ndarray` of shape `(usages,)`): The sense of each usage.
         counts (`np.ndarray` of shape `(senses, times)`): The number of usages.
-        nearest (`np.ndarray` of shape `(usages,)`): The usages by their distance from the mean of their sense, the
+        nearest (`np.ndarray` of shape `(usages,)`): The usages by their distance from the middle of their sense, the
             nearest first.
-        keywords (`list[list[str]]`): The words that the contexts of each sense have more often than the others.
-        means (`np.ndarray` of shape `(senses, components)`): The middle of each sense.
+        keywords (`list[list[str]]`): The words that stand beside and around the usages of each sense more often than
+            those of the others.
+        means (`np.ndarray` of shape `(senses, components)`): The middle of each sense: the mean of a cluster, or that
+            of the texts of a known sense.
         silhouette (`float`): How well the senses stand apart, at most 1; 0 for one sense.
+        names (`list[str]`): The names of known senses, and `none of these` of clusters beside them; empty for others.
+        known ([`Known`], *optional*): How usages are assigned to known senses.
     """
 
     labels: np.ndarray
@@ -63,10 +91,12 @@ class Senses(NamedTuple):
     keywords: list[list[str]]
     means: np.ndarray
     silhouette: float
+    names: list[str]
+    known: Known | None = None
 
-    def find_nearest(self, points: np.ndarray) -> np.ndarray:
-        """Returns the sense whose middle is nearest to each of other usages, from their [`SenseSpace`]."""
-        return cdist(points, self.means).argmin(axis=1)
+    def find_nearest(self, points: np.ndarray, usages: Sequence[Usage]) -> np.ndarray:
+        """Returns the sense of each of other usages, from their places in the [`SenseSpace`]."""
+        return assign(points, usages, self.means, self.known)
 
 
 class SenseSpace:
@@ -80,20 +110,62 @@ class SenseSpace:
         return self.pca.transform(normalize(vectors.astype(np.float64)))
 
 
-def clusterings(points: np.ndarray, seed: int) -> list[tuple[float, np.ndarray]]:
-    """Clusters usages by k-means into each number of senses up to 8. Returns silhouettes and labels."""
-    found = [(0.0, np.zeros(len(points), dtype=int))]
+def assign(points: np.ndarray, usages: Sequence[Usage], means: np.ndarray, known: Known | None = None) -> np.ndarray:
+    """
+    Returns the sense of each usage: that of its quotation, else the nearest known sense if it is in reach, else the
+    nearest cluster; -1 if there is no cluster.
+    """
+    distances = cdist(points, means)
+    if known is None:
+        return distances.argmin(axis=1)
+    near = np.where(known.is_known & (distances <= known.reach), distances, np.inf)
+    clusters = np.where(known.is_known, np.inf, distances)
+    rest = -1 if known.is_known.all() else clusters.argmin(axis=1)
+    labels = np.where(np.isfinite(near).any(axis=1), near.argmin(axis=1), rest)
+    return np.array(
+        [known.quoted.get(place_of(usage), label) for usage, label in zip(usages, labels, strict=True)], dtype=int
+    )
+
+
+def find_reach(quotations: np.ndarray, labels: np.ndarray, points: np.ndarray) -> float:
+    """
+    Returns the distance from the mean of the other quotations of its sense that 95 % of the quotations do not exceed,
+    or the distance from the middle of all usages that three quarters of them do not exceed, if it is larger: a few
+    quotations may be much alike. Returns infinity if no sense has two quotations.
+    """
+    distances = []
+    for label in np.unique(labels):
+        own = quotations[labels == label]
+        if len(own) > 1:
+            # A point is n / (n - 1) times as far from the mean of the n - 1 others as from that of all.
+            distances.append(np.linalg.norm(own - own.mean(axis=0), axis=1) * len(own) / (len(own) - 1))
+    if not distances:
+        return math.inf
+    spread = np.quantile(np.linalg.norm(points - points.mean(axis=0), axis=1), MIDDLE_SHARE)
+    return float(max(np.quantile(np.concatenate(distances), NEAREST_SHARE), spread))
+
+
+class Clustering(NamedTuple):
+    """Clusters of usages: how well they stand apart, and the cluster of each usage."""
+
+    silhouette: float
+    labels: np.ndarray
+
+
+def clusterings(points: np.ndarray, seed: int) -> list[Clustering]:
+    """Clusters usages by k-means into each number of senses up to 8."""
+    found = [Clustering(0.0, np.zeros(len(points), dtype=int))]
     with warnings.catch_warnings():
         # Among equal usages k-means finds fewer clusters than it should.
         warnings.simplefilter("ignore", ConvergenceWarning)
         for number in range(2, min(MAX_SENSES, len(points) // MIN_USAGES) + 1):
             labels = KMeans(number, n_init=10, random_state=seed).fit_predict(points)
             if len(np.unique(labels)) == number:
-                found.append((float(silhouette_score(points, labels)), labels))
+                found.append(Clustering(float(silhouette_score(points, labels)), labels))
     return found
 
 
-def choose_senses(options: Sequence[Senses]) -> int:
+def choose_senses(options: Sequence[Senses | Clustering]) -> int:
     """
     Returns the index of the largest number of senses whose silhouette is near the best one; that of one sense if none
     stands apart.
@@ -104,39 +176,96 @@ def choose_senses(options: Sequence[Senses]) -> int:
     return max(index for index, option in enumerate(options) if option.silhouette >= NEAR * best)
 
 
+class Division(NamedTuple):
+    """A division of usages into senses, in any order. The attributes are those of [`Senses`]."""
+
+    labels: np.ndarray
+    means: np.ndarray
+    names: list[str]
+    silhouette: float
+    known: Known | None = None
+
+
+def divide_by_known(
+    points: np.ndarray, usages: Sequence[Usage], known: KnownSenses, texts: np.ndarray, seed: int
+) -> Division:
+    """
+    Assigns usages to known senses, and clusters those that fit none of these. `texts` has the places of the senses'
+    texts.
+    """
+    number = len(known.names)
+    means = [texts[known.labels == sense].mean(axis=0) for sense in range(number)]
+    reach = find_reach(texts[known.is_quotation], known.labels[known.is_quotation], points)
+    labels = assign(points, usages, np.stack(means), Known(np.full(number, True), reach, known.quoted))
+    rest, names = points[labels < 0], list(known.names)
+    if len(rest):
+        options = clusterings(rest, seed)
+        clusters = options[choose_senses(options)].labels
+        means += [rest[clusters == cluster].mean(axis=0) for cluster in range(clusters.max() + 1)]
+        labels[labels < 0] = number + clusters
+    elif math.isfinite(reach):
+        # No usage of the sample is there, but one outside it may be.
+        means.append(points.mean(axis=0))
+    num_clusters = len(means) - number
+    names += [NO_SENSE if num_clusters == 1 else f"{NO_SENSE}, {cluster + 1}" for cluster in range(num_clusters)]
+    present = len(np.unique(labels))
+    silhouette = float(silhouette_score(points, labels)) if 1 < present < len(points) else 0.0
+    is_known = np.arange(len(means)) < number
+    return Division(labels, np.stack(means), names, silhouette, Known(is_known, reach, known.quoted))
+
+
 def find_senses(
     usages: Mapping[str, Sequence[Usage]],
     vectors: Mapping[str, np.ndarray],
     seed: int = 0,
     frequent: Collection[str] = (),
+    known: KnownSenses | None = None,
 ) -> list[Senses]:
     """
     Clusters a word's usages of all times together, into one sense, into two, and so on to eight; [`choose_senses`]
     chooses among them. No dictionary and no labels are used: a cluster may be a sense, a part of one, a topic or a
     construction. `frequent` has words that are no keywords.
+
+    With `known` senses there are one sense and the known ones. A usage has the sense whose texts have the nearest
+    mean, or none if it is farther from it than 95 % of the quotations from the others of their sense.
     """
     joined = np.concatenate(list(vectors.values()))
-    points = SenseSpace(joined).place(joined)
-    around = WordsAround([context(usage) for part in usages.values() for usage in part], frequent)
+    space = SenseSpace(joined)
+    points, flat = space.place(joined), [usage for part in usages.values() for usage in part]
+    keywords = Keywords(flat, frequent)
     ends = np.cumsum([len(part) for part in vectors.values()])[:-1]
 
-    def describe(silhouette: float, clusters: np.ndarray) -> Senses:
-        counts = np.stack(
-            [np.bincount(part, minlength=clusters.max() + 1) for part in np.split(clusters, ends)], axis=1
-        )
+    def by_clusters(silhouette: float, labels: np.ndarray) -> Division:
+        number = labels.max() + 1
+        means = np.stack([points[labels == sense].mean(axis=0) for sense in range(number)])
+        return Division(labels, means, [""] * number, silhouette)
+
+    def describe(division: Division) -> Senses:
+        number = len(division.means)
+        counts = np.stack([np.bincount(part, minlength=number) for part in np.split(division.labels, ends)], axis=1)
         with_usages = counts[:, counts.any(axis=0)]
         shares = with_usages / with_usages.sum(axis=0)
         first = shares[:, 0] if shares.shape[1] > 1 else 0
         order = np.argsort(first - shares[:, -1], kind="stable")
-        labels = np.argsort(order)[clusters]
-        means = np.stack([points[labels == sense].mean(axis=0) for sense in range(len(order))])
+        place = np.argsort(order)
+        labels, means, known = place[division.labels], division.means[order], division.known
+        if known is not None:
+            quoted = {quotation: int(place[sense]) for quotation, sense in known.quoted.items()}
+            known = Known(known.is_known[order], known.reach, quoted)
         return Senses(
             labels=labels,
             counts=counts[order],
             nearest=np.argsort(np.linalg.norm(points - means[labels], axis=1), kind="stable"),
-            keywords=around.keywords(labels),
+            keywords=keywords.find(labels, number),
             means=means,
-            silhouette=silhouette,
+            silhouette=division.silhouette,
+            names=[division.names[sense] for sense in order],
+            known=known,
         )
 
-    return [describe(*found) for found in clusterings(points, seed)]
+    if known is None:
+        return [describe(by_clusters(*found)) for found in clusterings(points, seed)]
+    whole = by_clusters(0.0, np.zeros(len(points), dtype=int))
+    divided = divide_by_known(points, flat, known, space.place(known.vectors), seed)
+    # One known sense that all usages have stands for the word itself.
+    return [describe(each) for each in ([whole, divided] if len(divided.means) > 1 else [divided])]

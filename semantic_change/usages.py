@@ -295,10 +295,10 @@ def drop_unknown(tokenizer: PreTrainedTokenizerBase, usages: Usages, read_names:
     return kept
 
 
-def context(usage: Usage) -> str:
-    """Returns at most 10 words before a usage, and as many after it."""
+def context(usage: Usage, size: int = CONTEXT_WORDS) -> str:
+    """Returns at most `size` words before a usage, and as many after it."""
     before, after = usage.text[: usage.start].split(), usage.text[usage.end :].split()
-    return " ".join([*before[-CONTEXT_WORDS:], *after[:CONTEXT_WORDS]])
+    return " ".join([*before[-size:], *after[:size]])
 
 
 def put_name(usage: Usage, word: str) -> Usage:

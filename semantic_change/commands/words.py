@@ -20,20 +20,22 @@ from transformers.utils import logging
 
 from modeling_tempoformer.evaluation.figures import all_forms
 from modeling_tempoformer.posts.arguments import check_positive, check_read
-from modeling_tempoformer.posts.files import lock_folder
+from modeling_tempoformer.posts.files import lock_folder, written_whole
 from modeling_tempoformer.training.recipes import options_given, parse
 from modeling_tempoformer.view.page import check_view, write_page
 
 from .. import corpora, measures, usages
 from ..dated_sentences import DatedSentence
 from ..discovery import SEARCHED, Vocabulary, rank_by_change, write_searched
-from ..entries import SENSES, USAGES, make_entries, write_entries
+from ..durel import JUDGED, USES, compare_with_people, read_judgments, write_uses
+from ..entries import ENTRY_FILES, make_entries, write_entries
 from ..kept_vectors import KeptVectors
+from ..known_senses import GivenTexts, read_known_senses, read_senses, take_words
 from ..reading.dated_texts import numbers_in
 from ..reading.files_read import FILES, describe_files, write_files
 from ..reading.passages import Columns
 from ..reading.text_layouts import time_of_file
-from ..report import CHANGES, FIGURE, RESULTS, ranked_table, write_report
+from ..report import CHANGES, FIGURE, RESULTS, format_table, ranked_table, write_report
 from ..tokenizer_fit import warn_of_language
 from ..unranked import UNRANKED, write_unranked
 from ..usages import Usages
@@ -84,6 +86,20 @@ class ChangeArguments:
     discover: int | None = field(
         default=None,
         metadata={"help": "Instead of --targets: the number of words, the most changed ones of the corpora."},
+    )
+    senses: str | None = field(
+        default=None,
+        metadata={
+            "help": "Known senses in the place of clusters: a CSV file with the columns word, sense and text, a "
+            "definition or a quotation. The page saves such a file."
+        },
+    )
+    judgments: str | None = field(
+        default=None,
+        metadata={
+            "help": "People's judgements of pairs of usages, to compare the model with: a file in the layout of DURel "
+            "or a folder with files judgments.csv."
+        },
     )
     without_names: bool = field(
         default=False, metadata={"help": "--discover leaves out words that mostly begin with a capital."}
@@ -259,19 +275,26 @@ def discover_words(
     return {word: searched.forms[word] for word in best}, said
 
 
-def run(args: ChangeArguments, words: corpora.Targets | None, truth: dict[str, float] | None):
+def run(
+    args: ChangeArguments,
+    words: corpora.Targets | None,
+    truth: dict[str, float] | None,
+    texts: GivenTexts | None = None,
+    judgments: pd.DataFrame | None = None,
+):
     # Imported late, because it needs the extra `view`.
     from ..view.words_page import PAGE, words_page
 
     tokenizer, model, said, folder = load_tokenizer(args), None, "", Path(args.output_dir)
     # Files of an earlier run, which this run may not overwrite
-    for name in (CHANGES, RESULTS, *all_forms(FIGURE), UNRANKED, SENSES, USAGES, SEARCHED, FILES, PAGE):
+    for name in (CHANGES, RESULTS, *all_forms(FIGURE), UNRANKED, *ENTRY_FILES, USES, JUDGED, SEARCHED, FILES, PAGE):
         (folder / name).unlink(missing_ok=True)
     tell = partial(tell_files, folder)
     if words is None:
         model, tell = load_model(args), None
         kept = KeptVectors(model)
         words, said = discover_words(args, model, tokenizer, kept)
+    texts = take_words(texts or {}, words)
     frequencies, tokens = {}, Counter()
     sentences = usages.count_words(read_sentences(args, words, usages.ignores_case(tokenizer), tell), tokens)
     if args.corpora:
@@ -303,10 +326,21 @@ def run(args: ChangeArguments, words: corpora.Targets | None, truth: dict[str, f
         return known, embed_words(args, known, model, tokenizer, kept)
 
     frequent = usages.frequent_words(tokens)
-    entries = make_entries(by_word, vectors, found, read, args.max_attested, args.seed, frequent)
+    # Known senses are those of today.
+    known = read_senses({word: texts[word] for word in by_word if word in texts}, found, args.times[-1], read)
+    if known:
+        print(f"Known senses: {'; '.join(f'{word}: {each.describe()}' for word, each in known.items())}.")
+    entries = make_entries(by_word, vectors, found, read, args.max_attested, args.seed, frequent, known)
     logger.info(kept.describe())
     write_entries(folder, entries, args.times)
-    write_page(folder / PAGE, words_page(table, args.times, entries, frequencies, unranked, said))
+    sampled = {word: entry.usages[: len(entry.vectors)] for word, entry in entries.items()}
+    write_uses(folder, sampled)
+    if judgments is not None:
+        judged = compare_with_people(judgments, sampled, {word: entry.vectors for word, entry in entries.items()})
+        with written_whole(folder / JUDGED) as partial:
+            judged.to_csv(partial, index=False)
+        print(f"Judgements of people and cosines of the model:\n{format_table(judged)}")
+    write_page(folder / PAGE, words_page(table, args.times, entries, frequencies, unranked, said, texts))
     print(f"Words to look at: {folder / PAGE}")
 
 
@@ -325,5 +359,7 @@ def main(arguments: list[str]):
     check_read(options_given(arguments), reads | dict.fromkeys(columns, (args.corpora, "with --dwug")))
     check_view()
     words, truth = read_words(args)
+    texts = None if args.senses is None else read_known_senses(args.senses)
+    judgments = None if args.judgments is None else read_judgments(args.judgments)
     with lock_folder(args.output_dir):
-        run(args, words, truth)
+        run(args, words, truth, texts, judgments)

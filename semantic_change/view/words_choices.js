@@ -1,13 +1,16 @@
-// The choices of the reader about the senses of words: their number, names, merged senses, and misfiled usages. They
-// stay in this browser, and go out and in as a JSON file.
+// The choices of the reader about the senses of words: their number, names, merged senses, usages that were placed in a
+// sense, and misfiled ones. They stay in this browser, and go out and in as a JSON file. The senses go out as a table,
+// which the next run reads (--senses).
 
 const { times, columns, words } = page.data;
 const NO_SENSE = -1;
+// So many usages nearest to its middle stand for a sense without texts of its own in the table of senses.
+const QUOTED = 10;
 // The normal quantile of a 95 % interval.
 const NORMAL = 1.959964;
 const STORE = `words ${page.data.id}`;
 // By word: `number`, and for each number of senses `names` and `merged` (the sense that each merged one is part of), by
-// sense, and `misfiled`, a list of usages.
+// sense, `placed`, the sense of each usage that the reader moved or confirmed, and `misfiled`, a list of usages.
 let choices = {};
 
 try {
@@ -55,7 +58,7 @@ function optionOf(word, entry) {
 // Returns the choices about the senses of a word, at the chosen number of them; kept if they are `wanted` for a change.
 function optionChoice(word, entry, wanted = false) {
   const number = numberOf(word, entry);
-  const known = choices[word]?.[number] ?? { names: {}, merged: {}, misfiled: [] };
+  const known = { names: {}, merged: {}, placed: {}, misfiled: [], ...choices[word]?.[number] };
   if (wanted) choices[word] = { ...choices[word], number, [number]: known };
   return known;
 }
@@ -76,6 +79,13 @@ function splitSense(choice, sense) {
   for (const [part, whole] of Object.entries(choice.merged)) if (whole === sense) delete choice.merged[part];
 }
 
+// Places a usage in a sense; "" leaves it where the program put it.
+function placeUsage(choice, usage, sense) {
+  if (sense === "") delete choice.placed[usage];
+  else choice.placed[usage] = Number(sense);
+  choice.misfiled = choice.misfiled.filter((other) => other !== usage);
+}
+
 function isMisfiled(choice, usage) {
   return choice.misfiled.includes(usage);
 }
@@ -90,10 +100,11 @@ function toggleMisfiled(choice, usage) {
 // `counts` by sense and time, `totals` by time. Misfiled usages have no sense and count nowhere. Each sense has, by time,
 // its `shares` with intervals, and `documents`, the number of documents that have it.
 function readSenses(word, entry) {
-  const { labels: found, keywords } = optionOf(word, entry);
+  const { labels: found, keywords, names } = optionOf(word, entry);
   const choice = optionChoice(word, entry);
   const out = new Set(choice.misfiled);
-  const labels = found.map((sense, usage) => (out.has(usage) ? NO_SENSE : (choice.merged[sense] ?? sense)));
+  const placed = found.map((sense, usage) => choice.placed[usage] ?? sense);
+  const labels = placed.map((sense, usage) => (out.has(usage) ? NO_SENSE : (choice.merged[sense] ?? sense)));
   const documents = times.map((_, time) => groupByDocument(entry, (usage) => labels[usage] !== NO_SENSE && entry.time[usage] === time));
   const sizes = documents.map((found) => found.map((usages) => usages.length));
   const totals = sizes.map(sum);
@@ -102,7 +113,7 @@ function readSenses(word, entry) {
     .filter((id) => !(id in choice.merged))
     .map((id) => {
       const parts = keywords.map((_, part) => part).filter((part) => (choice.merged[part] ?? part) === id);
-      const name = choice.names[id] ?? "";
+      const name = choice.names[id] ?? names[id];
       const number = parts.map((part) => part + 1).join(" + ");
       // The keywords of merged senses in turn.
       const most = Math.max(...keywords.map((list) => list.length));
@@ -123,6 +134,45 @@ function readSenses(word, entry) {
     });
   const counts = senses.map((sense) => sense.counts);
   return { senses, labels, counts, totals, documents: documents.map((found) => found.length) };
+}
+
+// Returns the rows of the table of senses, of all words with choices or with known senses: the texts that the run was
+// given, and the usages that the reader placed. A sense without texts has the usages nearest to its middle.
+function tableOfSenses() {
+  return words.flatMap(({ word, entry, texts }) => {
+    if (!entry || !(texts.length || choices[word])) return texts.map((row) => [word, ...row]);
+    const { senses, labels } = readSenses(word, entry);
+    const { names, nearest, known } = optionOf(word, entry);
+    const choice = optionChoice(word, entry);
+    return senses.flatMap(({ id, parts, name, label }) => {
+      const given = texts.filter(([sense]) => parts.some((part) => names[part] === sense)).map(([, ...rest]) => rest);
+      const placed = Object.keys(choice.placed).map(Number).filter((usage) => labels[usage] === id);
+      // What fits no known sense is a sense once the reader says so.
+      const isWanted = !known.length || parts.some((part) => known[part]) || name !== names[id] || placed.length;
+      const quote = (usage) => {
+        const [left, form, right] = entry.text[usage];
+        return [left + form + right, [...left].length];
+      };
+      const own = uniqueRows([...given, ...placed.map(quote)]);
+      const stand = uniqueRows(nearest.filter((usage) => labels[usage] === id).map(quote)).slice(0, QUOTED);
+      return isWanted ? (own.length ? own : stand).map((row) => [word, label, ...row]) : [];
+    });
+  });
+}
+
+function uniqueRows(rows) {
+  return [...new Map(rows.map((row) => [JSON.stringify(row), row])).values()];
+}
+
+function saveSenses() {
+  saveTable("known_senses.csv", ["word", "sense", "text", "start"], tableOfSenses());
+}
+
+function saveTable(name, columns, rows) {
+  const quoted = (cell) => `"${String(cell ?? "").replaceAll('"', '""')}"`;
+  const lines = [columns, ...rows].map((row) => `${row.map(quoted).join(",")}\r\n`);
+  // The mark at the start tells spreadsheets that it is UTF-8.
+  saveFile(name, "text/csv", `\ufeff${lines.join("")}`);
 }
 
 function sum(numbers) {

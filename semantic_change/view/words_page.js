@@ -121,7 +121,20 @@ function quotation(usage, about = [], note = "") {
   const button = element("button", { type: "button", className: "misfiled no-print", onclick: toggle }, "misfiled");
   button.setAttribute("aria-pressed", String(isMisfiled(optionChoice(word, entry), usage)));
   const parts = [box, ...(before ? [element("span", { className: "quiet small" }, `${before}: `)] : []), sentence];
-  return element("li", {}, ...parts, ...(note ? [element("span", { className: "quiet small" }, ` ${note}`)] : []), " ", button);
+  const tools = [button, ...(state.senses.length > 1 ? [" ", placeOf(usage)] : [])];
+  return element("li", {}, ...parts, ...(note ? [element("span", { className: "quiet small" }, ` ${note}`)] : []), " ", ...tools);
+}
+
+// Creates the field that confirms the sense of a usage, or moves it to another one.
+function placeOf(usage) {
+  const { entry, word } = words[state.word];
+  const { placed, merged } = optionChoice(word, entry);
+  const names = state.senses.map(({ id, short }) => element("option", { value: id, label: short }));
+  const select = element("select", { className: "place no-print", ariaLabel: "Its sense" });
+  select.append(element("option", { value: "", label: "sense as found" }), ...names);
+  select.value = usage in placed ? (merged[placed[usage]] ?? placed[usage]) : "";
+  select.addEventListener("change", () => changeChoices((choice) => placeUsage(choice, usage, select.value)));
+  return select;
 }
 
 function withInterval([value, low, high], write, unit) {
@@ -393,10 +406,7 @@ function saveCitations() {
     return [word, ...about, entry.date[usage], entry.source[usage], times[entry.time[usage]], ...entry.text[usage]];
   });
   const names = ["word", "sense", "name", "keywords", "date", "source", "time", "left", "form", "right"];
-  const quoted = (cell) => `"${String(cell).replaceAll('"', '""')}"`;
-  const lines = [names, ...rows].map((row) => `${row.map(quoted).join(",")}\r\n`);
-  // The mark at the start tells spreadsheets that it is UTF-8.
-  saveFile("citations.csv", "text/csv", `\ufeff${lines.join("")}`);
+  saveTable("citations.csv", names, rows);
 }
 
 // Choices -------------------------------------------------------------------------------------------------------------
@@ -534,6 +544,7 @@ for (const id of ["of-time", "of-sense", "sort"]) byId(id).addEventListener("cha
 document.addEventListener("change", cite);
 byId("number").addEventListener("change", chooseNumber);
 byId("save-choices").addEventListener("click", saveChoices);
+byId("save-senses").addEventListener("click", saveSenses);
 byId("load-choices").addEventListener("change", loadChoices);
 byId("forget-choices").addEventListener("click", forgetChoices);
 byId("save").addEventListener("click", saveCitations);

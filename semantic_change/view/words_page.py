@@ -22,6 +22,7 @@ from modeling_tempoformer.view.page import COLOURS, render_page
 
 from ..citations import sentence_of
 from ..entries import Entry
+from ..known_senses import GivenTexts
 from ..measures import share_interval
 from ..report import COUNTS, STEP, measures_of
 from ..senses import principal_components
@@ -85,6 +86,7 @@ def words_page(
     frequencies: Frequencies | None = None,
     unranked: pd.DataFrame | None = None,
     searched: str = "",
+    texts: GivenTexts | None = None,
 ) -> str:
     """
     Renders the page of words as HTML.
@@ -96,6 +98,7 @@ def words_page(
         frequencies: The frequencies in the whole corpus.
         unranked: The [`unranked_table`]: words without a score, which have entries too.
         searched: Tells which words were searched, if there was no list.
+        texts: The texts of known senses, which the page saves with the reader's own.
     """
     names = [escape_control_characters(time) for time in times]
     columns = table_columns(table, times)
@@ -107,6 +110,10 @@ def words_page(
             "word": escape_control_characters(word),
             "frequency": [per_million(frequency) for frequency in frequencies[word].values()] if frequencies else None,
             "entry": describe_entry(entries[word], times) if word in shown else None,
+            "texts": [
+                [escape_control_characters(row.sense), escape_control_characters(row.text), row.start]
+                for row in (texts or {}).get(word, ())
+            ],
         }
         for word in words
     ]
@@ -200,6 +207,8 @@ def describe_entry(entry: Entry, times: Sequence[str]) -> dict[str, Any]:
                 "silhouette": round(senses.silhouette, 3),
                 "labels": labels.tolist(),
                 "nearest": senses.nearest.tolist(),
+                "known": [] if senses.known is None else senses.known.is_known.tolist(),
+                "names": [escape_control_characters(name) for name in senses.names],
                 "keywords": [[escape_control_characters(word) for word in words] for words in senses.keywords],
             }
             for senses, labels in zip(entry.options, entry.labels, strict=True)

@@ -217,6 +217,8 @@ REFUSED = {
     f"{CHANGE} --discover 5": "--discover…--targets",
     f"{BERT_CHANGE} --dwug a.csv --discover 5": "--discover…--dwug",
     f"{CHANGE} --without_names": "--without_names…--discover",
+    f"{CHANGE} --senses a.csv": "a.csv…line 1…'word'",
+    f"{CHANGE} --judgments a.csv": "a.csv…line 2…identifier1",
     f"{BERT_CHANGE} --dwug a.csv --times 1815 1990 --targets words.list --time_column year": "--time_column…--dwug",
     "run_timeline_view --model_name_or_path saved --test_file posts.csv --state_column text": "--state_column…states",
     f"{SCORE} --speaker_column text": "--speaker_column…--keep_columns",

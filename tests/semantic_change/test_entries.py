@@ -176,6 +176,48 @@ def test_senses_and_usages_are_written(sample, whole, tmp_path):
     np.testing.assert_array_equal(np.stack(usages["vector"]), entry.vectors)
 
 
+def test_usages_are_written_for_spreadsheets(sample, whole, tmp_path):
+    write_entries(tmp_path, {"plane": entries_of(sample, whole)["plane"]}, TIMES)
+    table = pd.read_csv(tmp_path / "_usages.csv", dtype=str, keep_default_na=False)
+    usages = [usage for part in sample.values() for usage in part]
+    assert (table["left"] + table["form"] + table["right"]).tolist() == [usage.text for usage in usages]
+    assert table["date"].tolist() == [usage.date for usage in usages] and set(table["form"]) == {"plane"}
+    assert [int(sense) - 1 for sense in table["sense"]] == list(map(sense_of, usages))
+    assert table["identifier"].is_unique and table["time"].tolist() == ["1800"] * 12 + ["1900"] * 12
+
+
+def test_trends_are_by_decade_of_the_dated_usages(sample, whole, tmp_path):
+    """The first sense has 2 of the 10 usages of the 1850s, and 9 of 10 in the 1950s. Both later decades have 2."""
+    undated = [Usage("1900", f"plane 1 {number}", 0, 5, date) for number, date in enumerate(("", "unknown"))]
+    sample["1900"] += undated
+    whole["1900"] += [[usage] for usage in undated]
+    write_entries(tmp_path, {"plane": entries_of(sample, whole)["plane"]}, TIMES)
+    table = pd.read_csv(tmp_path / "trends.csv").query("sense == 1")
+    assert table["from"].tolist() == [1850, 1860, 1950, 1960] and (table["to"] - table["from"] == 9).all()
+    assert table["usages"].tolist() == [2, 0, 9, 0] and table["total"].tolist() == [10, 2, 10, 2]
+    assert table["documents"].tolist() == [2, 0, 9, 0] and table["share"].tolist() == [0.2, 0, 0.9, 0]
+    assert ((table["share_low"] <= table["share"]) & (table["share"] <= table["share_high"])).all()
+
+
+def test_trends_are_by_year_if_there_are_few(tmp_path):
+    years = [1850, 1850, 1851, 1853] * 3
+    old = [dated(year, 0, number) for number, year in enumerate(years)]
+    sample = {"1800": old, "1900": []}
+    entry = make_entry(Search(sample, {time: vectors_of(part) for time, part in sample.items()}))
+    write_entries(tmp_path, {"plane": entry}, TIMES)
+    table = pd.read_csv(tmp_path / "trends.csv")
+    assert (table["from"] == table["to"]).all()
+    assert table.groupby("from")["usages"].sum().to_dict() == {1850: 6, 1851: 3, 1853: 3}
+    assert table.groupby("from")["total"].first().to_dict() == {1850: 6, 1851: 3, 1853: 3}
+
+
+def test_texts_without_dates_have_no_trend(tmp_path):
+    sample = {time: [Usage(time, f"plane {time} {number}", 0, 5) for number in range(4)] for time in TIMES}
+    vectors = {time: np.random.default_rng(0).normal(size=(4, 4)) for time in TIMES}
+    write_entries(tmp_path, {"plane": make_entry(Search(sample, vectors))}, TIMES)
+    assert not (tmp_path / "trends.csv").exists() and (tmp_path / "senses.csv").exists()
+
+
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [

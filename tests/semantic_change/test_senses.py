@@ -7,7 +7,7 @@ import pytest
 from sklearn.metrics import silhouette_score
 from sklearn.preprocessing import normalize
 
-from semantic_change.keywords import WordsAround
+from semantic_change.keywords import Keywords, WordsAround, words_of
 from semantic_change.senses import Senses, choose_senses, find_senses, principal_components
 from semantic_change.usages import Usage
 
@@ -41,7 +41,13 @@ def test_senses_go_from_the_one_that_grew_to_the_one_that_shrank():
 
 def option(number: int, silhouette: float) -> Senses:
     return Senses(
-        np.arange(number), np.ones((number, 1)), np.arange(number), [[]] * number, np.eye(number), silhouette
+        np.arange(number),
+        np.ones((number, 1)),
+        np.arange(number),
+        [[]] * number,
+        np.eye(number),
+        silhouette,
+        [""] * number,
     )
 
 
@@ -88,20 +94,48 @@ def test_keywords_are_those_that_one_sense_has_and_the_others_lack():
     """'the' is in all contexts, and 'once' in too few. 'soviet' tells more than 'moscow', which is rarer."""
     contexts = ["the soviet moscow"] * 3 + ["the soviet once"] * 2 + ["the kansas state"] * 4 + ["the state"]
     labels = np.repeat([0, 1], 5)
-    assert WordsAround(contexts).keywords(labels) == [["soviet", "moscow"], ["state", "kansas"]]
-    assert WordsAround(contexts, {"soviet", "of"}).keywords(labels) == [["moscow"], ["state", "kansas"]]
-    assert WordsAround(["1 2", "!"]).keywords(np.array([0, 1])) == [[], []]
+
+    def found(contexts, frequent=()):
+        by_label = WordsAround([words_of(text, frequent) for text in contexts]).collocates(labels, 2)
+        return [[collocate.word for collocate in each] for each in by_label]
+
+    assert found(contexts) == [["soviet", "moscow"], ["state", "kansas"]]
+    assert found(contexts, {"soviet", "of"}) == [["moscow"], ["state", "kansas"]]
+    assert found(["1 2", "!"] * 5) == [[], []]
+
+
+def keywords_of(texts: list[str], labels: list[int], frequent=()) -> list[list[str]]:
+    usages = [Usage("1900", text, text.index("plane"), text.index("plane") + 5) for text in texts]
+    return Keywords(usages, frequent).find(np.array(labels), max(labels) + 1)
+
+
+def test_keywords_beside_the_word_come_first_then_nearer_ones():
+    texts = ["pilots saw how the big-plane landed on grass"] * 3 + [
+        "it is an inclined plane, set under 1 ground line"
+    ] * 4
+    first, last = keywords_of(texts, [0] * 3 + [1] * 4, {"the", "how"})
+    # A word that is beside the usages is not repeated, and a comma stands between "plane" and "set".
+    assert first[:2] == ["big ~", "~ landed"] and set(first[2:]) == {"saw", "grass", "pilots"}
+    assert last[0] == "inclined ~" and set(last[1:]) == {"set", "under", "ground", "line"}
+
+
+def test_at_most_three_of_five_keywords_stand_beside_the_word():
+    texts = [
+        f"{word} plane here {other}" for word in ("big", "fast", "tall", "blue") for other in ("now wood sea",) * 3
+    ]
+    (first, last) = keywords_of([*texts, *["a plane"] * 5], [0] * 12 + [1] * 5)
+    assert sum("~" in word for word in first) == 3 and len(first) == 5 and last == []
 
 
 def test_keywords_are_counted_by_their_keys():
     contexts = ["a \ufb01ne self\u00admade day"] * 2 + ["a fine selfmade day"] * 2 + ["a cold day"] * 4
-    (found, _) = WordsAround(contexts).collocates(np.repeat([0, 1], 4), 2)
+    (found, _) = WordsAround(list(map(words_of, contexts))).collocates(np.repeat([0, 1], 4), 2)
     assert {word: count for word, count, _ in found} == {"fine": 4, "selfmade": 4}
 
 
 def test_collocates_have_counts_and_strengths():
     contexts = ["the soviet moscow"] * 3 + ["the soviet"] * 2 + ["the state soviet"] + ["the state"] * 4
-    first, last, none = WordsAround(contexts).collocates(np.repeat([0, 1], 5), 3)
+    first, last, none = WordsAround(list(map(words_of, contexts))).collocates(np.repeat([0, 1], 5), 3)
     assert [(word, count) for word, count, _ in first] == [("moscow", 3), ("soviet", 5)] and none == []
     assert [strength for _, _, strength in first] == pytest.approx([3.5 / 0.5, (5.5 / 5.5) / (1.5 / 5.5)])
     assert [(word, count) for word, count, _ in last] == [("state", 5)]

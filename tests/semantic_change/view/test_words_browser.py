@@ -50,6 +50,19 @@ def folder(tmp_path_factory):
 
 
 @pytest.fixture
+def again(folder, tmp_path):
+    """Returns a function that runs again with the senses of a table, and returns the folder of that run."""
+
+    def run(senses):
+        given = ["--model_name_or_path", str(folder.parent / "model"), "--output_dir", str(tmp_path / "again")]
+        given += ["--corpora", *(str(folder.parent / f"{time}.txt") for time in TIMES), "--senses", str(senses)]
+        run_semantic_change.main([*given, "--targets", str(folder.parent / "words.txt")])
+        return tmp_path / "again"
+
+    return run
+
+
+@pytest.fixture
 def opened(browser, folder):
     """Opens the page. Checks at the end of the test that it reported no problem."""
     browser.open(folder / "_changes.html", READY)
@@ -180,6 +193,61 @@ def test_a_reader_s_choices_about_senses_stay_and_go_into_a_file(opened, folder,
     opened.find("#forget-choices").click()
 
 
+def test_a_reader_s_senses_are_those_of_the_next_run(browser, folder, again, tmp_path):
+    browser.open(folder / "_changes.html", READY)
+    browser.save_into(tmp_path)
+    choose(browser, "flew")
+    browser.set_value("#number", 4)
+    browser.set_value("#senses article:nth-child(4) .tools select", 2)
+    browser.set_value("#senses article:nth-child(1) .tools input", 'to "fly"')
+    browser.set_value("#senses article:nth-child(3) .tools input", "merged")
+    # One usage of the first sense is moved to the second, another one is confirmed.
+    moved, confirmed = browser.texts("#senses article:nth-child(1) .times .text")[:2]
+    browser.set_value("#senses article:nth-child(1) .times .place", 1)
+    where = browser.texts("#senses article:nth-child(1) .times .text").index(confirmed)
+    (select,) = browser.find_all("#senses article:nth-child(1) .times .place")[where : where + 1]
+    script = "arguments[0].value = 0; arguments[0].dispatchEvent(new Event('change', { bubbles: true }))"
+    browser.driver.execute_script(script, select)
+    browser.find("#save-senses").click()
+    saved = tmp_path / "known_senses.csv"
+    browser.wait_for(lambda: saved.exists() and saved.stat().st_size)
+    browser.find("#forget-choices").click()
+    rows = pd.read_csv(saved)
+    assert list(rows) == ["word", "sense", "text", "start"] and set(rows["word"]) == {"flew"}
+    assert all(row.text[row.start :].startswith("flew") for row in rows.itertuples())
+    by_sense = rows.groupby("sense")["text"].agg(list).to_dict()
+    assert by_sense['to "fly"'] == [confirmed] and by_sense["Sense 2"] == [moved]
+    # A sense without a chosen usage has those nearest to its middle.
+    assert len(by_sense["merged"]) == 10 and len(by_sense) == 3
+
+    out = again(saved)
+    usages = pd.read_parquet(out / "_usages.parquet").query("word == 'flew'")
+    names = senses_of(out, "flew").set_index("sense")["name"]
+    of = dict(zip(usages["sentence"], usages["sense"].map(names), strict=True))
+    assert (
+        of[moved] == "Sense 2"
+        and of[confirmed] == 'to "fly"'
+        and {of[text] for text in by_sense["merged"]} == {"merged"}
+    )
+    assert set(names) >= set(by_sense) and all(name.startswith("none of these") for name in {*names} - {*by_sense})
+    assert (senses_of(out, "the")["name"] == "").all()
+    # The page of that run has the names and the texts, and saves them again, with what was changed since.
+    browser.open(out / "_changes.html", READY)
+    choose(browser, "flew")
+    assert [text.split(":")[0] for text in browser.texts("#senses h4")] == names.tolist()
+    place = names.tolist().index("merged") + 1
+    browser.set_value(f"#senses article:nth-child({place}) .tools input", "renamed")
+    saved.unlink()
+    browser.find("#save-senses").click()
+    browser.wait_for(lambda: saved.exists() and saved.stat().st_size)
+    renamed = rows.replace({"sense": {"merged": "renamed"}}).sort_values(["sense", "text"]).reset_index(drop=True)
+    pd.testing.assert_frame_equal(
+        pd.read_csv(saved).sort_values(["sense", "text"]).reset_index(drop=True), renamed, check_dtype=False
+    )
+    browser.find("#forget-choices").click()
+    assert browser.problems() == []
+
+
 def test_a_word_of_one_time_has_its_page(opened):
     opened.find("#unranked-rows a").click()
     opened.wait_for(lambda: opened.text(READY) == "sad")
@@ -244,7 +312,7 @@ def test_citations_are_saved_as_a_table(opened, folder, tmp_path):
     for box in opened.find_all(f"{where} .cite"):
         box.send_keys(opened.keys.SPACE)
     # A choice in one list is also checked in the other.
-    opened.find("#all summary").click()
+    opened.find("#all summary").send_keys(opened.keys.ENTER)
     opened.wait_for(lambda: len(opened.find_all("#usages .cite:checked")) == len(texts))
     choose(opened, "the")
     opened.find("#senses .times .cite").send_keys(opened.keys.SPACE)
