@@ -145,8 +145,8 @@ def conclude(table: pd.DataFrame, times: Sequence[str]) -> str:
             "These words changed little, because their whole interval is below a quarter of the change of "
             f"'{table['word'].iloc[0]}': {', '.join(little_changed)}"
         )
-    if STEP in table:
-        steps = table.nlargest(3, "change_step")
+    if STEP in table and table["change_step"].notna().any():
+        steps = table.dropna(subset="change_step").nlargest(3, "change_step")
         named = (f"{row['word']} ({row[STEP]}, {row['change_step']:.1f})" for _, row in steps.iterrows())
         sentences.append(f"Largest changes between neighbouring times: {', '.join(named)}")
     return ". ".join(sentences) + "."
@@ -180,7 +180,11 @@ def write_report(
     missing = {f"{name}: no score": scores.index[scores[name].isna()] for name in scores}
     agreements: dict[str, dict] = {}
     notes = [conclude(table, times)] if "change" in table else []
-    notes += [f"Not compared, with too few usages at a time: {describe_counts(left_out)}."] if left_out else []
+    notes += (
+        [f"Not compared, with too few usages at {times[0]} or {times[-1]}: {describe_counts(left_out)}."]
+        if left_out
+        else []
+    )
     if truth is not None:
         missing["No gold score"] = [word for word in scores.index if word not in truth]
         missing["Not looked for"] = [word for word in truth if word not in {*scores.index, *left_out}]

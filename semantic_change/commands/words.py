@@ -103,7 +103,8 @@ class ChangeArguments:
         metadata={"help": "Marks before and after the word, for encoders that read a marked word: <t> </t>."},
     )
     min_usages: int = field(
-        default=20, metadata={"help": "Words with fewer usages at a time get no score, but a page."}
+        default=20,
+        metadata={"help": "Words with fewer usages at the first or the last time get no score, but a page."},
     )
     num_samples: int = field(default=200, metadata={"help": "Maximum number of sentences for each word and time."})
     max_attested: int = field(
@@ -228,7 +229,7 @@ def discover_words(
         raise ValueError(f"--discover finds no word. {said}")
     few = usages.drop_unknown(tokenizer, searched.usages, args.reads_names)
     few = {word: by_time for word, by_time in few.items() if all(by_time.values())}
-    scores = rank_by_change(read_usages(args, few, model, tokenizer), args.compared_times, args.seed)
+    scores = rank_by_change(read_usages(args, few, model, tokenizer), args.seed)
     write_searched(Path(args.output_dir), searched, scores)
     best = list(scores)[: args.discover]
     said += f" These {len(best)} changed most by {num_kept} usages at each time; {SEARCHED} has the others."
@@ -256,7 +257,7 @@ def run(args: ChangeArguments, words: corpora.Targets | None, truth: dict[str, f
     by_word, left_out = usages.drop_rare(drawn, args.min_usages)
     # Loaded once the texts are known to be good.
     model = model or load_model(args)
-    words_read = read_usages(args, by_word, model, tokenizer)
+    words_read = read_usages(args, usages.drop_rare_times(by_word, args.min_usages), model, tokenizer)
     vectors = {word: each.vectors for word, each in words_read.items()}
     columns = measures.score_words(words_read, args.measures, args.times, args.seed, args.standardise)
 
@@ -267,7 +268,13 @@ def run(args: ChangeArguments, words: corpora.Targets | None, truth: dict[str, f
         print(said)
     unranked = write_unranked(folder, left_out, args.times, args.min_usages, frequencies, documents)
     by_word = {word: drawn[word] for word in (*table["word"], *unranked["word"])}
-    vectors |= embed_words(args, {word: drawn[word] for word in unranked["word"]}, model, tokenizer)
+    unread = {
+        word: {time: part for time, part in by_time.items() if time not in vectors.get(word, {})}
+        for word, by_time in by_word.items()
+    }
+    for word, by_time in embed_words(args, unread, model, tokenizer).items():
+        known = vectors.get(word, {}) | by_time
+        vectors[word] = {time: known[time] for time in args.times}
 
     def read(others: Usages) -> tuple[Usages, dict[str, measures.Vectors]]:
         known = usages.drop_unknown(tokenizer, others, args.reads_names)
