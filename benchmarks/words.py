@@ -18,7 +18,7 @@ are then tested by all their usages. The false discoveries among the first words
 
 import argparse
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -57,8 +57,8 @@ SEEDS = 20
 PERIOD = "1941-2020"
 TIMES = ("first", "last")
 # Words, and the largest number of sentences of each
-CHANCE_WORDS, FREQUENT_WORDS, SEARCHED_WORDS, KNOWN_USAGES = (30, 200), (4, 1500), (200, 40), 100
-FREQUENT, MIN_USAGES, MIXED_USAGES, BOOTSTRAP = 1400, 20, 100, 1000
+CHANCE_WORDS, FREQUENT_WORDS, SEARCHED_WORDS, KNOWN_USAGES = (30, 200), (4, 1500), (150, 40), 100
+FREQUENT, MIN_USAGES, MIXED_USAGES, DWUG_USAGES, BOOTSTRAP = 1400, 20, 100, 50, 1000
 COLUMNS = Columns(source="doc_id")
 # Words of presidents' speeches that got new senses, and words that kept theirs.
 KNOWN_TIMES = ["1790-1860", "1950-2020"]
@@ -385,6 +385,18 @@ def draw_mixtures(pairs: dict[str, list[np.ndarray]], seed: int) -> tuple[dict[s
     return drawn, np.array(changes)
 
 
+def draw_uses(args: argparse.Namespace, words: Iterable[str]) -> Usages:
+    """Returns some of the usages of DWUG EN."""
+    uses, rng = usages_of(read_uses(args.dwug)), np.random.default_rng(0)
+    return {
+        word: {
+            time: [part[index] for index in rng.permutation(len(part))[:DWUG_USAGES]]
+            for time, part in uses[word].items()
+        }
+        for word in words
+    }
+
+
 def measures(args: argparse.Namespace) -> Iterator[dict]:
     """
     Yields the agreement of measures with what is known. Half of DWUG's words, words with a known history and mixtures
@@ -397,8 +409,7 @@ def measures(args: argparse.Namespace) -> Iterator[dict]:
     columns = {"mixtures": compare([(candidates(drawn), truth) for drawn, truth in mixed], rank_correlation)}
     known = read_words(args, KNOWN_TIMES, CHANGED | STEADY, KNOWN_USAGES)
     golds = {"DWUG": read_truth(args.dwug / "stats_groupings.tsv"), "SemEval": read_truth(args.truth)}
-    uses = usages_of(read_uses(args.dwug))
-    uses = {word: uses[word] for word in golds["DWUG"]}
+    uses = draw_uses(args, golds["DWUG"])
     half = np.random.default_rng(0).permutation(sorted(golds["DWUG"]))
     parts = {
         "DWUG, half": half[: len(half) // 2],

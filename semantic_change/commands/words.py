@@ -76,6 +76,13 @@ class ChangeArguments:
         default=None,
         metadata={"help": "A file of words, which may have forms (a: b, c). Default: the words of --truth."},
     )
+    steady: str | None = field(
+        default=None,
+        metadata={
+            "help": "A file of words that are known to be steady, as in --targets. They join the list, and the column "
+            "above_steady is how much more a word changed than they do in the middle."
+        },
+    )
     discover: int | None = field(
         default=None,
         metadata={"help": "Instead of --targets: the number of words, the most changed ones of the corpora."},
@@ -216,10 +223,10 @@ def read_usages(
 
 def discover_words(
     args: ChangeArguments, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase
-) -> tuple[corpora.Targets, str]:
+) -> tuple[corpora.Targets, int, str]:
     """
-    Proposes the words of the corpora whose few usages change most between two compared times. Returns them, and a text
-    about the searched words.
+    Proposes the words of the corpora whose few usages change most between two compared times. Returns them, the number
+    of words that were compared, and a text about the searched words.
     """
     num_kept = min(SIEVE_USAGES, args.num_samples)
     vocabulary = Vocabulary.of(read_sentences(args, {}, usages.ignores_case(tokenizer)), num_kept, args.seed)
@@ -233,20 +240,26 @@ def discover_words(
     write_searched(Path(args.output_dir), searched, scores)
     best = list(scores)[: args.discover]
     said += f" These {len(best)} changed most by {num_kept} usages at each time; {SEARCHED} has the others."
-    return {word: searched.forms[word] for word in best}, said
+    return {word: searched.forms[word] for word in best}, len(scores), said
 
 
-def run(args: ChangeArguments, words: corpora.Targets | None, truth: dict[str, float] | None):
+def run(
+    args: ChangeArguments,
+    words: dict[str, list[str]] | None,
+    steady: dict[str, list[str]],
+    truth: dict[str, float] | None,
+):
     # Imported late, because it needs the extra `view`.
     from ..view.words_page import PAGE, words_page
 
-    tokenizer, model, said, folder = load_tokenizer(args), None, "", Path(args.output_dir)
+    tokenizer, model, num_searched, said, folder = load_tokenizer(args), None, 0, "", Path(args.output_dir)
     # Files of an earlier run, which this run may not overwrite
     for name in (CHANGES, RESULTS, *all_forms(FIGURE), UNRANKED, SENSES, USAGES, SEARCHED, PAGE):
         (folder / name).unlink(missing_ok=True)
     if words is None:
         model = load_model(args)
-        words, said = discover_words(args, model, tokenizer)
+        words, num_searched, said = discover_words(args, model, tokenizer)
+    words = words | {word: forms for word, forms in steady.items() if word not in words}
     frequencies, tokens = {}, Counter()
     sentences = usages.count_words(read_sentences(args, words, usages.ignores_case(tokenizer)), tokens)
     if args.corpora:
@@ -255,6 +268,11 @@ def run(args: ChangeArguments, words: corpora.Targets | None, truth: dict[str, f
     drawn = usages.draw_usages(found, args.num_samples, args.seed)
     drawn = usages.drop_unknown(tokenizer, drawn, args.reads_names)
     by_word, left_out = usages.drop_rare(drawn, args.min_usages)
+    if steady and not by_word.keys() & steady:
+        raise ValueError(
+            f"{args.steady} (--steady): no word has {args.min_usages} usages (--min_usages) at "
+            f"{' and '.join(args.ends)}."
+        )
     # Loaded once the texts are known to be good.
     model = model or load_model(args)
     words_read = read_usages(args, usages.drop_rare_times(by_word, args.min_usages), model, tokenizer)
@@ -262,8 +280,10 @@ def run(args: ChangeArguments, words: corpora.Targets | None, truth: dict[str, f
     columns = measures.score_words(words_read, args.measures, args.times, args.seed, args.standardise)
 
     documents = usages.count_documents(drawn)
-    table = ranked_table(columns, usages.count_usages(by_word), truth, frequencies, documents)
-    print(write_report(folder, table, args.times, truth, left_out, args.seed))
+    table = ranked_table(
+        columns, usages.count_usages(by_word), truth, frequencies, documents, list(steady), num_searched
+    )
+    print(write_report(folder, table, args.times, truth, left_out, args.seed, list(steady)))
     if said:
         print(said)
     unranked = write_unranked(folder, left_out, args.times, args.min_usages, frequencies, documents)
@@ -287,12 +307,15 @@ def run(args: ChangeArguments, words: corpora.Targets | None, truth: dict[str, f
     print(f"Words to look at: {folder / PAGE}")
 
 
-def read_words(args: ChangeArguments) -> tuple[corpora.Targets | None, dict[str, float] | None]:
-    """Returns the words to look for, None if they are to be discovered, and the gold scores if there are any."""
+def read_words(args: ChangeArguments) -> tuple[dict[str, list[str]] | None, dict[str, float] | None]:
+    """
+    Returns the words to look for with their forms, None if they are to be discovered, and the gold scores if there are
+    any.
+    """
     truth = None if args.truth is None else corpora.read_truth(args.truth)
     if args.discover is not None:
         return None, truth
-    return list(truth) if args.targets is None else corpora.read_targets(args.targets), truth
+    return {word: [word] for word in truth} if args.targets is None else corpora.read_targets(args.targets), truth
 
 
 def main(arguments: list[str]):
@@ -302,5 +325,6 @@ def main(arguments: list[str]):
     check_read(options_given(arguments), reads | dict.fromkeys(columns, (args.corpora, "with --dwug")))
     check_view()
     words, truth = read_words(args)
+    steady = {} if args.steady is None else corpora.read_targets(args.steady)
     with lock_folder(args.output_dir):
-        run(args, words, truth)
+        run(args, words, steady, truth)

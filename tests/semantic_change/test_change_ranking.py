@@ -184,6 +184,23 @@ def test_a_word_that_is_rare_between_the_ends_is_scored_by_the_ends(folder, tmp_
     assert "flew" not in set(pd.read_csv(tmp_path / "four" / "unranked.csv")["word"])
 
 
+def test_a_change_is_compared_with_that_of_steady_words(folder, tmp_path, capsys):
+    """`the` is in the list already, `air` joins it, and `trees` has too few usages."""
+    (tmp_path / "words.txt").write_text("flew\nthe\n", encoding="utf-8")
+    (tmp_path / "steady.txt").write_text("air\nthe\ntrees\n", encoding="utf-8")
+    given = ("--model_name_or_path", folder / "plain", "--targets", tmp_path / "words.txt")
+    rows = rank(folder, tmp_path / "out", *given, "--steady", tmp_path / "steady.txt")
+    change = {row["word"]: float(row["change"]) for row in rows}
+    assert change.keys() == {"flew", "the", "air"}
+    for row in rows:
+        above = change[row["word"]] - (change["the"] + change["air"]) / 2
+        assert float(row["above_steady"]) == pytest.approx(above, abs=1e-9)
+    assert "1 of the other 1 words changed more than each of them" in capsys.readouterr().out
+    (tmp_path / "steady.txt").write_text("trees\n", encoding="utf-8")
+    with pytest.raises(ValueError, match="--steady"):
+        rank(folder, tmp_path / "rare", *given, "--steady", tmp_path / "steady.txt")
+
+
 def test_a_corpus_in_another_layout_gives_the_same_table(folder, tmp_path):
     """The same sentences stand in one folder of VRT files with dates, and are found by their lemmas."""
     (tmp_path / "vrt").mkdir()
