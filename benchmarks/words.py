@@ -1,7 +1,7 @@
 r"""
 Measures whether "more than chance" keeps its promise, what frequency does to scores, and whether a measure is better.
 
-    python benchmarks/words.py chance frequency discovery measures --model_name_or_path MINILM \
+    python -m benchmarks.words chance frequency discovery measures --model_name_or_path MINILM \
         --speeches speeches.csv --dwug dwug_en_v3 --truth truth/graded.txt --output_dir outputs/words
 
 `--speeches` is a table with the columns `date` (a year), `doc_id` and `text`. Vectors are computed once, and kept in
@@ -57,7 +57,7 @@ SEEDS = 20
 PERIOD = "1941-2020"
 TIMES = ("first", "last")
 # Words, and the largest number of sentences of each
-CHANCE_WORDS, FREQUENT_WORDS, SEARCHED_WORDS, KNOWN_USAGES = (30, 200), (4, 1500), (150, 40), 100
+CHANCE_WORDS, FREQUENT_WORDS, SEARCHED_WORDS, KNOWN_USAGES = (30, 200), (4, 1500), (120, 40), 100
 FREQUENT, MIN_USAGES, MIXED_USAGES, DWUG_USAGES, BOOTSTRAP = 1400, 20, 100, 50, 1000
 COLUMNS = Columns(source="doc_id")
 # Words of presidents' speeches that got new senses, and words that kept theirs.
@@ -416,7 +416,8 @@ def measures(args: argparse.Namespace) -> Iterator[dict]:
         "DWUG, other half": half[len(half) // 2 :],
         "SemEval": golds["SemEval"],
     }
-    for reads, read_names in (("forms", False), ("names", True)):
+    for reads in args.reads:
+        read_names = reads == "names"
         vectors = encode(args, f"known_{reads}", known, read_names=read_names)
         is_changed = np.array([word in CHANGED for word in vectors])
         columns[f"known, {reads}"] = compare([(candidates(vectors), is_changed)], pairs_in_order)
@@ -438,6 +439,13 @@ def main():
     parser.add_argument("--speeches", type=Path, required=True, help="Table of the speeches.")
     parser.add_argument("--dwug", type=Path, help="Folder of DWUG EN.")
     parser.add_argument("--truth", type=Path, help="The gold scores of SemEval-2020.")
+    parser.add_argument(
+        "--reads",
+        nargs="+",
+        choices=("forms", "names"),
+        default=["names"],
+        help="For `measures`: what the encoder reads of a word with a known history, and of one of DWUG.",
+    )
     parser.add_argument("--output_dir", type=Path, required=True, help="Folder of the vectors.")
     args = parser.parse_args()
     for case in args.cases:
