@@ -48,6 +48,7 @@ class MethodArguments(ChangeArguments):
         metadata={"choices": ("clusters", "time_diff", *STATIC), "help": "The first one orders the table."},
     )
     # The encoder of `--discover` has no place here: these methods take a list of words.
+    steady: str | None = field(init=False, default=None)
     discover: int | None = field(init=False, default=None)
     without_names: bool = field(init=False, default=False)
 

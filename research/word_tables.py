@@ -20,13 +20,6 @@ known amount in half of the words of several senses, and not at all in the other
 The row "change, standardised" divides each dimension by its standard deviation over the usages of all words. A second
 table has the adjusted Rand index of the senses.
 
-`chance` deals the documents, or the sentences, of one period to two times at random, half or a fifth of them to the
-first, and computes the share of 60 words whose p is at most 0.05, with its standard error over the deals. It should be
-0.05 if what is shuffled for p is what was dealt. Blocks are of neighbouring sentences: the smaller time has so many.
-
-    python -m research.word_tables chance --corpora speeches.csv --times 1950-2020 --source_column doc_id \
-        --models sentence-transformers/all-MiniLM-L6-v2
-
 `methods` computes tables 2 and 3 of Rosin and Radinsky (2022): all methods, and the ways to give a model the time.
 Each training gets the arguments after `--`; without them nothing is trained. The same command resumes a stopped
 training.
@@ -36,11 +29,8 @@ import argparse
 import csv
 import gzip
 import json
-import random
 import subprocess
 import sys
-from dataclasses import replace
-from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -54,14 +44,11 @@ from transformers import AutoModel, AutoModelForMaskedLM, AutoTokenizer
 
 from benchmarks.workload import ROOT, show, table
 from semantic_change import measures
-from semantic_change.corpora import read_dated_corpus, read_semeval, read_truth
-from semantic_change.dated_sentences import NUM_BLOCKS, DatedSentence
-from semantic_change.discovery import Vocabulary
-from semantic_change.reading.passages import Columns
+from semantic_change.corpora import read_semeval, read_truth
+from semantic_change.dated_sentences import DatedSentence
 from semantic_change.senses import choose_senses, find_senses
 from semantic_change.usages import (
     Usage,
-    Usages,
     drop_rare,
     embed_usages,
     ignores_case,
@@ -250,85 +237,6 @@ def order(args: argparse.Namespace) -> list[list[dict]]:
     return [ranked, judged]
 
 
-def read_period(args: argparse.Namespace) -> tuple[Usages, list[str]]:
-    """
-    Returns the usages of words that occur 120 to 4,000 times in a period, with their line as the source, and the
-    document of each line.
-    """
-    (path,), columns = args.corpora, Columns(source=args.source_column)
-    texts = list(read_dated_corpus(path, args.times, [], columns=columns))
-    searched = Vocabulary.of(texts, 1).search(args.times, min_usages=120)
-    counts = searched.table.set_index("word")[f"count_{args.times[0]}"]
-    words = random.Random(0).sample(sorted(word for word in searched.forms if counts[word] <= 4000), 60)
-    forms = {word: searched.forms[word] for word in words}
-    numbered = (
-        replace(sentence, source=str(line))
-        for line, sentence in enumerate(read_dated_corpus(path, args.times, forms, columns=columns))
-    )
-    return sample_usages(numbered, words, args.times, num_samples=400), [text.document for text in texts]
-
-
-def false_rate(
-    vectors: dict[str, np.ndarray],
-    lines: dict[str, np.ndarray],
-    is_first: np.ndarray,
-    units: np.ndarray | None,
-    seed: int,
-) -> float:
-    """
-    Returns the share of words with p of 0.05 or less.
-
-    Args:
-        vectors: The vectors of each word's usages.
-        lines: Their lines.
-        is_first: Whether each line is dealt to the first time.
-        units: What is shuffled, by line; each usage by itself if None.
-        seed: Seed of the shuffles.
-    """
-    found = []
-    for word, own in lines.items():
-        sides = np.flatnonzero(is_first[own]), np.flatnonzero(~is_first[own])
-        if min(map(len, sides)) >= 20:
-            both = vectors[word][np.concatenate(sides)]
-            shuffled = (np.arange(len(side)) if units is None else units[own[side]] for side in sides)
-            numbered = tuple(np.unique(part, return_inverse=True)[1] for part in shuffled)
-            found.append(measures.shuffled_prototypes(both, both, numbered, seed, resamples=199)[1] <= 0.05)
-    return float(np.mean(found))
-
-
-def chance(args: argparse.Namespace) -> list[list[dict]]:
-    """Returns the rows of the table of words that changed more than chance, though none did."""
-    usages, names = read_period(args)
-    model, tokenizer = (auto.from_pretrained(args.models[0]) for auto in (AutoModel, AutoTokenizer))
-    (time,), documents = args.times, np.unique(names, return_inverse=True)[1]
-    vectors = {word: by_time[time] for word, by_time in embed_usages(model, tokenizer, usages).items()}
-    lines = {word: np.array([int(usage.source) for usage in by_time[time]]) for word, by_time in usages.items()}
-    rates: dict[tuple[str, str], dict[float, list[float]]] = {}
-    for draw, fraction in product(range(DRAWS), (0.5, 0.2)):
-        rng = np.random.default_rng(draw)
-        of_document = rng.permutation(documents.max() + 1) < fraction * documents.max()
-        deals = {"documents": of_document[documents], "sentences": rng.random(len(names)) < fraction}
-        for dealt, is_first in deals.items():
-            units = {"usages": None, dealt: documents if dealt == "documents" else np.arange(len(names))}
-            place = np.where(is_first, np.cumsum(is_first), np.cumsum(~is_first)) - 1
-            # Blocks stand for documents.
-            for number in (10, NUM_BLOCKS, 50) if dealt == "documents" else ():
-                units[f"{number} blocks"] = place // (min(is_first.sum(), sum(~is_first)) // number)
-            for name, unit in units.items():
-                each = rates.setdefault((dealt, name), {}).setdefault(fraction, [])
-                each.append(false_rate(vectors, lines, is_first, unit, draw))
-    return [
-        [
-            {"dealt": dealt, "shuffled for p": name}
-            | {
-                f"{fraction:.0%} to the first": f"{np.mean(each):.3f} ({np.std(each, ddof=1) / DRAWS**0.5:.3f})"
-                for fraction, each in by_fraction.items()
-            }
-            for (dealt, name), by_fraction in rates.items()
-        ]
-    ]
-
-
 def train(args: argparse.Namespace, mode: str) -> Path:
     """Trains a model, or resumes its training."""
     folder = args.output_dir / mode.replace(", ", "_").replace(" ", "_")
@@ -380,16 +288,10 @@ def methods(args: argparse.Namespace) -> list[list[dict]]:
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("table", choices=("order", "chance", "methods"))
+    parser.add_argument("table", choices=("order", "methods"))
     parser.add_argument("--models", nargs="+", required=True, help="Encoders; for `methods` one, a plain BERT.")
     parser.add_argument("--dwug", type=Path, help="Folder of DWUG EN.")
-    parser.add_argument(
-        "--corpora",
-        nargs="+",
-        help="For `methods`, instead of --dwug: two files named by time. For `chance`, a table.",
-    )
-    parser.add_argument("--times", nargs=1, help="For `chance`, the period.")
-    parser.add_argument("--source_column", default="source", help="For `chance`, the column of documents.")
+    parser.add_argument("--corpora", nargs="+", help="For `methods`, instead of --dwug: two files named by time.")
     parser.add_argument("--truth", help="For `order` and `methods`, the gold scores of SemEval-2020.")
     parser.add_argument("--layers", nargs="+", default=["1"], help="Numbers of last layers to average, or all.")
     parser.add_argument("--target_marks", nargs=2, help="Adds a row in which words are marked, with the last layer.")
@@ -398,7 +300,7 @@ def main():
     end = sys.argv.index("--") if "--" in sys.argv else len(sys.argv)
     args = parser.parse_args(sys.argv[1:end])
     args.passed_on = sys.argv[end + 1 :]
-    for rows in {"order": order, "chance": chance, "methods": methods}[args.table](args):
+    for rows in {"order": order, "methods": methods}[args.table](args):
         table(list(rows[0]), [list(row.values()) for row in rows])
 
 

@@ -39,7 +39,7 @@ class Searched(NamedTuple):
 
     Attributes:
         forms (`dict[str, list[str]]`): The spellings of each word that can be compared. Its name is the commonest.
-        usages (`Usages`): A few usages of each of these words at each time.
+        usages (`Usages`): A few usages of each of these words at each time that has enough of them.
         table (`pandas.DataFrame`): A row for each word that is frequent enough at one time at least: `word`,
             `left_out` (empty, or why), and its occurrences, `count_TIME`.
         num_words (`int`): The number of all words, including rarer ones.
@@ -57,8 +57,8 @@ class Searched(NamedTuple):
         return (
             f"{self.num_words:,} words were searched, and {len(self.forms):,} of them can be compared. Left out: "
             f"{self.num_words - len(self.table):,} with fewer than {min_usages} usages at every time, "
-            f"{left_out.get(RARE, 0):,} with fewer at some times, {left_out.get(FREQUENT, 0):,} among the most "
-            f"frequent ones, which make up half of the texts, {left_out.get(FUNCTION, 0):,} function words of "
+            f"{left_out.get(RARE, 0):,} with fewer at the first or the last, {left_out.get(FREQUENT, 0):,} among the "
+            f"most frequent ones, which make up half of the texts, {left_out.get(FUNCTION, 0):,} function words of "
             f"English{names}."
         )
 
@@ -109,9 +109,9 @@ class Vocabulary:
 
     def search(self, times: Sequence[str], min_usages: int, without_names: bool = False) -> Searched:
         """
-        Finds the words that can be compared: those with `min_usages` occurrences at each time that are not among the
-        most frequent words nor function words of English. With `without_names` they do not begin with a capital in
-        most of their occurrences.
+        Finds the words that can be compared: those with `min_usages` occurrences at the first and at the last time
+        that are not among the most frequent words nor function words of English. With `without_names` they do not
+        begin with a capital in most of their occurrences. At other times with fewer occurrences they have no usages.
         """
         spellings: dict[str, Counter[str]] = {}
         for spelling, count in self.spellings.items():
@@ -124,7 +124,7 @@ class Vocabulary:
             # Of equal counts the first spelling in alphabetical order wins.
             name = min(spelled, key=lambda spelling: (-spelled[spelling], spelling))
             left_out = ""
-            if min(counts) < min_usages:
+            if min(counts[0], counts[-1]) < min_usages:
                 left_out = RARE
             elif untagged(word) in frequent:
                 left_out = FREQUENT
@@ -134,7 +134,8 @@ class Vocabulary:
                 left_out = NAME
             else:
                 forms[name] = sorted(spelled)
-                usages[name] = {time: self.drawn(word, time) for time in times}
+                frequent_at = [time for time, count in zip(times, counts, strict=True) if count >= min_usages]
+                usages[name] = {time: self.drawn(word, time) for time in frequent_at}
             rows.append({"word": name, "left_out": left_out, **dict(zip(count_columns(times), counts, strict=True))})
         table = pd.DataFrame(rows, columns=["word", "left_out", *count_columns(times)])
         return Searched(forms, usages, table, len(spellings))
@@ -157,11 +158,9 @@ def words_of(sentence: DatedSentence) -> Iterator[tuple[str, int, int]]:
             yield match[1] + tag, start, end
 
 
-def rank_by_change(
-    words: Mapping[str, ReadUsages], compared: Sequence[tuple[str, str]], seed: int
-) -> dict[str, float]:
+def rank_by_change(words: Mapping[str, ReadUsages], seed: int) -> dict[str, float]:
     """Returns the largest change of each word between two compared times, the most changed word first."""
-    scores = {name: max(change_between(word, *pair, seed) for pair in compared) for name, word in words.items()}
+    scores = {name: max(change_between(word, *pair, seed) for pair in word.swapped) for name, word in words.items()}
     return dict(sorted(scores.items(), key=lambda scored: scored[1], reverse=True))
 
 

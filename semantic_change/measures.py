@@ -32,7 +32,7 @@ class ReadUsages(NamedTuple):
     The usages of one word, as a model reads them.
 
     Attributes:
-        vectors (`Vectors`): Their vectors at each time.
+        vectors (`Vectors`): Their vectors at each time that has enough of them.
         swapped (`dict[tuple[str, str], Vectors]`): The vectors that the usages of two times have with the times
             swapped, by the two times: a temporal model reads one text differently at two times.
         documents (`dict[str, np.ndarray]`): The document of each usage at each time, as a number from 0.
@@ -200,10 +200,14 @@ def change_between(word: ReadUsages, one: str, other: str, seed: int) -> float:
 
 
 def largest_step(word: ReadUsages, times: Sequence[str], seed: int) -> dict[str, float | str]:
-    """Returns the largest change between neighbouring times and these times, if there are more than two."""
+    """
+    Returns the largest change between neighbouring times and these times, if there are more than two. It is NaN if no
+    two neighbours are compared, because the times between the ends have too few usages.
+    """
     if len(times) == 2:
         return {}
-    changes = {f"{one} to {other}": change_between(word, one, other, seed) for one, other in pairwise(times)}
+    pairs = [pair for pair in pairwise(times) if pair in word.swapped]
+    changes = {f"{one} to {other}": change_between(word, one, other, seed) for one, other in pairs} or {"": math.nan}
     step = max(changes, key=changes.get)
     return {"change_step": changes[step], "step": step}
 
@@ -217,7 +221,11 @@ def score_prt(word: ReadUsages, times: Sequence[str], seed: int) -> dict[str, fl
     """Returns the [`prototype_distance`] between the first and the last time, and how far it is from chance."""
     prt, by_chance, p = compare_with_chance(word, times[0], times[-1], seed)
     vectors, steps = word.vectors, pairwise(times) if len(times) > 2 else ()
-    path = {f"prt {one} to {other}": prototype_distance(vectors[one], vectors[other]) for one, other in steps}
+    path = {
+        f"prt {one} to {other}": prototype_distance(vectors[one], vectors[other])
+        for one, other in steps
+        if one in vectors and other in vectors
+    }
     # Without a p-value, single usages were shuffled, which differ less than documents do.
     times_chance = prt / by_chance if by_chance > 0 and not np.isnan(p) else np.nan
     return {"prt": prt, "prt_corrected": prt - by_chance, **path, "times_chance": times_chance, "p": p}

@@ -1,10 +1,11 @@
 """The report on scored words: a ranked table, the agreement with gold scores, and figures."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 from scipy.stats import false_discovery_control
@@ -21,7 +22,7 @@ CHANGES, RESULTS, FIGURE = "changes.csv", "results.json", "changes.png"
 # The columns of the ends of the 95 % interval of `change`.
 INTERVAL = ("change_low", "change_high")
 # Columns about the certainty of scores. They follow the scores, and are no scores themselves.
-CERTAINTY = ("times_chance", "p", "p_fdr", *INTERVAL)
+CERTAINTY = ("above_steady", "times_chance", "p", "p_fdr", *INTERVAL)
 # The two neighbouring times with the largest change.
 STEP = "step"
 # Prefixes of the columns of numbers for each time
@@ -50,6 +51,8 @@ def ranked_table(
     truth: Mapping[str, float] | None = None,
     frequencies: Frequencies | None = None,
     documents: Mapping[str, Mapping[str, int]] | None = None,
+    steady: Collection[str] = (),
+    num_searched: int = 0,
 ) -> pd.DataFrame:
     """
     Makes a table with a row for each word, from the most changed to the least by the first measure. Words without a
@@ -57,11 +60,15 @@ def ranked_table(
 
     Args:
         columns: The measures and, if there are any, `step` and the columns of [`CERTAINTY`], each by word. Beside `p`
-            the table has `p_fdr`, adjusted for the number of words with a p-value (Benjamini and Hochberg, 1995).
+            the table has `p_fdr`, adjusted for the number of words with a p-value (Benjamini and Hochberg, 1995), or
+            for `num_searched`.
         counts: The number of usages of each word and time.
         truth: Gold scores by word.
         frequencies: The frequency of each word and time in the whole corpus.
         documents: The number of documents of these usages.
+        steady: Words that are known to be steady. The table has `above_steady`, the first measure less its median over
+            those of them that have a score.
+        num_searched: The number of words from which those of the table were chosen, because they changed most.
     """
     table = pd.DataFrame(columns, index=pd.Index(list(counts), name="word"))
     measures = [name for name in table if name not in (*CERTAINTY, STEP)]
@@ -69,7 +76,12 @@ def ranked_table(
     if "p" in table:
         table["p_fdr"] = table["p"]
         is_tested = table["p"].notna()
-        table.loc[is_tested, "p_fdr"] = false_discovery_control(table.loc[is_tested, "p"])
+        tested = table.loc[is_tested, "p"]
+        # Words that were passed over have a larger p, at most 1.
+        passed_over = np.ones(max(num_searched - len(tested), 0))
+        table.loc[is_tested, "p_fdr"] = false_discovery_control([*tested, *passed_over])[: len(tested)]
+    if steady:
+        table["above_steady"] = table[first] - table.loc[table.index.isin(steady), first].median()
     table = table[[*measures, *(name for name in (STEP, *CERTAINTY) if name in table)]]
     if truth is not None:
         table["gold"] = pd.Series(truth, dtype=float)
@@ -117,11 +129,12 @@ def plot_scores(table: pd.DataFrame, times: Sequence[str]) -> Figure:
     return figure
 
 
-def conclude(table: pd.DataFrame, times: Sequence[str]) -> str:
+def conclude(table: pd.DataFrame, times: Sequence[str], steady: Collection[str] = ()) -> str:
     """
-    Counts the words that changed more than chance and says how much more. Names the words with too few documents for a
-    test, those whose interval ends below a quarter of the largest change and, if there are more than two times, those
-    with the largest change between neighbouring times.
+    Counts the words that changed more than chance and says how much more, and those that changed more than words that
+    are known to be steady. Names the words with too few documents for a test, those whose interval ends below a
+    quarter of the largest change and, if there are more than two times, those with the largest change between
+    neighbouring times.
     """
     changed, is_tested = table[table["p_fdr"] < LEVEL], table["p"].notna()
     sentences = []
@@ -137,6 +150,15 @@ def conclude(table: pd.DataFrame, times: Sequence[str]) -> str:
             f": their usages are from {least['times_chance']:.1f} ('{least['word']}') to {most['times_chance']:.1f} "
             f"('{most['word']}') times as far apart as those of shuffled documents"
         )
+    is_steady = table["word"].isin(steady)
+    if is_steady.any():
+        most = table.loc[table.loc[is_steady, "change"].idxmax()]
+        larger = (table.loc[~is_steady, "change"] > most["change"]).sum()
+        sentences.append(
+            f"The {is_steady.sum()} words that are known to be steady have a median change of "
+            f"{table.loc[is_steady, 'change'].median():.1f} and at most {most['change']:.1f} ('{most['word']}'); "
+            f"{larger} of the other {(~is_steady).sum()} words changed more than each of them"
+        )
     if not is_tested.all():
         sentences.append(describe_untested(table[~is_tested], times))
     little_changed = table.loc[table[INTERVAL[1]] < table["change"].max() / 4, "word"]
@@ -145,8 +167,8 @@ def conclude(table: pd.DataFrame, times: Sequence[str]) -> str:
             "These words changed little, because their whole interval is below a quarter of the change of "
             f"'{table['word'].iloc[0]}': {', '.join(little_changed)}"
         )
-    if STEP in table:
-        steps = table.nlargest(3, "change_step")
+    if STEP in table and table["change_step"].notna().any():
+        steps = table.dropna(subset="change_step").nlargest(3, "change_step")
         named = (f"{row['word']} ({row[STEP]}, {row['change_step']:.1f})" for _, row in steps.iterrows())
         sentences.append(f"Largest changes between neighbouring times: {', '.join(named)}")
     return ". ".join(sentences) + "."
@@ -173,14 +195,19 @@ def write_report(
     truth: Mapping[str, float] | None = None,
     left_out: dict[str, dict[str, int]] | None = None,
     seed: int = 0,
+    steady: Collection[str] = (),
 ) -> str:
     """Writes `changes.csv`, `results.json` and the figure `changes`. Returns table, notes and agreement as text."""
     folder, left_out = Path(output_dir), left_out or {}
     scores = table.set_index("word")[measures_of(table)]
     missing = {f"{name}: no score": scores.index[scores[name].isna()] for name in scores}
     agreements: dict[str, dict] = {}
-    notes = [conclude(table, times)] if "change" in table else []
-    notes += [f"Not compared, with too few usages at a time: {describe_counts(left_out)}."] if left_out else []
+    notes = [conclude(table, times, steady)] if "change" in table else []
+    notes += (
+        [f"Not compared, with too few usages at {times[0]} or {times[-1]}: {describe_counts(left_out)}."]
+        if left_out
+        else []
+    )
     if truth is not None:
         missing["No gold score"] = [word for word in scores.index if word not in truth]
         missing["Not looked for"] = [word for word in truth if word not in {*scores.index, *left_out}]

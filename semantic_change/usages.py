@@ -196,12 +196,29 @@ def each_usage(usages: Usages) -> Iterator[tuple[str, Usage]]:
 
 
 def drop_rare(usages: Usages, min_usages: int) -> tuple[Usages, dict[str, dict[str, int]]]:
-    """Returns the usages of the words with `min_usages` at each time, and the other words' numbers of usages."""
-    counts = count_usages(usages)
-    left_out = {word: by_time for word, by_time in counts.items() if min(by_time.values()) < min_usages}
+    """
+    Returns the usages of the words with `min_usages` at the first and at the last time, which are compared, and the
+    other words' numbers of usages.
+    """
+    left_out = {}
+    for word, by_time in count_usages(usages).items():
+        first, *_, last = by_time.values()
+        if min(first, last) < min_usages:
+            left_out[word] = by_time
     if len(left_out) == len(usages):
-        raise ValueError(f"No word has {min_usages} usages (`min_usages`) at each time: {describe_counts(left_out)}.")
+        raise ValueError(
+            f"No word has {min_usages} usages (`min_usages`) at the first and at the last time: "
+            f"{describe_counts(left_out)}."
+        )
     return {word: by_time for word, by_time in usages.items() if word not in left_out}, left_out
+
+
+def drop_rare_times(usages: Usages, min_usages: int) -> Usages:
+    """Returns the usages of each word at the times that have `min_usages` of them."""
+    return {
+        word: {time: part for time, part in by_time.items() if len(part) >= min_usages}
+        for word, by_time in usages.items()
+    }
 
 
 def count_usages(usages: Usages) -> dict[str, dict[str, int]]:
@@ -440,17 +457,18 @@ def read_usages(
 
     Args:
         by_word (`Usages`): The usages of each word and time.
-        compared (`Iterable[tuple[str, str]]`): The pairs of times that are compared.
+        compared (`Iterable[tuple[str, str]]`): The pairs of times that are compared, for each word that has both.
         embed (`Callable`): Returns vectors of usages, as [`embed_usages`] does.
         reads_time (`bool`): Whether the model reads one text differently at two times.
     """
     vectors = embed(by_word)
     swapped: dict[str, dict[tuple[str, str], Vectors]] = {word: {} for word in by_word}
     for one, other in compared:
+        with_both = [word for word, by_time in by_word.items() if one in by_time and other in by_time]
         if reads_time:
-            read_swapped = embed(swap_times(by_word, one, other))
+            read_swapped = embed(swap_times({word: by_word[word] for word in with_both}, one, other))
         else:
-            read_swapped = {word: {one: by_time[other], other: by_time[one]} for word, by_time in vectors.items()}
+            read_swapped = {word: {one: vectors[word][other], other: vectors[word][one]} for word in with_both}
         for word, by_time in read_swapped.items():
             swapped[word][one, other] = by_time
     documents = {

@@ -83,6 +83,13 @@ class ChangeArguments:
         default=None,
         metadata={"help": "A file of words, which may have forms (a: b, c). Default: the words of --truth."},
     )
+    steady: str | None = field(
+        default=None,
+        metadata={
+            "help": "A file of words that are known to be steady, as in --targets. They join the list, and the column "
+            "above_steady is how much more a word changed than they do in the middle."
+        },
+    )
     discover: int | None = field(
         default=None,
         metadata={"help": "Instead of --targets: the number of words, the most changed ones of the corpora."},
@@ -124,7 +131,8 @@ class ChangeArguments:
         metadata={"help": "Marks before and after the word, for encoders that read a marked word: <t> </t>."},
     )
     min_usages: int = field(
-        default=20, metadata={"help": "Words with fewer usages at a time get no score, but a page."}
+        default=20,
+        metadata={"help": "Words with fewer usages at the first or the last time get no score, but a page."},
     )
     num_samples: int = field(default=200, metadata={"help": "Maximum number of sentences for each word and time."})
     max_attested: int = field(
@@ -255,10 +263,10 @@ def read_usages(
 
 def discover_words(
     args: ChangeArguments, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, kept: KeptVectors
-) -> tuple[corpora.Targets, str]:
+) -> tuple[corpora.Targets, int, str]:
     """
-    Proposes the words of the corpora whose few usages change most between two compared times. Returns them, and a text
-    about the searched words.
+    Proposes the words of the corpora whose few usages change most between two compared times. Returns them, the number
+    of words that were compared, and a text about the searched words.
     """
     num_kept, tell = min(SIEVE_USAGES, args.num_samples), partial(tell_files, Path(args.output_dir))
     vocabulary = Vocabulary.of(read_sentences(args, {}, usages.ignores_case(tokenizer), tell), num_kept, args.seed)
@@ -268,24 +276,25 @@ def discover_words(
         raise ValueError(f"--discover finds no word. {said}")
     few = usages.drop_unknown(tokenizer, searched.usages, args.reads_names)
     few = {word: by_time for word, by_time in few.items() if all(by_time.values())}
-    scores = rank_by_change(read_usages(args, few, model, tokenizer, kept), args.compared_times, args.seed)
+    scores = rank_by_change(read_usages(args, few, model, tokenizer, kept), args.seed)
     write_searched(Path(args.output_dir), searched, scores)
     best = list(scores)[: args.discover]
     said += f" These {len(best)} changed most by {num_kept} usages at each time; {SEARCHED} has the others."
-    return {word: searched.forms[word] for word in best}, said
+    return {word: searched.forms[word] for word in best}, len(scores), said
 
 
 def run(
     args: ChangeArguments,
     words: corpora.Targets | None,
+    steady: corpora.Targets,
     truth: dict[str, float] | None,
-    texts: GivenTexts | None = None,
-    judgments: pd.DataFrame | None = None,
+    texts: GivenTexts,
+    judgments: pd.DataFrame | None,
 ):
     # Imported late, because it needs the extra `view`.
     from ..view.words_page import PAGE, words_page
 
-    tokenizer, model, said, folder = load_tokenizer(args), None, "", Path(args.output_dir)
+    tokenizer, model, num_searched, said, folder = load_tokenizer(args), None, 0, "", Path(args.output_dir)
     # Files of an earlier run, which this run may not overwrite
     for name in (CHANGES, RESULTS, *all_forms(FIGURE), UNRANKED, *ENTRY_FILES, USES, JUDGED, SEARCHED, FILES, PAGE):
         (folder / name).unlink(missing_ok=True)
@@ -293,8 +302,9 @@ def run(
     if words is None:
         model, tell = load_model(args), None
         kept = KeptVectors(model)
-        words, said = discover_words(args, model, tokenizer, kept)
-    texts = take_words(texts or {}, words)
+        words, num_searched, said = discover_words(args, model, tokenizer, kept)
+    words = words | {word: forms for word, forms in steady.items() if word not in words}
+    texts = take_words(texts, words)
     frequencies, tokens = {}, Counter()
     sentences = usages.count_words(read_sentences(args, words, usages.ignores_case(tokenizer), tell), tokens)
     if args.corpora:
@@ -304,22 +314,35 @@ def run(
     warn_of_language(args.model_name_or_path, tokenizer, drawn, args.seed)
     drawn = usages.drop_unknown(tokenizer, drawn, args.reads_names)
     by_word, left_out = usages.drop_rare(drawn, args.min_usages)
+    if steady and not by_word.keys() & steady:
+        raise ValueError(
+            f"{args.steady} (--steady): no word has {args.min_usages} usages (--min_usages) at "
+            f"{' and '.join(args.ends)}."
+        )
     # Loaded once the texts are known to be good.
     if model is None:
         model = load_model(args)
         kept = KeptVectors(model)
-    words_read = read_usages(args, by_word, model, tokenizer, kept)
+    words_read = read_usages(args, usages.drop_rare_times(by_word, args.min_usages), model, tokenizer, kept)
     vectors = {word: each.vectors for word, each in words_read.items()}
     columns = measures.score_words(words_read, args.measures, args.times, args.seed, args.standardise)
 
     documents = usages.count_documents(drawn)
-    table = ranked_table(columns, usages.count_usages(by_word), truth, frequencies, documents)
-    print(write_report(folder, table, args.times, truth, left_out, args.seed))
+    table = ranked_table(
+        columns, usages.count_usages(by_word), truth, frequencies, documents, list(steady), num_searched
+    )
+    print(write_report(folder, table, args.times, truth, left_out, args.seed, list(steady)))
     if said:
         print(said)
     unranked = write_unranked(folder, left_out, args.times, args.min_usages, frequencies, documents)
     by_word = {word: drawn[word] for word in (*table["word"], *unranked["word"])}
-    vectors |= embed_words(args, {word: drawn[word] for word in unranked["word"]}, model, tokenizer, kept)
+    unread = {
+        word: {time: part for time, part in by_time.items() if time not in vectors.get(word, {})}
+        for word, by_time in by_word.items()
+    }
+    for word, by_time in embed_words(args, unread, model, tokenizer, kept).items():
+        known = vectors.get(word, {}) | by_time
+        vectors[word] = {time: known[time] for time in args.times}
 
     def read(others: Usages) -> tuple[Usages, dict[str, measures.Vectors]]:
         known = usages.drop_unknown(tokenizer, others, args.reads_names)
@@ -337,19 +360,22 @@ def run(
     write_uses(folder, sampled)
     if judgments is not None:
         judged = compare_with_people(judgments, sampled, {word: entry.vectors for word, entry in entries.items()})
-        with written_whole(folder / JUDGED) as partial:
-            judged.to_csv(partial, index=False)
+        with written_whole(folder / JUDGED) as path:
+            judged.to_csv(path, index=False)
         print(f"Judgements of people and cosines of the model:\n{format_table(judged)}")
     write_page(folder / PAGE, words_page(table, args.times, entries, frequencies, unranked, said, texts))
     print(f"Words to look at: {folder / PAGE}")
 
 
-def read_words(args: ChangeArguments) -> tuple[corpora.Targets | None, dict[str, float] | None]:
-    """Returns the words to look for, None if they are to be discovered, and the gold scores if there are any."""
+def read_words(args: ChangeArguments) -> tuple[dict[str, list[str]] | None, dict[str, float] | None]:
+    """
+    Returns the words to look for with their forms, None if they are to be discovered, and the gold scores if there are
+    any.
+    """
     truth = None if args.truth is None else corpora.read_truth(args.truth)
     if args.discover is not None:
         return None, truth
-    return list(truth) if args.targets is None else corpora.read_targets(args.targets), truth
+    return {word: [word] for word in truth} if args.targets is None else corpora.read_targets(args.targets), truth
 
 
 def main(arguments: list[str]):
@@ -359,7 +385,8 @@ def main(arguments: list[str]):
     check_read(options_given(arguments), reads | dict.fromkeys(columns, (args.corpora, "with --dwug")))
     check_view()
     words, truth = read_words(args)
-    texts = None if args.senses is None else read_known_senses(args.senses)
+    texts = {} if args.senses is None else read_known_senses(args.senses)
     judgments = None if args.judgments is None else read_judgments(args.judgments)
+    steady = {} if args.steady is None else corpora.read_targets(args.steady)
     with lock_folder(args.output_dir):
-        run(args, words, truth, texts, judgments)
+        run(args, words, steady, truth, texts, judgments)

@@ -50,6 +50,10 @@ COLUMNS = {
         "The largest change between two neighbouring times. It finds words that changed and changed back.",
     ),
     STEP: ("text", "The two neighbouring times of change_step."),
+    "above_steady": (
+        "points",
+        "The first measure less its median over the words that are known to be steady (--steady).",
+    ),
     "times_chance": (
         "times",
         "How much more than chance the word changed: prt divided by its mean when whole documents are assigned to the "
@@ -71,7 +75,11 @@ COLUMNS = {
         "The share of random assignments of whole documents to the two times whose prt is at least as large "
         "(permutation test). Empty if documents are too few for a p below 0.05, which is no evidence against change.",
     ),
-    "p_fdr": ("p", "p, adjusted for the number of words (Benjamini and Hochberg)."),
+    "p_fdr": (
+        "p",
+        "p, adjusted for the number of words (Benjamini and Hochberg). If the words were found by a search, it is "
+        "adjusted for all words that the search compared.",
+    ),
     "gold": ("score", "The score that people gave."),
     # Columns of words without a score
     "when": ("text", ""),
@@ -147,7 +155,7 @@ def words_page(
 def table_columns(table: pd.DataFrame, times: Sequence[str]) -> list[dict[str, Any]]:
     """Makes the columns of the page's table. At first a reader sees only those that are `main`."""
     by_time = "per_million_" if f"per_million_{times[0]}" in table else "usages_"
-    main = ["word", measures_of(table)[0], "times_chance", "change_step", STEP]
+    main = ["word", measures_of(table)[0], "above_steady", "times_chance", "change_step", STEP]
     main = [name for name in (*main, f"{by_time}{times[0]}", f"{by_time}{times[-1]}") if name in table]
     return [{**describe_column(table[name]), "main": name in main} for name in dict.fromkeys([*main, *table])]
 

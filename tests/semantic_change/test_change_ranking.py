@@ -159,6 +159,48 @@ def test_a_table_of_words_says_how_sure_it_is(folder, tmp_path, capsys, model):
         assert f"{word} ({TIMES[0]}: {first}, {TIMES[1]}: {last})" in out
 
 
+def test_a_word_that_is_rare_between_the_ends_is_scored_by_the_ends(folder, tmp_path):
+    """The times between have `air` and `the` as often as the ends do, but `flew` three times."""
+    between, times = ["1900", "1930"], [TIMES[0], "1900", "1930", TIMES[1]]
+    lines = (folder / f"{TIMES[0]}.csv").read_text(encoding="utf-8").splitlines()
+    steady = [line for line in lines if "flew" not in line]
+    for time in between:
+        (tmp_path / f"{time}.csv").write_text("\n".join([*steady, *["flew plane"] * 3]), encoding="utf-8")
+    corpora = [(tmp_path if time in between else folder) / f"{time}.csv" for time in times]
+    common = ("--model_name_or_path", folder / "plain")
+    given = ("--corpora", *corpora, "--times", *times)
+    rows = {row["word"]: row for row in rank(folder, tmp_path / "four", *common, *given)}
+    ends = {row["word"]: row for row in rank(folder, tmp_path / "two", *common)}
+    assert rows.keys() == ends.keys()
+    for name in ("change", "apd", "prt", "p", "change_low", "change_high"):
+        assert rows["flew"][name] == ends["flew"][name]
+    # No neighbours have enough usages of `flew`.
+    assert rows["flew"]["step"] == rows["flew"]["change_step"] == rows["flew"]["prt 1900 to 1930"] == ""
+    assert rows["air"]["step"] and float(rows["air"]["prt 1930 to 1960-2010"]) > 0
+    assert (rows["flew"]["usages_1900"], rows["flew"]["usages_1930"]) == ("3", "3")
+    # The page and the files have the rare time's usages, too.
+    usages = pd.read_parquet(tmp_path / "four" / "_usages.parquet")
+    assert sum((usages["word"] == "flew") & (usages["time"] == "1900")) == 3
+    assert "flew" not in set(pd.read_csv(tmp_path / "four" / "unranked.csv")["word"])
+
+
+def test_a_change_is_compared_with_that_of_steady_words(folder, tmp_path, capsys):
+    """`the` is in the list already, `air` joins it, and `trees` has too few usages."""
+    (tmp_path / "words.txt").write_text("flew\nthe\n", encoding="utf-8")
+    (tmp_path / "steady.txt").write_text("air\nthe\ntrees\n", encoding="utf-8")
+    given = ("--model_name_or_path", folder / "plain", "--targets", tmp_path / "words.txt")
+    rows = rank(folder, tmp_path / "out", *given, "--steady", tmp_path / "steady.txt")
+    change = {row["word"]: float(row["change"]) for row in rows}
+    assert change.keys() == {"flew", "the", "air"}
+    for row in rows:
+        above = change[row["word"]] - (change["the"] + change["air"]) / 2
+        assert float(row["above_steady"]) == pytest.approx(above, abs=1e-9)
+    assert "1 of the other 1 words changed more than each of them" in capsys.readouterr().out
+    (tmp_path / "steady.txt").write_text("trees\n", encoding="utf-8")
+    with pytest.raises(ValueError, match="--steady"):
+        rank(folder, tmp_path / "rare", *given, "--steady", tmp_path / "steady.txt")
+
+
 def test_a_corpus_in_another_layout_gives_the_same_table(folder, tmp_path):
     """The same sentences stand in one folder of VRT files with dates, and are found by their lemmas."""
     (tmp_path / "vrt").mkdir()

@@ -155,11 +155,19 @@ def test_the_word_that_changed_is_found(folder, tmp_path, capsys):
     page = (tmp_path / "found" / "_changes.html").read_text(encoding="utf-8")
     for said in (capsys.readouterr().out, page):
         assert f"50 words were searched, and {len(compared)} of them" in said
-    # The sieve only proposes words: a list of them has the same table.
+    # The sieve only proposes words: a list of them has the same table, but for p_fdr. That of a search is adjusted for
+    # all words from which it chose, whose p is not known and at most 1.
     (tmp_path / "words.txt").write_text(
         "".join(f"{row['word']}: {row['word']}, {row['word'].title()}\n" for row in rows), encoding="utf-8"
     )
-    assert run(folder, tmp_path / "listed", "--targets", tmp_path / "words.txt") == rows
+    listed = run(folder, tmp_path / "listed", "--targets", tmp_path / "words.txt")
+    p = [float(row["p"]) for row in rows]
+    adjusted = [
+        min(1, *(other * len(compared) / sum(each <= other for each in p) for other in p if other >= own)) for own in p
+    ]
+    assert [float(row.pop("p_fdr")) for row in rows] == pytest.approx(adjusted, abs=1e-12)
+    assert all(float(row.pop("p_fdr")) <= other for row, other in zip(listed, adjusted, strict=True))
+    assert listed == rows
 
 
 def test_counts_are_those_of_the_ranking(folder):

@@ -21,9 +21,11 @@ from semantic_change.usages import (
     count_frequencies,
     count_words,
     drop_rare,
+    drop_rare_times,
     embed_usages,
     encode_usage,
     frequent_words,
+    read_usages,
     sample_usages,
 )
 
@@ -77,6 +79,40 @@ def test_rare_words_are_left_out_and_counted():
     assert kept == {"plane": usages["plane"]} and left_out == rare
     with pytest.raises(ValueError, match="plane .*2"):
         drop_rare(usages, 3)
+
+
+def test_usages_between_the_ends_may_be_rare():
+    usages = {
+        word: dict(zip("abc", parts, strict=True))
+        for word, parts in (("x", ([1, 2], [3], [4, 5])), ("y", ([1], [2, 3], [4, 5])))
+    }
+    kept, left_out = drop_rare(usages, 2)
+    assert kept == {"x": usages["x"]} and left_out == {"y": {"a": 1, "b": 2, "c": 2}}
+    assert drop_rare_times(kept, 2) == {"x": {"a": [1, 2], "c": [4, 5]}}
+
+
+def test_a_temporal_model_reads_usages_at_the_times_that_are_compared():
+    """A vector has the number of its text and the time at which it was read. `air` is rare in the middle."""
+    times = ["1", "2", "3"]
+    usages = {word: {time: [Usage(time, f"{word} {time}", 0, 3)] for time in times} for word in ("air", "plane")}
+    del usages["air"]["2"]
+
+    def embed(some):
+        return {
+            word: {
+                time: np.array([[int(usage.text[-1]), int(usage.time)] for usage in part])
+                for time, part in by_time.items()
+            }
+            for word, by_time in some.items()
+        }
+
+    read = read_usages(usages, [("1", "3"), ("1", "2"), ("2", "3")], embed, reads_time=True)
+    assert list(read["air"].swapped) == [("1", "3")] and len(read["plane"].swapped) == 3
+    for word, (one, other) in (("air", ("1", "3")), ("plane", ("1", "3")), ("plane", ("2", "3"))):
+        swapped = read[word].swapped[one, other]
+        assert swapped[one].tolist() == [[int(other), int(one)]] and swapped[other].tolist() == [
+            [int(one), int(other)]
+        ]
 
 
 def test_frequencies_are_of_the_whole_corpus_not_of_the_sample():
