@@ -237,7 +237,9 @@ class TargetFinder:
             elif found.other_case is not None:
                 self.capitals.add_other(found.other_case, plain[start:end])
             if others:
-                sources += ((offset, others[number]) for number in range(index, index + size) if number in others)
+                for number in range(index, index + size):
+                    if number in others:
+                        sources.append((offset, others[number]))
             pieces.append(plain)
             tokens.append(found.target or found.key)
             places.append((offset + start, offset + end))

@@ -1,5 +1,6 @@
 """Tells where words stand in a TEI file, as citations do: act and scene, chapter, page and line."""
 
+import re
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
@@ -12,6 +13,7 @@ from .passages import compose_accents
 BORDER = "\3"
 # Kinds of marks: the number of a page, the number of a line (empty at its end), and the key of a token.
 PAGE, LINE, KEY = "p", "l", "k"
+OTHERS = re.compile(r"[\W_]+")
 # Longer values of `@n` are identifiers.
 LONGEST_NUMBER = 12
 ROMAN = ("I", "II", "III", "IV", "V", "VI", "VII", "VIII", "IX", "X", "XI", "XII")
@@ -35,6 +37,9 @@ def take_marks(text: str) -> tuple[str, list[Mark]]:
     if BORDER not in text:
         return text, []
     pieces = compose_accents(text).split(BORDER)
+    if all(mark == LINE for mark in pieces[1::2]):
+        # No line has a number.
+        return "".join(pieces[::2]), []
     before = accumulate(map(count_letters, pieces[::2]))
     marks = [Mark(number, mark[0], mark[1:]) for number, mark in zip(before, pieces[1::2], strict=False)]
     return "".join(pieces[::2]), marks
@@ -42,7 +47,9 @@ def take_marks(text: str) -> tuple[str, list[Mark]]:
 
 def count_letters(text: str) -> int:
     """Returns the number of letters and digits."""
-    return sum(map(str.isalnum, text))
+    # Spaces first, because a regular expression is slow.
+    text = "".join(text.split())
+    return len(text) if text.isalnum() else len(OTHERS.sub("", text))
 
 
 class Divisions:
