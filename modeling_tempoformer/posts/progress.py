@@ -28,4 +28,4 @@ class Progress:
         if 0 < self.done < self.total and time.perf_counter() - self.said >= SECONDS_BETWEEN_LINES:
             self.said = time.perf_counter()
             share, minutes = 100 * self.done / self.total, max(1, round(self.minutes_left))
-            logger.info(f"{self.description}: {share:.0f} % done, about {minutes} minutes left.")
+            logger.info(f"{self.description}: {share:.0f} % done, minutes left: {minutes}.")

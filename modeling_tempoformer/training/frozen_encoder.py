@@ -170,12 +170,16 @@ def read_batches(
     return values
 
 
-def hash_inputs(encoder: PreTrainedModel, posts: Any) -> str:
-    """Returns a hash of all that vectors depend on: the encoder's configuration and weights, and the posts."""
+def hash_inputs(encoder: PreTrainedModel, posts: Any, has_pooler: bool = True) -> str:
+    """
+    Returns a hash of all that vectors depend on: the encoder's configuration and weights, and the posts. Without
+    `has_pooler` they do not depend on the encoder's pooler.
+    """
     config = json.loads(encoder.config.to_json_string(use_diff=False))
     # A copy of the encoder in another folder computes the same.
     config.pop("_name_or_path", None)
-    weights = sha256_of(encoder.state_dict().items())
+    read = ((name, weight) for name, weight in encoder.state_dict().items() if has_pooler or "pooler" not in name)
+    weights = sha256_of(read)
     return hashlib.sha256(json.dumps([config, weights, posts]).encode()).hexdigest()
 
 
