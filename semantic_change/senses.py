@@ -207,7 +207,7 @@ def divide_by_known(
         # No usage of the sample is there, but one outside it may be.
         means.append(points.mean(axis=0))
     num_clusters = len(means) - number
-    names += [NO_SENSE if num_clusters == 1 else f"{NO_SENSE}, {cluster + 1}" for cluster in range(num_clusters)]
+    names += [NO_SENSE if num_clusters == 1 else f"{NO_SENSE} ({cluster + 1})" for cluster in range(num_clusters)]
     present = len(np.unique(labels))
     silhouette = float(silhouette_score(points, labels)) if 1 < present < len(points) else 0.0
     is_known = np.arange(len(means)) < number

@@ -72,7 +72,8 @@ function mergeSenses(choice, one, other) {
   const [into, from] = [Math.min(one, other), Math.max(one, other)];
   for (const [part, whole] of Object.entries(choice.merged)) if (whole === from) choice.merged[part] = into;
   choice.merged[from] = into;
-  choice.names[into] ||= choice.names[from] ?? "";
+  // A known sense keeps its name.
+  if (choice.names[from]) choice.names[into] ||= choice.names[from];
 }
 
 function splitSense(choice, sense) {

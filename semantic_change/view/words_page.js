@@ -162,9 +162,10 @@ function chooseWord() {
   byId("all-title").textContent = `All ${entry.x.length} usages in the sample`;
   byId("of-time").replaceChildren(...options(["all", ...times]));
   byId("number").replaceChildren(
-    ...entry.options.map(({ keywords, silhouette }, option) => {
+    ...entry.options.map(({ keywords, silhouette, known }, option) => {
       const about = option ? `, silhouette ${silhouette.toFixed(2)}` : "";
-      const proposed = option === entry.chosen ? ", proposed" : "";
+      const whose = known.length ? ", yours" : ", proposed";
+      const proposed = option === entry.chosen ? whose : "";
       return element("option", { value: keywords.length }, `${keywords.length}${about}${proposed}`);
     }),
   );

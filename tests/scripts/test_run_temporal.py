@@ -15,6 +15,7 @@ import torch
 from helpers import VOCABULARY, read_json, read_table
 from safetensors.torch import load_file
 from scipy.spatial.distance import cosine
+from scipy.stats import spearmanr
 from transformers import AutoModel, AutoModelForMaskedLM, AutoTokenizer, BertConfig, BertForMaskedLM, BertTokenizer
 
 import run_glue_style
@@ -238,7 +239,7 @@ def test_three_times_have_a_trajectory(folder, tmp_path):
 def test_nothing_of_an_earlier_ranking_stays(folder, tmp_path):
     """A run without --discover writes no `searched.csv`, one that ranks all words no `unranked.csv`."""
     figures = [f"changes.{form}" for form in ("png", "svg", "pdf")]
-    tables = ["changes.csv", "results.json", "searched.csv", "unranked.csv", "senses.csv"]
+    tables = ["changes.csv", "results.json", "searched.csv", "unranked.csv", "senses.csv", "trends.csv", "judged.csv"]
     earlier = [tmp_path / name for name in (*tables, *figures, "_usages.parquet", "_changes.html", "mine.txt")]
     for path in earlier:
         path.write_text("earlier", encoding="utf-8")
@@ -283,6 +284,28 @@ def test_one_dated_table(folder, tmp_path):
     few = read_table(tmp_path / "senses.csv")
     # Only the five oldest usages of each word were read beside the sample.
     assert "those read" in {row["first_among"] for row in few}
+
+
+def test_people_s_judgements_stand_beside_the_model_s(folder, tmp_path):
+    """The uses that one run writes are judged, and read by another."""
+    (tmp_path / "targets.txt").write_text("the\nflew\n", encoding="utf-8")
+    given = ["--corpora", folder / f"{OLD}.txt", folder / f"{NEW}.txt", "--targets", tmp_path / "targets.txt"]
+    rank(folder / "bert", tmp_path / "out", *given)
+    uses = pd.read_csv(tmp_path / "out" / "_durel_uses.csv", sep="\t", quoting=3, dtype=str)
+    usages = pd.read_parquet(tmp_path / "out" / "_usages.parquet")
+    assert uses["identifier"].tolist() == usages["identifier"].tolist()
+    own = usages[usages["word"] == usages["word"][0]]
+    vectors, names = np.stack(own["vector"]), own["identifier"].tolist()
+    lines = [f"{names[0]}\t{name}\t{rank}" for rank, name in zip((1, 2, 3, 3, 4), names[1:6], strict=True)]
+    judged = tmp_path / "judgments.csv"
+    judged.write_text("\n".join(["identifier1\tidentifier2\tjudgment", *lines, ""]), encoding="utf-8")
+    rank(folder / "bert", tmp_path / "out", *given, "--judgments", judged)
+    (row,) = pd.read_csv(tmp_path / "out" / "judged.csv").to_dict("records")
+    assert (row["word"], row["pairs"], row["judgment"]) == (usages["word"][0], 5, 2.6)
+    unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    cosines = unit[1:6] @ unit[0]
+    assert row["cosine"] == pytest.approx(cosines.mean(), abs=1e-6)
+    assert row["spearman"] == pytest.approx(spearmanr(cosines, (1, 2, 3, 3, 4)).statistic)
 
 
 def test_a_published_dwug_data_set(folder, tmp_path):

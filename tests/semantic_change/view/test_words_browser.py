@@ -244,6 +244,9 @@ def test_a_reader_s_senses_are_those_of_the_next_run(browser, folder, again, tmp
     pd.testing.assert_frame_equal(
         pd.read_csv(saved).sort_values(["sense", "text"]).reset_index(drop=True), renamed, check_dtype=False
     )
+    # A merged sense keeps the name of the first.
+    browser.set_value("#senses article:nth-child(2) .tools select", 0)
+    assert browser.text("#senses h4").startswith("renamed" if place == 1 else names.iloc[0])
     browser.find("#forget-choices").click()
     assert browser.problems() == []
 
