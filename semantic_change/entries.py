@@ -68,6 +68,11 @@ class Entry:
     collocates: list[list[Collocate]]
 
     @property
+    def sampled(self) -> list[Usage]:
+        """The usages in the sample."""
+        return self.usages[: len(self.vectors)]
+
+    @property
     def senses(self) -> Senses:
         """The senses of the chosen option."""
         return self.options[self.chosen]
@@ -147,7 +152,7 @@ def make_entries(
 
 def sense_rows(word: str, entry: Entry, times: Sequence[str]) -> Iterable[dict[str, Any]]:
     """Yields a row of `senses.csv` for each sense of a word."""
-    labels, sampled = entry.senses.labels, entry.usages[: len(entry.senses.labels)]
+    labels, sampled = entry.senses.labels, entry.sampled
     groups, documents = np.array([times.index(usage.time) for usage in sampled]), number_documents(sampled)
     for sense in range(len(entry.senses.counts)):
         names = {"name": entry.senses.names[sense], "keywords": ", ".join(entry.senses.keywords[sense])}
@@ -191,24 +196,38 @@ def shares_by_group(
     return rows
 
 
-def trend_rows(word: str, entry: Entry) -> Iterable[dict[str, Any]]:
+class Periods:
     """
-    Yields a row of `trends.csv` for each sense of a word and each decade with a dated usage, or each year if there are
-    at most ten.
+    The decades of the dated usages of words in the sample, or their years if there are at most ten.
+
+    Attributes:
+        spans (`list[tuple[int, int]]`): The first and the last year of each, in their order.
     """
-    usages = entry.usages[: len(entry.senses.labels)]
-    read = [read_date(usage.date) for usage in usages]
-    is_dated = np.array([date is not None for date in read])
-    years = np.array([date[0] for date in read if date is not None], dtype=int)
-    if not len(years):
-        return
-    is_few = len(np.unique(years)) <= FEW_YEARS
-    firsts, groups = np.unique(years if is_few else years // 10 * 10, return_inverse=True)
-    documents, labels = number_documents(usages)[is_dated], entry.senses.labels[is_dated]
+
+    def __init__(self, entries: Iterable[Entry]):
+        dates = {usage.date for entry in entries for usage in entry.sampled}
+        years = {date: read[0] for date in dates if (read := read_date(date)) is not None}
+        self._size = 1 if len(set(years.values())) <= FEW_YEARS else 10
+        self._first = {date: year // self._size * self._size for date, year in years.items()}
+        firsts = sorted(set(self._first.values()))
+        self.spans = [(first, first + self._size - 1) for first in firsts]
+        self._index = {first: index for index, first in enumerate(firsts)}
+
+    def find(self, usages: Iterable[Usage]) -> np.ndarray:
+        """Returns the index of each usage's period (usages,), -1 without a date."""
+        return np.array([self._index.get(self._first.get(usage.date), -1) for usage in usages], dtype=int)
+
+
+def trend_rows(word: str, entry: Entry, periods: Periods) -> Iterable[dict[str, Any]]:
+    """Yields a row of `trends.csv` for each sense of a word and each period with a dated usage."""
+    groups = periods.find(entry.sampled)
+    is_dated = groups >= 0
+    documents, labels = number_documents(entry.sampled)[is_dated], entry.senses.labels[is_dated]
     for sense, name in enumerate(entry.senses.names):
-        for first, part in zip(firsts, shares_by_group(labels == sense, groups, documents, len(firsts)), strict=True):
-            years_named = {"from": int(first), "to": int(first) + (0 if is_few else 9)}
-            yield {"word": word, "sense": sense + 1, "name": name, **years_named, **part}
+        parts = shares_by_group(labels == sense, groups[is_dated], documents, len(periods.spans))
+        for (first, last), part in zip(periods.spans, parts, strict=True):
+            if part["total"]:
+                yield {"word": word, "sense": sense + 1, "name": name, "from": first, "to": last, **part}
 
 
 def write_entries(folder: Path, entries: Mapping[str, Entry], times: Sequence[str]):
@@ -217,9 +236,10 @@ def write_entries(folder: Path, entries: Mapping[str, Entry], times: Sequence[st
     the sense), the attributes of [`Usage`], its `sentence`, `identifier` ([`identify`]) and `vector` (float32); and a
     CSV file with the same usages for spreadsheets, with the text on the left, the form and the text on the right.
     """
+    periods = Periods(entries.values())
     tables = {
         SENSES: [row for word, entry in entries.items() for row in sense_rows(word, entry, times)],
-        TRENDS: [row for word, entry in entries.items() for row in trend_rows(word, entry)],
+        TRENDS: [row for word, entry in entries.items() for row in trend_rows(word, entry, periods)],
     }
     for name, table in tables.items():
         # Texts without dates have no trend.

@@ -356,7 +356,7 @@ def run(
     entries = make_entries(by_word, vectors, found, read, args.max_attested, args.seed, frequent, known)
     logger.info(kept.describe())
     write_entries(folder, entries, args.times)
-    sampled = {word: entry.usages[: len(entry.vectors)] for word, entry in entries.items()}
+    sampled = {word: entry.sampled for word, entry in entries.items()}
     write_uses(folder, sampled)
     if judgments is not None:
         judged = compare_with_people(judgments, sampled, {word: entry.vectors for word, entry in entries.items()})

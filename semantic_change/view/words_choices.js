@@ -2,7 +2,7 @@
 // sense, and misfiled ones. They stay in this browser, and go out and in as a JSON file. The senses go out as a table,
 // which the next run reads (--senses).
 
-const { times, columns, words } = page.data;
+const { times, spans, columns, words } = page.data;
 const NO_SENSE = -1;
 // So many usages nearest to its middle stand for a sense without texts of its own in the table of senses.
 const QUOTED = 10;
@@ -99,16 +99,19 @@ function toggleMisfiled(choice, usage) {
 
 // Returns the senses of a word with the reader's choices, the sense of each usage, and the numbers of sampled usages:
 // `counts` by sense and time, `totals` by time. Misfiled usages have no sense and count nowhere. Each sense has, by time,
-// its `shares` with intervals, and `documents`, the number of documents that have it.
+// its `shares` with intervals, and `documents`, the number of documents that have it; and its `trend`, shares by decade or
+// year.
 function readSenses(word, entry) {
   const { labels: found, keywords, names } = optionOf(word, entry);
   const choice = optionChoice(word, entry);
   const out = new Set(choice.misfiled);
   const placed = found.map((sense, usage) => choice.placed[usage] ?? sense);
   const labels = placed.map((sense, usage) => (out.has(usage) ? NO_SENSE : (choice.merged[sense] ?? sense)));
-  const documents = times.map((_, time) => groupByDocument(entry, (usage) => labels[usage] !== NO_SENSE && entry.time[usage] === time));
-  const sizes = documents.map((found) => found.map((usages) => usages.length));
-  const totals = sizes.map(sum);
+  const grouped = (groups, place) =>
+    groups.map((_, group) => groupByDocument(entry, (usage) => labels[usage] !== NO_SENSE && place[usage] === group));
+  const documents = grouped(times, entry.time);
+  const bySpan = grouped(spans, entry.span);
+  const totals = documents.map((found) => found.flat().length);
   const senses = keywords
     .map((_, id) => id)
     .filter((id) => !(id in choice.merged))
@@ -120,13 +123,13 @@ function readSenses(word, entry) {
       const most = Math.max(...keywords.map((list) => list.length));
       const inTurn = [...Array(most).keys()].flatMap((place) => parts.map((part) => keywords[part][place]));
       const shown = [...new Set(inTurn.filter(Boolean))].slice(0, Math.max(5, parts.length));
-      const own = documents.map((found) => found.map((usages) => usages.filter((usage) => labels[usage] === id).length));
+      const own = countOf(documents, (usage) => labels[usage] === id);
       const counts = own.map(sum);
-      const effects = designEffects(own, sizes);
-      const shares = counts.map((count, time) => (totals[time] ? wilson(count, totals[time], effects[time]) : null));
+      const shares = sharesOf(documents, own);
+      const trend = sharesOf(bySpan, countOf(bySpan, (usage) => labels[usage] === id));
       const label = name || `Sense ${number}`;
       return {
-        ...{ id, parts, name, number, label, counts, shares, keywords: shown },
+        ...{ id, parts, name, number, label, counts, shares, trend, keywords: shown },
         documents: own.map((found) => found.filter(Boolean).length),
         title: shown.length ? `${label}: ${shown.join(", ")}` : label,
         // On a chart there is little room.
@@ -188,6 +191,19 @@ function groupByDocument(entry, holds) {
     if (holds(usage)) found.set(own, [...(found.get(own) ?? []), usage]);
   }
   return [...found.values()];
+}
+
+// Returns the number of usages that fulfil a condition, by group and document.
+function countOf(documents, holds) {
+  return documents.map((found) => found.map((usages) => usages.filter(holds).length));
+}
+
+// Returns for each group of documents the share of some of their usages, with its interval; null without usages.
+function sharesOf(documents, counts) {
+  const sizes = documents.map((found) => found.map((usages) => usages.length));
+  const totals = sizes.map(sum);
+  const effects = designEffects(counts, sizes);
+  return totals.map((total, group) => (total ? wilson(sum(counts[group]), total, effects[group]) : null));
 }
 
 // Returns for each time how many times as large as that of independent usages the variance of a share is, because usages

@@ -340,7 +340,7 @@ function chooseSense(sense) {
   for (const button of document.querySelectorAll("#senses .show")) {
     button.setAttribute("aria-pressed", String(Number(button.value) === state.sense));
   }
-  for (const name of ["map", "shares"]) charts[name].signal("sense", state.sense).run();
+  for (const name of ["map", "shares", "trend"]) charts[name]?.signal("sense", state.sense).run();
   byId("of-sense").value = state.sense === NO_SENSE ? "all" : state.sense;
   listUsages();
 }
@@ -475,15 +475,17 @@ function fillCharts({ entry, frequency }) {
   // Both directions of the map have one scale, so its height follows its data.
   state.tall = Math.max(0.4, ...entry.y.map(Math.abs));
   charts.map.data("usages", points).data("means", means).signal("tall", state.tall).signal("sense", NO_SENSE).signal("chosen", -1);
-  const series = (values, index, name, write) =>
-    values.flatMap((interval, time) => {
+  const series = (values, index, name, write, groups = times) =>
+    values.flatMap((interval, group) => {
       if (!interval) return [];
       const [value, low, high] = interval;
-      const label = `${times[time]}: ${withInterval([value, low, high], write, "")}`;
-      return [{ series: name, index, time: times[time], value, low: low ?? value, high: high ?? value, label }];
+      const label = `${groups[group]}: ${withInterval([value, low, high], write, "")}`;
+      return [{ series: name, index, time: groups[group], value, low: low ?? value, high: high ?? value, label }];
     });
   const shares = state.senses.flatMap(({ id, shares, short }) => series(shares, id, short, percent));
   charts.shares.data("rows", shares).signal("sense", NO_SENSE);
+  const trends = state.senses.flatMap(({ id, trend, short }) => series(trend, id, short, percent, spans));
+  charts.trend?.data("rows", trends).signal("sense", NO_SENSE);
   if (frequency) charts.frequency.data("rows", series(frequency, 0, "", perMillion));
   fitCharts();
 }

@@ -21,7 +21,7 @@ from modeling_tempoformer.cards.markdown import escape_control_characters
 from modeling_tempoformer.view.page import COLOURS, render_page
 
 from ..citations import sentence_of
-from ..entries import Entry
+from ..entries import Entry, Periods
 from ..known_senses import GivenTexts
 from ..measures import share_interval
 from ..report import COUNTS, STEP, measures_of
@@ -113,11 +113,13 @@ def words_page(
     apart = pd.DataFrame(columns=["word"]) if unranked is None else unranked
     words = [*table["word"], *apart["word"]]
     shown = set(words[:MAX_WORDS])
+    periods = Periods(entry for word, entry in entries.items() if word in shown)
+    spans = [f"{first}" if first == last else f"{first}-{last}" for first, last in periods.spans]
     described = [
         {
             "word": escape_control_characters(word),
             "frequency": [per_million(frequency) for frequency in frequencies[word].values()] if frequencies else None,
-            "entry": describe_entry(entries[word], times) if word in shown else None,
+            "entry": describe_entry(entries[word], times, periods) if word in shown else None,
             "texts": [
                 [escape_control_characters(row.sense), escape_control_characters(row.text), row.start]
                 for row in (texts or {}).get(word, ())
@@ -126,10 +128,13 @@ def words_page(
         for word in words
     ]
     charts = {"map": usage_map(names), "shares": curves(names, "share of the usages", several=True, format=".0%")}
+    if len(spans) > len(names):
+        charts["trend"] = curves(spans, "share of the usages", several=True, format=".0%")
     if frequencies:
         charts["frequency"] = curves(names, "per million words")
     data = {
         "times": names,
+        "spans": spans,
         "columns": columns,
         "words": described,
         "ranked": len(table),
@@ -186,7 +191,7 @@ def per_million(frequency: Frequency) -> list[float | None]:
     return [None if math.isnan(share) else round(1e6 * share, 4) for share in share_interval(*frequency)]
 
 
-def describe_entry(entry: Entry, times: Sequence[str]) -> dict[str, Any]:
+def describe_entry(entry: Entry, times: Sequence[str], periods: Periods) -> dict[str, Any]:
     """
     Describes an entry for the page's script. The script itself counts the senses and their shares, because a reader
     may choose the number of senses, merge them, and take usages out.
@@ -202,6 +207,8 @@ def describe_entry(entry: Entry, times: Sequence[str]) -> dict[str, Any]:
         "y": (points[:, 1] if points.shape[1] > 1 else np.zeros(len(points))).tolist(),
         **describe_quotations(entry.usages, times),
         "document": number_documents(entry.usages).tolist(),
+        # The period of each usage in the sample, -1 without a date.
+        "span": periods.find(entry.sampled).tolist(),
         "earliest": entry.earliest,
         "neighbours": entry.neighbours,
         "sure": entry.num_sure,

@@ -15,7 +15,7 @@ from transformers import BertConfig, BertModel, BertTokenizer
 import run_semantic_change
 from modeling_tempoformer.view.page import write_page
 from semantic_change.attestations import Search
-from semantic_change.entries import make_entry
+from semantic_change.entries import make_entry, write_entries
 from semantic_change.report import ranked_table
 from semantic_change.usages import Usage
 from semantic_change.view.words_page import words_page
@@ -372,6 +372,31 @@ def test_all_names_of_senses_are_seen(opened):
         return labels.filter((label) => label.getBoundingClientRect().top >= chart.top - 1).length;
     """
     opened.wait_for(lambda: opened.driver.execute_script(inside) == most)
+
+
+def test_the_trend_of_a_sense_is_that_of_the_file(browser, tmp_path):
+    """Usages of two decades in each of two times, some without a date, in documents of three usages."""
+    chance, usages = np.random.default_rng(0), {}
+    for time, start in (("1800", 1800), ("1900", 1900)):
+        dates = [f"{start + 2 * (number % 8)}" if number % 7 else "" for number in range(40)]
+        usages[time] = [
+            Usage(time, f"{time} plane {number}", 5, 10, date, document=f"{date} {number // 3}")
+            for number, date in enumerate(dates)
+        ]
+    vectors = {time: chance.normal(size=(40, 4)) + 4 * chance.integers(2, size=(40, 1)) for time in usages}
+    table = ranked_table({"apd": {"plane": 0.2}}, {"plane": dict.fromkeys(usages, 40)})
+    entries = {"plane": make_entry(Search(usages, vectors))}
+    write_entries(tmp_path, entries, list(usages))
+    write_page(tmp_path / "page.html", words_page(table, list(usages), entries))
+    browser.open(tmp_path / "page.html", READY)
+    expected = pd.read_csv(tmp_path / "trends.csv")
+    shown = browser.driver.execute_script("return [spans, state.senses.map((sense) => sense.trend)]")
+    assert shown[0] == [f"{first}-{first + 9}" for first in (1800, 1810, 1900, 1910)]
+    assert len(shown[1]) == expected["sense"].max() > 1
+    for sense, trend in enumerate(shown[1], start=1):
+        rows = expected.query("sense == @sense")[["share", "share_low", "share_high"]].to_numpy()
+        np.testing.assert_allclose(np.array(trend), rows, atol=2e-4)
+    assert len(browser.find_all("#trend .mark-symbol path")) >= expected["share"].count()
 
 
 def test_charts_are_saved_without_variables_of_the_page(opened, tmp_path):
