@@ -41,10 +41,11 @@ def write_uses(folder: Path, usages: Mapping[str, list[Usage]]):
         "lemma pos date grouping identifier description context indexes_target_token indexes_target_sentence".split()
     ]
     for word, own in usages.items():
-        for usage in own:
+        # Nothing tells apart texts that are equal in all these.
+        for identifier, usage in {identify(word, usage): usage for usage in own}.items():
             left, form, right = sentence_of(usage)
             text = left + form + right
-            about = [word, split_tag(word)[1].lstrip("_"), usage.date, usage.time, identify(word, usage), usage.source]
+            about = [word, split_tag(word)[1].lstrip("_"), usage.date, usage.time, identifier, usage.source]
             rows.append([*about, text, f"{len(left)}:{len(left) + len(form)}", f"0:{len(text)}"])
     with written_whole(folder / USES) as partial:
         # One character for each, so that the places stay.
@@ -73,7 +74,9 @@ def read_judgments(path: str | Path) -> pd.DataFrame:
         try:
             pair, judgment = sorted((row["identifier1"], row["identifier2"])), float(row["judgment"])
         except KeyError as problem:
-            raise ValueError(f"{where}: the column {problem} of DURel's judgements is missing.") from None
+            raise ValueError(
+                f"{where}: the column {problem} of DURel's judgements, a table with tabs, is missing."
+            ) from None
         except ValueError:
             raise ValueError(f"{where}: {row['judgment']!r} in the column 'judgment' is no number.") from None
         if 1 <= judgment <= 4:
@@ -106,10 +109,11 @@ def compare_with_people(
         `cosine`, and `spearman`, the rank correlation of mean judgements and cosines; NaN for fewer than three pairs
         or if all have one judgement.
     """
-    rows = []
+    rows, is_read = [], np.zeros(len(judgments), dtype=bool)
     for word, own in usages.items():
         unit, place = normalize(vectors[word].astype(np.float64)), places_of(word, own)
-        known = judgments[judgments["one"].isin(place) & judgments["other"].isin(place)]
+        is_own = (judgments["one"].isin(place) & judgments["other"].isin(place)).to_numpy()
+        known, is_read = judgments[is_own], is_read | is_own
         if known.empty:
             continue
         one, other = (unit[known[side].map(place)] for side in ("one", "other"))
@@ -123,7 +127,7 @@ def compare_with_people(
             }
         )
     table = pd.DataFrame(rows, columns=["word", "pairs", "judgments", "judgment", "cosine", "spearman"])
-    if unknown := len(judgments) - int(table["pairs"].sum()):
+    if unknown := np.count_nonzero(~is_read):
         logger.warning(
             f"{unknown:,} of {len(judgments):,} judged pairs are left out, because a usage is not in the sample: give "
             "the corpora, --num_samples and --seed of the run that wrote the uses."

@@ -52,16 +52,19 @@ class KeptVectors:
 
     def find(self, keys: Iterable[bytes]) -> Iterator[tuple[int, np.ndarray]]:
         """Yields the index of each key that is in the database, and its vector in float32."""
-        if self._is_broken or not self.path.exists():
+        if self._is_broken:
             return
         try:
+            # Without it a connection would make an empty file. A folder may be closed to this user.
+            if not self.path.exists():
+                return
             with closing(sqlite3.connect(self.path, timeout=PATIENCE)) as database:
                 for index, key in enumerate(keys):
                     found = database.execute("SELECT vector FROM vectors WHERE key = ?", (key,)).fetchone()
                     if found is not None:
                         self.num_read += 1
                         yield index, np.frombuffer(found[0], dtype=np.float32)
-        except sqlite3.Error as problem:
+        except (sqlite3.Error, OSError) as problem:
             self._give_up(problem)
 
     def add(self, keys: Iterable[bytes], vectors: np.ndarray):

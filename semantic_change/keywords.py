@@ -13,7 +13,7 @@ from .usages import Usage, context
 
 
 MAX_KEYWORDS = 5
-# Of these so many may stand right beside the word.
+# At most so many keywords stand right beside the word.
 MAX_BESIDE = 3
 MIN_COUNT = 3
 # A neighbour's window, in words on each side.
@@ -124,4 +124,5 @@ class Keywords:
 
     @staticmethod
     def names(words: WordsAround, labels: np.ndarray, number: int) -> list[list[str]]:
+        """Returns the collocates of each of a number of labels, without their counts."""
         return [[collocate.word for collocate in found] for found in words.collocates(labels, number)]

@@ -14,7 +14,8 @@ from modeling_tempoformer.cards.markdown import escape_control_characters
 from modeling_tempoformer.posts.files import naming_broken_file, open_text
 
 from .citations import sentence_of
-from .reading.passages import fold, untagged
+from .reading.files_read import count
+from .reading.passages import compose_accents, fold, untagged
 from .usages import Usage, Usages, UsagesByText
 
 
@@ -43,6 +44,8 @@ class GivenText(NamedTuple):
 
 # The texts of each word.
 GivenTexts = dict[str, list[GivenText]]
+# The texts of each word as usages, and whether each is a quotation.
+GivenUsages = dict[str, dict[Usage, tuple[GivenText, bool]]]
 # A sentence, and the first character of the word in it.
 Place = tuple[str, int]
 
@@ -69,8 +72,9 @@ class KnownSenses:
     def describe(self) -> str:
         """Returns the numbers of senses and texts."""
         num_quotations = np.count_nonzero(self.is_quotation)
-        definitions = len(self.labels) - num_quotations
-        return f"{len(self.names)} senses, by {num_quotations} quotations and {definitions} definitions"
+        quotations = count(num_quotations, "quotation")
+        definitions = count(len(self.labels) - num_quotations, "definition")
+        return f"{count(len(self.names), 'sense')}, by {quotations} and {definitions}"
 
 
 def place_of(usage: Usage) -> Place:
@@ -92,27 +96,44 @@ def read_known_senses(path: str | Path) -> GivenTexts:
     """
     texts: GivenTexts = {}
     with naming_broken_file(path), open_text(path, newline="") as file:
-        rows = csv.DictReader(file)
+        rows = csv.DictReader(file, strict=True)
         if missing := [name for name in COLUMNS if name not in (rows.fieldnames or ())]:
             found = ", ".join(rows.fieldnames or ()) or "none"
             raise ValueError(
                 f"{path}, line 1: the column {', '.join(map(repr, missing))} is missing. It must be a CSV file with "
                 f"the columns {', '.join(COLUMNS)}, separated by commas; it has {found}."
             )
-        for row in rows:
-            where = f"{path}, line {rows.line_num}"
-            word, sense, text = (" ".join((row[name] or "").split()) for name in COLUMNS)
-            if empty := [name for name, cell in zip(COLUMNS, (word, sense, text), strict=True) if not cell]:
-                raise ValueError(f"{where}: the cell of {repr(empty[0])} is empty.")
-            start = (row.get(START) or "").strip()
-            # The characters of a quotation are numbered.
-            text = row["text"] if start else text
-            if start and not (start.isdecimal() and int(start) < len(text)):
-                raise ValueError(f"{where}: {start!r} in the column {START!r} is no character of the text, from 0.")
-            texts.setdefault(fold(word), []).append(GivenText(sense, text, int(start) if start else None, where))
+        try:
+            for row in rows:
+                word, text = read_row(row, f"{path}, line {rows.line_num}")
+                texts.setdefault(word, []).append(text)
+        except csv.Error as problem:
+            raise ValueError(
+                f"{path}, line {rows.line_num + 1}: {problem}. A text in quotation marks must end with one, and those "
+                "inside it must be doubled."
+            ) from None
     if not texts:
         raise ValueError(f"{path} has no rows.")
     return texts
+
+
+def read_row(row: Mapping[str | None, str | None], where: str) -> tuple[str, GivenText]:
+    """Reads a word and its text from a row of the table of [`read_known_senses`]."""
+    if None in row:
+        raise ValueError(f"{where}: there are more cells than columns: put a text with commas in quotation marks.")
+    word, sense, text = (" ".join((row[name] or "").split()) for name in COLUMNS)
+    if empty := [name for name, cell in zip(COLUMNS, (word, sense, text), strict=True) if not cell]:
+        raise ValueError(f"{where}: the cell of {repr(empty[0])} is empty.")
+    start = (row.get(START) or "").strip()
+    if not start:
+        return fold(word), GivenText(sense, compose_accents(text), None, where)
+    # As it is written, because its characters are numbered.
+    text = row["text"]
+    if not (start.isdecimal() and int(start) < len(text)):
+        raise ValueError(f"{where}: {start!r} in the column {START!r} is no character of the text, from 0.")
+    # Accents are composed in corpora, too, which may move the word.
+    before, rest = map(compose_accents, (text[: int(start)], text[int(start) :]))
+    return fold(word), GivenText(sense, before + rest, len(before), where)
 
 
 def take_words(texts: GivenTexts, words: Iterable[str]) -> GivenTexts:
@@ -147,36 +168,45 @@ def to_usage(word: str, row: GivenText, forms: re.Pattern, time: str) -> tuple[U
     return Usage(time, f"{name}: {row.text}", 0, len(name)), False
 
 
-def read_senses(
-    texts: GivenTexts,
-    found: UsagesByText,
-    time: str,
-    read: Callable[[Usages], tuple[Usages, Mapping[str, Mapping[str, np.ndarray]]]],
-) -> dict[str, KnownSenses]:
+def to_usages(texts: GivenTexts, found: UsagesByText, time: str) -> GivenUsages:
     """
-    Reads known senses by an encoder.
+    Makes usages of the texts of words.
 
     Args:
         texts: The texts of words.
         found: All usages in the corpora, whose forms tell quotations from definitions.
         time: The time point at which temporal encoders read the texts.
-        read: Returns the usages that an encoder knows, and their vectors.
 
-    Raises a `ValueError` for a quotation of two senses.
+    Raises a `ValueError` for a text of two senses.
     """
-    made: dict[str, dict[Usage, tuple[GivenText, bool]]] = {}
+    made: GivenUsages = {}
     for word, rows in texts.items():
-        forms = forms_of(word, found[word])
+        forms, own, quoted = forms_of(word, found[word]), made.setdefault(word, {}), {}
         for row in rows:
             usage, is_quotation = to_usage(word, row, forms, time)
-            other, _ = made.setdefault(word, {}).setdefault(usage, (row, is_quotation))
+            own.setdefault(usage, (row, is_quotation))
+            # One sentence may be quoted with others around it.
+            other = quoted.setdefault(place_of(usage) if is_quotation else usage, row)
             if other.sense != row.sense:
                 raise ValueError(
                     f"{row.where}: this text is of the sense {row.sense!r}, and in {other.where} of {other.sense!r}."
                 )
-    known, vectors = read({word: {time: list(usages)} for word, usages in made.items()})
+    return made
+
+
+def read_senses(
+    given: GivenUsages, time: str, read: Callable[[Usages], tuple[Usages, Mapping[str, Mapping[str, np.ndarray]]]]
+) -> dict[str, KnownSenses]:
+    """
+    Reads known senses by an encoder.
+
+    Args:
+        given: The texts of [`to_usages`] at the same `time`.
+        read: Returns the usages that an encoder knows, and their vectors.
+    """
+    known, vectors = read({word: {time: list(usages)} for word, usages in given.items()})
     return {
-        word: make_senses(made[word], known[word][time], vectors[word][time]) for word in made if known[word][time]
+        word: make_senses(given[word], known[word][time], vectors[word][time]) for word in given if known[word][time]
     }
 
 

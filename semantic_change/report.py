@@ -155,9 +155,9 @@ def conclude(table: pd.DataFrame, times: Sequence[str], steady: Collection[str] 
         most = table.loc[table.loc[is_steady, "change"].idxmax()]
         larger = (table.loc[~is_steady, "change"] > most["change"]).sum()
         sentences.append(
-            f"The {is_steady.sum()} words that are known to be steady have a median change of "
-            f"{table.loc[is_steady, 'change'].median():.1f} and at most {most['change']:.1f} ('{most['word']}'); "
-            f"{larger} of the other {(~is_steady).sum()} words changed more than each of them"
+            f"Words that are known to be steady: {is_steady.sum()}, with a median change of "
+            f"{table.loc[is_steady, 'change'].median():.1f} and a largest one of {most['change']:.1f} "
+            f"('{most['word']}'). Of the other {(~is_steady).sum()}, {larger} changed more than each of them"
         )
     if not is_tested.all():
         sentences.append(describe_untested(table[~is_tested], times))

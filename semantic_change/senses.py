@@ -3,6 +3,7 @@
 import math
 import warnings
 from collections.abc import Collection, Mapping, Sequence
+from itertools import chain, count, islice
 from typing import NamedTuple
 
 import numpy as np
@@ -207,7 +208,10 @@ def divide_by_known(
         # No usage of the sample is there, but one outside it may be.
         means.append(points.mean(axis=0))
     num_clusters = len(means) - number
-    names += [NO_SENSE if num_clusters == 1 else f"{NO_SENSE} ({cluster + 1})" for cluster in range(num_clusters)]
+    # A reader who confirms a usage of "none of these" makes it a known sense.
+    numbered = (f"{NO_SENSE} ({number})" for number in count(1))
+    free = (name for name in chain([NO_SENSE] * (num_clusters == 1), numbered) if name not in known.names)
+    names += islice(free, num_clusters)
     present = len(np.unique(labels))
     silhouette = float(silhouette_score(points, labels)) if 1 < present < len(points) else 0.0
     is_known = np.arange(len(means)) < number

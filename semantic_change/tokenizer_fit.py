@@ -45,8 +45,8 @@ def warn_of_language(name: str, tokenizer: PreTrainedTokenizerBase, usages: Usag
     share = share_divided(tokenizer, random.Random(seed).sample(texts, min(NUM_TEXTS, len(texts))))
     if share is not None and share > MOST_DIVIDED:
         logger.warning(
-            f"The tokenizer of {name} divides {share:.0%} of the words of the texts (English words by an English "
-            "encoder: 5 %), so it does not seem to be made for their language or spelling: take an encoder of the "
-            "language, or a multilingual one, such as FacebookAI/xlm-roberta-base or "
+            f"The tokenizer of {name} divides {100 * share:.0f} % of the words of the texts (English words by an "
+            "English encoder: 5 %), so it does not seem to be made for their language or spelling: take an encoder of "
+            "the language, or a multilingual one, such as FacebookAI/xlm-roberta-base or "
             "google-bert/bert-base-multilingual-cased."
         )

@@ -233,6 +233,8 @@ def folder(clone) -> Path:
     for time, verb in (("1810-1860", "stand"), ("1960-2010", "fly")):
         lines = [f"the {word} {verb} {number}" for word in words for number in range(20)]
         Path(f"texts/{time}.txt").write_text("\n".join(lines), encoding="utf-8")
+    judged = "identifier1\tidentifier2\tjudgment\n1810-1860.txt, line 1\t1810-1860.txt, line 2\t4\n"
+    Path("judgments.csv").write_text(judged, encoding="utf-8")
     # Corpora of two languages in the layout of SemEval-2020
     for corpus, (first, last) in {
         "german/corpus{}/token": ("Das Haus steht am Fluß", "Die Häuser und ein Vorwort"),

@@ -38,4 +38,4 @@ def batches_by_length(
             bar.update(len(indices))
             progress.add(sum(lengths[index] for index in indices))
             if start == 0 and (minutes := progress.minutes_left) >= 1:
-                logger.info(f"{description}: {len(texts):,} texts, about {minutes:.0f} minutes.")
+                logger.info(f"{description}: {len(texts):,} texts, minutes left: about {minutes:.0f}.")

@@ -7,11 +7,12 @@ Ranks words by how much their meaning changed between time points: those of a li
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from itertools import pairwise
 from pathlib import Path
+from typing import NamedTuple
 
 import pandas as pd
 import torch
@@ -28,9 +29,9 @@ from .. import corpora, measures, usages
 from ..dated_sentences import DatedSentence
 from ..discovery import SEARCHED, Vocabulary, rank_by_change, write_searched
 from ..durel import JUDGED, USES, compare_with_people, read_judgments, write_uses
-from ..entries import ENTRY_FILES, make_entries, write_entries
+from ..entries import ENTRY_FILES, Entry, make_entries, write_entries
 from ..kept_vectors import KeptVectors
-from ..known_senses import GivenTexts, read_known_senses, read_senses, take_words
+from ..known_senses import GivenTexts, read_known_senses, read_senses, take_words, to_usages
 from ..reading.dated_texts import numbers_in
 from ..reading.files_read import FILES, describe_files, write_files
 from ..reading.passages import Columns
@@ -38,7 +39,7 @@ from ..reading.text_layouts import time_of_file
 from ..report import CHANGES, FIGURE, RESULTS, format_table, ranked_table, write_report
 from ..tokenizer_fit import warn_of_language
 from ..unranked import UNRANKED, write_unranked
-from ..usages import Usages
+from ..usages import Frequencies, Usages, UsagesByText
 
 
 logger = logging.get_logger(__name__)
@@ -246,41 +247,119 @@ def embed_words(
     return usages.embed_usages(model, tokenizer, by_word, *settings, args.reads_names, kept)
 
 
-def read_usages(
-    args: ChangeArguments,
-    by_word: Usages,
-    model: PreTrainedModel,
-    tokenizer: PreTrainedTokenizerBase,
-    kept: KeptVectors,
-) -> dict[str, measures.ReadUsages]:
-    """Returns the usages as the model reads them at the times that are compared."""
+class Reader:
+    """Reads usages by the encoder of the arguments, which is loaded when it is first needed."""
 
-    def embed(some: Usages) -> dict[str, measures.Vectors]:
-        return embed_words(args, some, model, tokenizer, kept)
+    def __init__(self, args: ChangeArguments):
+        self.args, self.tokenizer = args, load_tokenizer(args)
 
-    return usages.read_usages(by_word, args.compared_times, embed, reads_time=hasattr(tokenizer, "time_points"))
+    @cached_property
+    def model(self) -> PreTrainedModel:
+        return load_model(self.args)
+
+    @cached_property
+    def kept(self) -> KeptVectors:
+        """The vectors of earlier runs with this encoder."""
+        return KeptVectors(self.model)
+
+    @property
+    def ignores_case(self) -> bool:
+        return usages.ignores_case(self.tokenizer)
+
+    def drop_unknown(self, by_word: Usages) -> Usages:
+        """Leaves out the usages that the tokenizer does not know."""
+        return usages.drop_unknown(self.tokenizer, by_word, self.args.reads_names)
+
+    def embed(self, by_word: Usages) -> dict[str, measures.Vectors]:
+        """Returns the vectors of usages."""
+        return embed_words(self.args, by_word, self.model, self.tokenizer, self.kept)
+
+    def read_known(self, by_word: Usages) -> tuple[Usages, dict[str, measures.Vectors]]:
+        """Returns the usages that the tokenizer knows, and their vectors."""
+        known = self.drop_unknown(by_word)
+        return known, self.embed(known)
+
+    def read_compared(self, by_word: Usages) -> dict[str, measures.ReadUsages]:
+        """Returns the usages as the model reads them at the times that are compared."""
+        reads_time = hasattr(self.tokenizer, "time_points")
+        return usages.read_usages(by_word, self.args.compared_times, self.embed, reads_time)
 
 
-def discover_words(
-    args: ChangeArguments, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, kept: KeptVectors
-) -> tuple[corpora.Targets, int, str]:
+class Discovered(NamedTuple):
     """
-    Proposes the words of the corpora whose few usages change most between two compared times. Returns them, the number
-    of words that were compared, and a text about the searched words.
+    The words that a search proposes.
+
+    Attributes:
+        words (`dict[str, list[str]]`): The words with their forms, the most changed word first.
+        compared (`Collection[str]`): The words that were compared.
+        said (`str`): A text about the searched words.
+    """
+
+    words: dict[str, list[str]]
+    compared: Collection[str]
+    said: str
+
+
+def discover_words(args: ChangeArguments, reader: Reader, steady: Mapping[str, Sequence[str]]) -> Discovered:
+    """
+    Proposes the words of the corpora whose few usages change most between two compared times, without those that share
+    a form with a steady word. Steady words join the list later.
     """
     num_kept, tell = min(SIEVE_USAGES, args.num_samples), partial(tell_files, Path(args.output_dir))
-    vocabulary = Vocabulary.of(read_sentences(args, {}, usages.ignores_case(tokenizer), tell), num_kept, args.seed)
+    vocabulary = Vocabulary.of(read_sentences(args, {}, reader.ignores_case, tell), num_kept, args.seed)
     searched = vocabulary.search(args.times, args.min_usages, args.without_names)
     said = searched.describe(args.min_usages)
-    if not searched.forms:
-        raise ValueError(f"--discover finds no word. {said}")
-    few = usages.drop_unknown(tokenizer, searched.usages, args.reads_names)
+    few = reader.drop_unknown(searched.usages)
     few = {word: by_time for word, by_time in few.items() if all(by_time.values())}
-    scores = rank_by_change(read_usages(args, few, model, tokenizer, kept), args.seed)
+    if not few:
+        unknown = " The tokenizer knows none of these." if searched.forms else ""
+        raise ValueError(f"--discover finds no word. {said}{unknown}")
+    scores = rank_by_change(reader.read_compared(few), args.seed)
     write_searched(Path(args.output_dir), searched, scores)
-    best = list(scores)[: args.discover]
+    taken = {form.lower() for word, forms in steady.items() for form in (word, *forms)}
+    best = [word for word in scores if taken.isdisjoint(map(str.lower, searched.forms[word]))][: args.discover]
     said += f" These {len(best)} changed most by {num_kept} usages at each time; {SEARCHED} has the others."
-    return {word: searched.forms[word] for word in best}, len(scores), said
+    return Discovered({word: searched.forms[word] for word in best}, scores, said)
+
+
+class FoundWords(NamedTuple):
+    """
+    The usages of words in the texts.
+
+    Attributes:
+        found (`UsagesByText`): All usages.
+        frequencies (`Frequencies`): The frequencies of the words in corpora; none for DWUG data sets.
+        frequent (`set[str]`): The most frequent words of the texts.
+    """
+
+    found: UsagesByText
+    frequencies: Frequencies
+    frequent: set[str]
+
+
+def find_words(
+    args: ChangeArguments,
+    words: corpora.Targets,
+    ignore_case: bool,
+    tell_files: Callable[[pd.DataFrame], object] | None,
+) -> FoundWords:
+    """Finds the words in the texts."""
+    frequencies, tokens = {}, Counter()
+    sentences = usages.count_words(read_sentences(args, words, ignore_case, tell_files), tokens)
+    if args.corpora:
+        sentences = usages.count_frequencies(sentences, words, args.times, frequencies)
+    found = usages.find_usages(sentences, words, args.times)
+    return FoundWords(found, frequencies, usages.frequent_words(tokens))
+
+
+def write_judged(folder: Path, judgments: pd.DataFrame, entries: Mapping[str, Entry]):
+    """Writes and prints what people and the model say of pairs of usages."""
+    sampled = {word: entry.sampled for word, entry in entries.items()}
+    judged = compare_with_people(judgments, sampled, {word: entry.vectors for word, entry in entries.items()})
+    with written_whole(folder / JUDGED) as path:
+        judged.to_csv(path, index=False)
+    if len(judged):
+        print(f"Judgements of people and cosines of the model:\n{format_table(judged)}")
 
 
 def run(
@@ -294,36 +373,31 @@ def run(
     # Imported late, because it needs the extra `view`.
     from ..view.words_page import PAGE, words_page
 
-    tokenizer, model, num_searched, said, folder = load_tokenizer(args), None, 0, "", Path(args.output_dir)
+    reader, folder = Reader(args), Path(args.output_dir)
     # Files of an earlier run, which this run may not overwrite
     for name in (CHANGES, RESULTS, *all_forms(FIGURE), UNRANKED, *ENTRY_FILES, USES, JUDGED, SEARCHED, FILES, PAGE):
         (folder / name).unlink(missing_ok=True)
-    tell = partial(tell_files, folder)
+    num_searched, said, tell = 0, "", partial(tell_files, folder)
     if words is None:
-        model, tell = load_model(args), None
-        kept = KeptVectors(model)
-        words, num_searched, said = discover_words(args, model, tokenizer, kept)
+        discovered = discover_words(args, reader, steady)
+        words, said, tell = discovered.words, discovered.said, None
+        # The search may not have compared the steady words, which are tested, too.
+        num_searched = len({*discovered.compared, *steady})
     words = words | {word: forms for word, forms in steady.items() if word not in words}
     texts = take_words(texts, words)
-    frequencies, tokens = {}, Counter()
-    sentences = usages.count_words(read_sentences(args, words, usages.ignores_case(tokenizer), tell), tokens)
-    if args.corpora:
-        sentences = usages.count_frequencies(sentences, words, args.times, frequencies)
-    found = usages.find_usages(sentences, words, args.times)
+    found, frequencies, frequent = find_words(args, words, reader.ignores_case, tell)
+    # Known senses are those of today.
+    given = to_usages(texts, found, args.times[-1])
     drawn = usages.draw_usages(found, args.num_samples, args.seed)
-    warn_of_language(args.model_name_or_path, tokenizer, drawn, args.seed)
-    drawn = usages.drop_unknown(tokenizer, drawn, args.reads_names)
+    warn_of_language(args.model_name_or_path, reader.tokenizer, drawn, args.seed)
+    drawn = reader.drop_unknown(drawn)
     by_word, left_out = usages.drop_rare(drawn, args.min_usages)
     if steady and not by_word.keys() & steady:
         raise ValueError(
             f"{args.steady} (--steady): no word has {args.min_usages} usages (--min_usages) at "
             f"{' and '.join(args.ends)}."
         )
-    # Loaded once the texts are known to be good.
-    if model is None:
-        model = load_model(args)
-        kept = KeptVectors(model)
-    words_read = read_usages(args, usages.drop_rare_times(by_word, args.min_usages), model, tokenizer, kept)
+    words_read = reader.read_compared(usages.drop_rare_times(by_word, args.min_usages))
     vectors = {word: each.vectors for word, each in words_read.items()}
     columns = measures.score_words(words_read, args.measures, args.times, args.seed, args.standardise)
 
@@ -340,29 +414,19 @@ def run(
         word: {time: part for time, part in by_time.items() if time not in vectors.get(word, {})}
         for word, by_time in by_word.items()
     }
-    for word, by_time in embed_words(args, unread, model, tokenizer, kept).items():
-        known = vectors.get(word, {}) | by_time
-        vectors[word] = {time: known[time] for time in args.times}
+    for word, by_time in reader.embed(unread).items():
+        own = vectors.get(word, {}) | by_time
+        vectors[word] = {time: own[time] for time in args.times}
 
-    def read(others: Usages) -> tuple[Usages, dict[str, measures.Vectors]]:
-        known = usages.drop_unknown(tokenizer, others, args.reads_names)
-        return known, embed_words(args, known, model, tokenizer, kept)
-
-    frequent = usages.frequent_words(tokens)
-    # Known senses are those of today.
-    known = read_senses({word: texts[word] for word in by_word if word in texts}, found, args.times[-1], read)
+    known = read_senses({word: given[word] for word in by_word if word in given}, args.times[-1], reader.read_known)
     if known:
         print(f"Known senses: {'; '.join(f'{word}: {each.describe()}' for word, each in known.items())}.")
-    entries = make_entries(by_word, vectors, found, read, args.max_attested, args.seed, frequent, known)
-    logger.info(kept.describe())
+    entries = make_entries(by_word, vectors, found, reader.read_known, args.max_attested, args.seed, frequent, known)
+    logger.info(reader.kept.describe())
     write_entries(folder, entries, args.times)
-    sampled = {word: entry.sampled for word, entry in entries.items()}
-    write_uses(folder, sampled)
+    write_uses(folder, {word: entry.sampled for word, entry in entries.items()})
     if judgments is not None:
-        judged = compare_with_people(judgments, sampled, {word: entry.vectors for word, entry in entries.items()})
-        with written_whole(folder / JUDGED) as path:
-            judged.to_csv(path, index=False)
-        print(f"Judgements of people and cosines of the model:\n{format_table(judged)}")
+        write_judged(folder, judgments, entries)
     write_page(folder / PAGE, words_page(table, args.times, entries, frequencies, unranked, said, texts))
     print(f"Words to look at: {folder / PAGE}")
 

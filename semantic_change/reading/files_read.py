@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pandas as pd
 
+from modeling_tempoformer.cards.markdown import escape_control_characters
 from modeling_tempoformer.posts.files import written_whole
 from modeling_tempoformer.time_points_temporal_bert import read_date
 
@@ -76,7 +77,7 @@ def describe_files(table: pd.DataFrame) -> str:
             named = f" ({first_few(list(spans))})"
         parts.append(f"{period}: {count(rows['file'].nunique(), 'file')}, {count(rows['texts'].sum(), 'text')}{named}")
     lines.append(f"Periods: {'; '.join(parts)}.")
-    return "\n".join(lines)
+    return "\n".join(map(escape_control_characters, lines))
 
 
 def count(number: int, name: str) -> str:

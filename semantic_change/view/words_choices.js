@@ -148,15 +148,20 @@ function tableOfSenses() {
     const { senses, labels } = readSenses(word, entry);
     const { names, nearest, known } = optionOf(word, entry);
     const choice = optionChoice(word, entry);
+    const quote = (usage) => {
+      const [left, form, right] = entry.text[usage];
+      return [left + form + right, [...left].length];
+    };
+    // A quotation that the reader moved or marked as misfiled is no longer one of the sense that it was given.
+    const isSame = ([text, start], [other, place]) => text === other && (start ?? place) === place;
+    const moved = [...Object.keys(choice.placed).map(Number), ...choice.misfiled].map(quote);
     return senses.flatMap(({ id, parts, name, label }) => {
-      const given = texts.filter(([sense]) => parts.some((part) => names[part] === sense)).map(([, ...rest]) => rest);
+      const given = texts
+        .filter(([sense, ...row]) => parts.some((part) => names[part] === sense) && !moved.some((other) => isSame(row, other)))
+        .map(([, ...row]) => row);
       const placed = Object.keys(choice.placed).map(Number).filter((usage) => labels[usage] === id);
       // What fits no known sense is a sense once the reader says so.
       const isWanted = !known.length || parts.some((part) => known[part]) || name !== names[id] || placed.length;
-      const quote = (usage) => {
-        const [left, form, right] = entry.text[usage];
-        return [left + form + right, [...left].length];
-      };
       const own = uniqueRows([...given, ...placed.map(quote)]);
       const stand = uniqueRows(nearest.filter((usage) => labels[usage] === id).map(quote)).slice(0, QUOTED);
       return isWanted ? (own.length ? own : stand).map((row) => [word, label, ...row]) : [];

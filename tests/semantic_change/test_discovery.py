@@ -170,6 +170,21 @@ def test_the_word_that_changed_is_found(folder, tmp_path, capsys):
     assert listed == rows
 
 
+def test_steady_words_join_a_search_and_are_not_found_by_it(folder, tmp_path):
+    """`river` was compared by the search; `of` names a form of a word that was, and is one test more."""
+    (tmp_path / "steady.txt").write_text("of: wagon\nriver\n", encoding="utf-8")
+    rows = run(folder, tmp_path / "found", "--discover", "4", "--steady", tmp_path / "steady.txt")
+    words = [row["word"] for row in rows]
+    assert len(words) == 6 and {"of", "river", "cloud"} < {*words} and "wagon" not in words
+    compared = [row for row in read_table(tmp_path / "found" / "searched.csv") if not row["left_out"]]
+    p = [float(row["p"]) for row in rows]
+    number = len(compared) + 1
+    adjusted = [
+        min(1, *(other * number / sum(each <= other for each in p) for other in p if other >= own)) for own in p
+    ]
+    assert [float(row["p_fdr"]) for row in rows] == pytest.approx(adjusted, abs=1e-12)
+
+
 def test_counts_are_those_of_the_ranking(folder):
     """`Cloud` with a comma is a usage of `cloud`."""
     corpora, frequencies = {time: folder / f"{time}.txt" for time in (OLD, NEW)}, {}

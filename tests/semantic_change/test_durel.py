@@ -32,6 +32,12 @@ def test_uses_are_written_as_dwug_s_are_read(tmp_path):
     assert table["pos"].tolist()[:2] == ["nn", "nn"] and table["indexes_target_sentence"][0] == "0:13"
 
 
+def test_equal_usages_are_one_use(tmp_path):
+    write_uses(tmp_path, {"plane": [usage(1), usage(2), usage(1)]})
+    identifiers = pd.read_csv(tmp_path / "_durel_uses.csv", sep="\t", quoting=csv.QUOTE_NONE)["identifier"]
+    assert identifiers.tolist() == [identify("plane", usage(1)), identify("plane", usage(2))]
+
+
 def test_the_identifier_of_a_usage_is_its_own():
     usages = [usage(1), usage(2), usage(1, "A plane"), usage(1, "plane and plane")]
     second = Usage("1900", "plane and plane", 10, 15, "1901", "letter 1")

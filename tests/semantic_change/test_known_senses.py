@@ -8,7 +8,7 @@ import pytest
 
 from semantic_change.attestations import Search
 from semantic_change.entries import make_entry, sense_rows
-from semantic_change.known_senses import KnownSenses, place_of, read_known_senses, read_senses, take_words
+from semantic_change.known_senses import KnownSenses, place_of, read_known_senses, read_senses, take_words, to_usages
 from semantic_change.senses import SenseSpace, find_senses
 from semantic_change.usages import Usage
 
@@ -30,6 +30,8 @@ def write(path, text: str):
         ('word,sense,text\nplane,a,"b\nb"\nplane,,b\n', ["line 4", "'sense'"]),
         ("word,sense,text,start\nplane,a,the plane,9\n", ["line 2", "'9'", "'start'"]),
         ("word,sense,text,start\nplane,a,the plane,-1\n", ["line 2", "'-1'"]),
+        ("word,sense,text\nplane,a,b\nplane,a,the plane, which flew\n", ["line 3", "columns"]),
+        ('word,sense,text\nplane,a,"the plane\nplane,b,c\n', ["line 2"]),
         ("word,sense,text\n", ["no rows"]),
     ],
 )
@@ -58,7 +60,8 @@ class Reader:
 
 def read(tmp_path, text: str, forms=("planes",)) -> tuple[KnownSenses, list[Usage]]:
     reader, found = Reader(), {"1800": [[Usage("1800", f"{form} fly", 0, len(form))] for form in forms]}
-    known = read_senses(read_known_senses(write(tmp_path, text)), {"plane_nn": found}, "1900", reader)
+    given = to_usages(read_known_senses(write(tmp_path, text)), {"plane_nn": found}, "1900")
+    known = read_senses(given, "1900", reader)
     return known["plane_nn"], reader.usages["plane_nn"]["1900"]
 
 
@@ -86,11 +89,20 @@ def test_a_quotation_may_tell_where_the_word_is(tmp_path):
         read(tmp_path, "word,sense,text,start\nplane_nn,a,a plane,1\n")
 
 
+def test_accents_of_texts_are_written_as_in_corpora(tmp_path):
+    text = "word,sense,text,start\nplane_nn,a,pla\u0302ne u\u0308ber,\nplane_nn,b,u\u0308ber pla\u0302ne,6\n"
+    _, usages = read(tmp_path, text, forms=["pl\u00e2ne"])
+    assert [usage.text[usage.start : usage.end] for usage in usages] == ["pl\u00e2ne"] * 2
+    assert [usage.text for usage in usages] == ["pl\u00e2ne \u00fcber", "\u00fcber pl\u00e2ne"]
+
+
 def test_one_quotation_has_one_sense(tmp_path):
     with pytest.raises(ValueError, match="line 3.*'b'.*line 2.*'a'"):
         read(tmp_path, "word,sense,text\nplane_nn,a,a plane\nplane_nn,b,a plane\n")
     known, _ = read(tmp_path, "word,sense,text\nplane_nn,a,a plane\nplane_nn,a,a plane\n")
     assert len(known.labels) == 1
+    with pytest.raises(ValueError, match="line 3.*'b'.*line 2.*'a'"):
+        read(tmp_path, "word,sense,text\nplane_nn,a,It fell. A plane flew.\nplane_nn,b,A plane flew.\n")
 
 
 CENTRES = 10 * np.eye(6)
@@ -130,6 +142,13 @@ def test_usages_have_the_nearest_known_sense_and_others_are_clustered():
     centre_of = np.array([*first, *last])
     for sense in range(4):
         assert len(set(centre_of[senses.labels == sense])) == 1
+
+
+def test_no_two_senses_have_one_name():
+    usages, vectors = usages_of([0] * 12 + [2] * 8, [0] * 10 + [1] * 12)
+    for taken in ("none of these", "none of these (1)"):
+        senses = find_senses(usages, vectors, known=known_of([0] * 5 + [1] * 5, [taken, "machine"]))[-1]
+        assert len(senses.names) == len(set(senses.names)) > 2
 
 
 def test_a_sense_nobody_uses_has_a_row_without_first_attestation():

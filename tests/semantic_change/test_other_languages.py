@@ -195,7 +195,7 @@ def test_an_encoder_of_another_language_is_told(caplog):
     warn_of_language("mine", tokenizer, usages_of("the plane, the plane: planing"))
     assert not caplog.text
     warn_of_language("mine", tokenizer, usages_of("the plane planing planing"))
-    assert "mine divides 50%" in caplog.text
+    assert "mine" in caplog.text and "50 %" in caplog.text
 
 
 def test_long_s_and_case_do_not_look_like_another_language(caplog):
