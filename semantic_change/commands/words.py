@@ -134,7 +134,7 @@ class ChangeArguments:
         default=20,
         metadata={"help": "Words with fewer usages at the first or the last time get no score, but a page."},
     )
-    num_samples: int = field(default=200, metadata={"help": "Maximum number of sentences for each word and time."})
+    num_samples: int = field(default=200, metadata={"help": "Maximum number of texts (sentences, paragraphs or rows) for each word and time."})
     max_attested: int = field(
         default=10_000,
         metadata={
