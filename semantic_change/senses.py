@@ -94,6 +94,11 @@ class Senses(NamedTuple):
     names: list[str]
     known: Known | None = None
 
+    @property
+    def num_unfitting(self) -> int:
+        """The number of usages that have none of the known senses."""
+        return 0 if self.known is None else int(self.counts[~self.known.is_known].sum())
+
     def find_nearest(self, points: np.ndarray, usages: Sequence[Usage]) -> np.ndarray:
         """Returns the sense of each of other usages, from their places in the [`SenseSpace`]."""
         return assign(points, usages, self.means, self.known)
@@ -206,8 +211,7 @@ def divide_by_known(
     elif math.isfinite(reach):
         # No usage of the sample is there, but one outside it may be.
         means.append(points.mean(axis=0))
-    num_clusters = len(means) - number
-    names += [NO_SENSE if num_clusters == 1 else f"{NO_SENSE} ({cluster + 1})" for cluster in range(num_clusters)]
+    names += [NO_SENSE] * (len(means) - number)
     present = len(np.unique(labels))
     silhouette = float(silhouette_score(points, labels)) if 1 < present < len(points) else 0.0
     is_known = np.arange(len(means)) < number
@@ -252,6 +256,11 @@ def find_senses(
         if known is not None:
             quoted = {quotation: int(place[sense]) for quotation, sense in known.quoted.items()}
             known = Known(known.is_known[order], known.reach, quoted)
+        names = [division.names[sense] for sense in order]
+        clusters = [] if known is None else np.flatnonzero(~known.is_known)
+        if len(clusters) > 1:
+            for ordinal, cluster in enumerate(clusters, 1):
+                names[cluster] += f" ({ordinal})"
         return Senses(
             labels=labels,
             counts=counts[order],
@@ -259,7 +268,7 @@ def find_senses(
             keywords=keywords.find(labels, number),
             means=means,
             silhouette=division.silhouette,
-            names=[division.names[sense] for sense in order],
+            names=names,
             known=known,
         )
 

@@ -134,7 +134,10 @@ class ChangeArguments:
         default=20,
         metadata={"help": "Words with fewer usages at the first or the last time get no score, but a page."},
     )
-    num_samples: int = field(default=200, metadata={"help": "Maximum number of texts (sentences, paragraphs or rows) for each word and time."})
+    num_samples: int = field(
+        default=200,
+        metadata={"help": "Maximum number of texts (sentences, paragraphs or rows) for each word and time."},
+    )
     max_attested: int = field(
         default=10_000,
         metadata={
@@ -351,9 +354,14 @@ def run(
     frequent = usages.frequent_words(tokens)
     # Known senses are those of today.
     known = read_senses({word: texts[word] for word in by_word if word in texts}, found, args.times[-1], read)
-    if known:
-        print(f"Known senses: {'; '.join(f'{word}: {each.describe()}' for word, each in known.items())}.")
     entries = make_entries(by_word, vectors, found, read, args.max_attested, args.seed, frequent, known)
+    if known:
+        numbers = {word: (entries[word].senses.num_unfitting, len(entries[word].sampled)) for word in known}
+        described = (
+            f"{word}: {known[word].describe()}, and {unfitting:,} of {all_usages:,} usages fit none of them"
+            for word, (unfitting, all_usages) in numbers.items()
+        )
+        print(f"Known senses: {'; '.join(described)}.")
     logger.info(kept.describe())
     write_entries(folder, entries, args.times)
     sampled = {word: entry.sampled for word, entry in entries.items()}

@@ -251,7 +251,7 @@ function orderOf(counts) {
 function earliestOf(entry, holds) {
   const found = new Map();
   for (const usage of entry.earliest.filter(holds)) {
-    const text = entry.text[usage].join("");
+    const text = entry.passage[usage];
     if (found.size < EARLIEST && !found.has(text)) found.set(text, usage);
   }
   return [...found.values()];
