@@ -136,7 +136,9 @@ class ChangeArguments:
     )
     num_samples: int = field(
         default=200,
-        metadata={"help": "Maximum number of texts (sentences, paragraphs or rows) for each word and time."},
+        metadata={
+            "help": "Maximum number of texts (sentences, paragraphs, rows) for each word and time; all usages in them are read."
+        },
     )
     max_attested: int = field(
         default=10_000,

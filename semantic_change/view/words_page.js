@@ -187,7 +187,9 @@ function factsOf(index) {
   const row = ranked ? index : index - page.data.ranked;
   return about
     .filter(({ kind }) => kind !== "word")
-    .map(({ name, kind, cells }) => `${name}: ${cellText(cells[row], kind)}`)
+    .map(({ name, kind, cells }) => [name, cellText(cells[row], kind)])
+    .filter(([, text]) => text !== "")
+    .map(([name, text]) => `${name}: ${text}`)
     .join(" · ");
 }
 

@@ -340,13 +340,14 @@ def test_a_text_has_one_of_the_earliest_usages(browser, tmp_path):
              for match in re.finditer("plane", text)]  # fmt: skip
     usages = {time: [usage for usage in found if usage.time == time] for time in TIMES}
     entry = make_entry(Search(usages, {time: np.eye(3) for time in TIMES}))
-    table = ranked_table({"apd": {"plane": 0.2}}, {"plane": dict.fromkeys(TIMES, 3)})
+    scores = {"change": {"plane": 0.2}, "change_step": {"plane": np.nan}}
+    table = ranked_table(scores, {"plane": dict.fromkeys(TIMES, 3)})
     write_page(tmp_path / "page.html", words_page(table, TIMES, {"plane": entry}))
     browser.open(tmp_path / "page.html", READY)
-    assert [text.split(": ")[1].split(".")[0] for text in browser.texts("#earliest li")] == [
-        "One plane left",
-        "Three plane left",
-    ]
+    sentences = [text.split(": ")[1].split(".")[0] for text in browser.texts("#earliest li")]
+    assert sentences == ["One plane left", "Three plane left"]
+    # A word without a step has none beside its name.
+    assert browser.text("#facts").startswith("change: 0.2 · usages, 1800: 3")
 
 
 def test_the_earliest_usages_outside_the_sample_are_cited_with_their_sense(browser, tmp_path):
