@@ -137,7 +137,7 @@ class ChangeArguments:
     num_samples: int = field(
         default=200,
         metadata={
-            "help": "Maximum number of texts (sentences, paragraphs, rows) for each word and time; all usages in them are read."
+            "help": "Maximum number of texts (sentences or rows) for each word and time, with all their usages."
         },
     )
     max_attested: int = field(
