@@ -18,7 +18,8 @@ MAX_BESIDE = 3
 MIN_COUNT = 3
 # A neighbour's window, in words on each side.
 NEAR = 3
-WORD = r"[^\W\d_]{3,}"
+# With the end of English "didn't", which is no "didn".
+WORD = r"[^\W\d_]{3,}(?:'t(?!\w))?"
 WORDS = re.compile(rf"\b{WORD}\b")
 BEFORE, AFTER = re.compile(rf"\b({WORD})[\s-]$"), re.compile(rf"^[\s-]({WORD})\b")
 # Stands for the word beside its neighbours, as in dictionaries.

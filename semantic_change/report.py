@@ -216,7 +216,12 @@ def write_report(
                 agreements[name] = agreement(scores[name], truth, seed)
             except ValueError as problem:
                 notes.append(f"{name}: no correlation. {problem}")
-    notes += [f"{problem}: {', '.join(words)}." for problem, words in missing.items() if len(words)]
+    # A word without a step has no path, either.
+    problems: dict[tuple[str, ...], list[str]] = {}
+    for problem, words in missing.items():
+        if len(words):
+            problems.setdefault(tuple(words), []).append(problem)
+    notes += [f"{'; '.join(names)}: {', '.join(words)}." for words, names in problems.items()]
 
     with written_whole(folder / CHANGES) as partial:
         table.to_csv(partial, index=False)

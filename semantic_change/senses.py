@@ -3,7 +3,7 @@
 import math
 import warnings
 from collections.abc import Collection, Mapping, Sequence
-from itertools import chain, count, islice
+from itertools import chain, count
 from typing import NamedTuple
 
 import numpy as np
@@ -94,6 +94,11 @@ class Senses(NamedTuple):
     silhouette: float
     names: list[str]
     known: Known | None = None
+
+    @property
+    def num_unfitting(self) -> int:
+        """The number of usages that have none of the known senses."""
+        return 0 if self.known is None else int(self.counts[~self.known.is_known].sum())
 
     def find_nearest(self, points: np.ndarray, usages: Sequence[Usage]) -> np.ndarray:
         """Returns the sense of each of other usages, from their places in the [`SenseSpace`]."""
@@ -207,15 +212,21 @@ def divide_by_known(
     elif math.isfinite(reach):
         # No usage of the sample is there, but one outside it may be.
         means.append(points.mean(axis=0))
-    num_clusters = len(means) - number
-    # A reader who confirms a usage of "none of these" makes it a known sense.
-    numbered = (f"{NO_SENSE} ({number})" for number in count(1))
-    free = (name for name in chain([NO_SENSE] * (num_clusters == 1), numbered) if name not in known.names)
-    names += islice(free, num_clusters)
+    names += [NO_SENSE] * (len(means) - number)
     present = len(np.unique(labels))
     silhouette = float(silhouette_score(points, labels)) if 1 < present < len(points) else 0.0
     is_known = np.arange(len(means)) < number
     return Division(labels, np.stack(means), names, silhouette, Known(is_known, reach, known.quoted))
+
+
+def name_clusters(names: Sequence[str], is_known: np.ndarray) -> list[str]:
+    """Returns the names of senses, with names for those that are not known."""
+    taken = {name for name, is_one in zip(names, is_known, strict=True) if is_one}
+    numbered = (f"{NO_SENSE} ({number})" for number in count(1))
+    # A reader who confirms a usage of "none of these" makes it a known sense.
+    alone = [NO_SENSE] if np.sum(~is_known) == 1 else []
+    free = (name for name in chain(alone, numbered) if name not in taken)
+    return [name if is_one else next(free) for name, is_one in zip(names, is_known, strict=True)]
 
 
 def find_senses(
@@ -256,6 +267,9 @@ def find_senses(
         if known is not None:
             quoted = {quotation: int(place[sense]) for quotation, sense in known.quoted.items()}
             known = Known(known.is_known[order], known.reach, quoted)
+        names = [division.names[sense] for sense in order]
+        if known is not None:
+            names = name_clusters(names, known.is_known)
         return Senses(
             labels=labels,
             counts=counts[order],
@@ -263,7 +277,7 @@ def find_senses(
             keywords=keywords.find(labels, number),
             means=means,
             silhouette=division.silhouette,
-            names=[division.names[sense] for sense in order],
+            names=names,
             known=known,
         )
 

@@ -161,7 +161,7 @@ def frequent_words(counts: Mapping[str, int]) -> set[str]:
     """
     words: Counter[str] = Counter()
     for token, count in counts.items():
-        for word in re.findall(r"[^\W\d_]+", token):
+        for word in re.findall(r"[^\W\d_]+(?:'t(?!\w))?", token):
             words[word] += count
     ranked = words.most_common()
     before = np.cumsum([0, *(count for _, count in ranked)])[:-1]

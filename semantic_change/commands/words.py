@@ -135,7 +135,12 @@ class ChangeArguments:
         default=20,
         metadata={"help": "Words with fewer usages at the first or the last time get no score, but a page."},
     )
-    num_samples: int = field(default=200, metadata={"help": "Maximum number of sentences for each word and time."})
+    num_samples: int = field(
+        default=200,
+        metadata={
+            "help": "Maximum number of texts (sentences or rows) for each word and time, with all their usages."
+        },
+    )
     max_attested: int = field(
         default=10_000,
         metadata={
@@ -419,9 +424,14 @@ def run(
         vectors[word] = {time: own[time] for time in args.times}
 
     known = read_senses({word: given[word] for word in by_word if word in given}, args.times[-1], reader.read_known)
-    if known:
-        print(f"Known senses: {'; '.join(f'{word}: {each.describe()}' for word, each in known.items())}.")
     entries = make_entries(by_word, vectors, found, reader.read_known, args.max_attested, args.seed, frequent, known)
+    if known:
+        numbers = {word: (entries[word].senses.num_unfitting, len(entries[word].sampled)) for word in known}
+        described = (
+            f"{word}: {known[word].describe()}, and {unfitting:,} of {all_usages:,} usages fit none of them"
+            for word, (unfitting, all_usages) in numbers.items()
+        )
+        print(f"Known senses: {'; '.join(described)}.")
     logger.info(reader.kept.describe())
     write_entries(folder, entries, args.times)
     write_uses(folder, {word: entry.sampled for word, entry in entries.items()})

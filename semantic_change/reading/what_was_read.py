@@ -23,6 +23,8 @@ LONGEST_MEAN_WORD = 12
 ODD_SHARE = 0.3
 # The share of the texts that begin within a word where lines are wrapped.
 DIVIDED_SHARE = 0.01
+# A word of the Brown corpus or of a tagger (The/at).
+TAGGED = re.compile(r"\S/[A-Za-z][A-Za-z$*+-]*$")
 LETTER = re.compile(r"[^\W\d_]")
 # How a line of XML or an object of JSON begins. Marks such as <user> may begin a text.
 MARKUP = ("</", "<?", "<!", '{"')
@@ -61,6 +63,7 @@ class WhatWasRead:
         counts["single"] += size == 1 and first.lower() != first.upper()
         counts["wordless"] += not any(map(LETTER.search, words))
         counts["markup"] += first.startswith(MARKUP) or "</" in words[-1]
+        counts["tagged"] += 2 * sum(TAGGED.search(word) is not None for word in words) > size
         number = int(first) if first.isdecimal() and len(first) < 10 else 0
         counts["numbered"] += number == 1 or number == self.number + 1
         counts["divided"] += (
@@ -97,6 +100,11 @@ class WhatWasRead:
             wrong = "most texts are one word, such as a token"
         elif counts["wordless"] > ODD_SHARE * texts:
             wrong = f"{counts['wordless']:,} texts have no letter, such as numbers of tokens or of subtitles"
+        elif counts["tagged"] > ODD_SHARE * texts:
+            wrong = (
+                f"{counts['tagged']:,} texts have a part of speech after a slash behind most words (sed -E "
+                r"'s:/[^/[:space:]]+([[:space:]]|$):\1:g' takes it off)"
+            )
         elif counts["numbered"] > 0.9 * texts and 2 * max(self.sizes.values()) > texts:
             wrong = "texts of equal length begin with numbers that count up, such as lines of tokens"
         if wrong:

@@ -187,7 +187,9 @@ function factsOf(index) {
   const row = ranked ? index : index - page.data.ranked;
   return about
     .filter(({ kind }) => kind !== "word")
-    .map(({ name, kind, cells }) => `${name}: ${cellText(cells[row], kind)}`)
+    .map(({ name, kind, cells }) => [name, cellText(cells[row], kind)])
+    .filter(([, text]) => text !== "")
+    .map(([name, text]) => `${name}: ${text}`)
     .join(" · ");
 }
 
@@ -251,7 +253,7 @@ function orderOf(counts) {
 function earliestOf(entry, holds) {
   const found = new Map();
   for (const usage of entry.earliest.filter(holds)) {
-    const text = entry.text[usage].join("");
+    const text = entry.passage[usage];
     if (found.size < EARLIEST && !found.has(text)) found.set(text, usage);
   }
   return [...found.values()];

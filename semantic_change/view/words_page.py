@@ -207,6 +207,8 @@ def describe_entry(entry: Entry, times: Sequence[str], periods: Periods) -> dict
         "y": (points[:, 1] if points.shape[1] > 1 else np.zeros(len(points))).tolist(),
         **describe_quotations(entry.usages, times),
         "document": number_documents(entry.usages).tolist(),
+        # A text may have several sentences with the word.
+        "passage": pd.factorize(np.array([usage.text for usage in entry.usages], dtype=object))[0].tolist(),
         # The period of each usage in the sample, -1 without a date.
         "span": periods.find(entry.sampled).tolist(),
         "earliest": entry.earliest,

@@ -135,7 +135,8 @@ def test_usages_have_the_nearest_known_sense_and_others_are_clustered():
     by_name = {name: senses.counts[number].tolist() for number, name in enumerate(senses.names)}
     assert by_name.pop("level") == [12, 4] and by_name.pop("machine") == [4, 10]
     assert sorted(by_name) == ["none of these (1)", "none of these (2)"]
-    assert sorted(by_name.values()) == [[0, 8], [6, 8]]
+    assert sorted(by_name.values()) == [[0, 8], [6, 8]] and senses.num_unfitting == 22 and one.num_unfitting == 0
+    assert list(by_name) == sorted(by_name)  # Numbered in the order in which they are shown.
     # From the one that grew most to the one that shrank most, as clusters are.
     shares = senses.counts / senses.counts.sum(axis=0)
     assert (np.diff(shares[:, 1] - shares[:, 0]) <= 0).all()

@@ -102,6 +102,8 @@ def test_keywords_are_those_that_one_sense_has_and_the_others_lack():
     assert found(contexts) == [["soviet", "moscow"], ["state", "kansas"]]
     assert found(contexts, {"soviet", "of"}) == [["moscow"], ["state", "kansas"]]
     assert found(["1 2", "!"] * 5) == [[], []]
+    contracted = ["they didn\u2019t, she don't"] * 5 + ["they did as the don's 'tis"] * 5
+    assert found(contracted, {"they"}) == [["didn't", "don't", "she"], ["did", "don", "the", "tis"]]
 
 
 def keywords_of(texts: list[str], labels: list[int], frequent=()) -> list[list[str]]:

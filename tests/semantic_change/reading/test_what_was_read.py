@@ -45,6 +45,11 @@ NOT_TEXTS = {
     ),
     "objects of JSON": ("a.txt", f'{{"text": "{SENTENCE}"}}\n' * 30, "JSON.*30 texts"),
     "sentences between tags": ("a.txt", "<s>\n飞机离开了。\n</s>\n" * 20, "20 texts have tags.*60 texts"),
+    "parts of speech after slashes": (
+        "a.txt",
+        "The/at Fulton/np-tl County/nn-tl said/vbd ,/, ``/`` no/at ''/'' and/or ./.\n" * 30,
+        "30 texts have a part of speech after a slash.*sed",
+    ),
     "XML with texts on lines": ("a.txt", f"<p>{SENTENCE}</p>\n" * 30, "30 texts have tags"),
 }
 

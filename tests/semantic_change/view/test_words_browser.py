@@ -2,6 +2,7 @@
 
 import json
 import random
+import re
 from collections import Counter
 from itertools import product
 
@@ -346,6 +347,23 @@ def test_citations_are_saved_as_a_table(opened, folder, tmp_path):
     assert all(row["source"].startswith("1800.txt, line ") for row in rows[:-1])
     opened.find("#forget").click()
     assert not opened.find_all(".cite:checked") and not opened.find("#citations").is_displayed()
+
+
+def test_a_text_has_one_of_the_earliest_usages(browser, tmp_path):
+    """The first text has the word in two sentences."""
+    texts = ["One plane left. Two plane left.", "Three plane left."]
+    found = [Usage(time, text, match.start(), match.end()) for time in TIMES for text in texts
+             for match in re.finditer("plane", text)]  # fmt: skip
+    usages = {time: [usage for usage in found if usage.time == time] for time in TIMES}
+    entry = make_entry(Search(usages, {time: np.eye(3) for time in TIMES}))
+    scores = {"change": {"plane": 0.2}, "change_step": {"plane": np.nan}}
+    table = ranked_table(scores, {"plane": dict.fromkeys(TIMES, 3)})
+    write_page(tmp_path / "page.html", words_page(table, TIMES, {"plane": entry}))
+    browser.open(tmp_path / "page.html", READY)
+    sentences = [text.split(": ")[1].split(".")[0] for text in browser.texts("#earliest li")]
+    assert sentences == ["One plane left", "Three plane left"]
+    # A word without a step has none beside its name.
+    assert browser.text("#facts").startswith("change: 0.2 · usages, 1800: 3")
 
 
 def test_the_earliest_usages_outside_the_sample_are_cited_with_their_sense(browser, tmp_path):
