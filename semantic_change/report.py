@@ -200,7 +200,12 @@ def write_report(
     """Writes `changes.csv`, `results.json` and the figure `changes`. Returns table, notes and agreement as text."""
     folder, left_out = Path(output_dir), left_out or {}
     scores = table.set_index("word")[measures_of(table)]
-    missing = {f"{name}: no score": scores.index[scores[name].isna()] for name in scores}
+    missing: dict[str, list[str]] = {}
+    # A word without a step has no path, either.
+    without: dict[tuple[str, ...], list[str]] = {}
+    for name in scores:
+        if words := tuple(scores.index[scores[name].isna()]):
+            without.setdefault(words, []).append(name)
     agreements: dict[str, dict] = {}
     notes = [conclude(table, times, steady)] if "change" in table else []
     notes += (
@@ -216,12 +221,8 @@ def write_report(
                 agreements[name] = agreement(scores[name], truth, seed)
             except ValueError as problem:
                 notes.append(f"{name}: no correlation. {problem}")
-    # A word without a step has no path, either.
-    problems: dict[tuple[str, ...], list[str]] = {}
-    for problem, words in missing.items():
-        if len(words):
-            problems.setdefault(tuple(words), []).append(problem)
-    notes += [f"{'; '.join(names)}: {', '.join(words)}." for words, names in problems.items()]
+    notes += [f"No score in {', '.join(names)}: {', '.join(words)}." for words, names in without.items()]
+    notes += [f"{problem}: {', '.join(words)}." for problem, words in missing.items() if words]
 
     with written_whole(folder / CHANGES) as partial:
         table.to_csv(partial, index=False)

@@ -256,7 +256,7 @@ def test_a_report_of_scores_and_gold_scores(tmp_path):
     scores = {"prt": (0.1, 0.5, math.nan, 0.5), "apd": (1, 2, math.nan, 3), "sgns": [math.nan] * 4}
     columns = {name: dict(zip(COUNTS, values, strict=True)) for name, values in scores.items()}
     text = write_report(tmp_path, ranked_table(columns, COUNTS, truth), ["1", "2"], truth, left_out=rare)
-    for said in ("e (1: 3, 2: 0)", "prt: no score; apd: no score: c.", "Not looked for: f.", "sgns: no correlation"):
+    for said in ("e (1: 3, 2: 0)", "No score in prt, apd: c.", "Not looked for: f.", "sgns: no correlation"):
         assert said in text
     results = read_json(tmp_path / "results.json")
     assert results["left_out"] == rare and results["agreement"].keys() == {"prt", "apd"}
