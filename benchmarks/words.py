@@ -2,10 +2,10 @@ r"""
 Measures whether "more than chance" keeps its promise, what frequency does to scores, and whether a measure is better.
 
     python -m benchmarks.words chance frequency discovery measures --model_name_or_path MINILM \
-        --speeches speeches.csv --dwug dwug_en_v3 --truth truth/graded.txt --output_dir outputs/words
+        --speeches speeches.csv --dwug dwug_en_v3 --truth truth/graded.txt
 
-`--speeches` is a table with the columns `date` (a year), `doc_id` and `text`. Vectors are computed once, and kept in
-`--output_dir`.
+`--speeches` is a table with the columns `date` (a year), `doc_id` and `text`. Vectors are computed once, and kept
+in the cache of Datasets.
 
 `chance`: usages of one period are dealt to two times by document, by sentence and one by one, so that no word changed.
 The rates at which a word is told to have changed, with their standard errors over the deals.
@@ -38,6 +38,7 @@ from semantic_change.commands.words import SIEVE_USAGES
 from semantic_change.corpora import read_dated_corpus, read_truth
 from semantic_change.dated_sentences import NUM_BLOCKS
 from semantic_change.discovery import Vocabulary, rank_by_change
+from semantic_change.kept_vectors import KeptVectors
 from semantic_change.measures import (
     LEVEL,
     ReadUsages,
@@ -96,16 +97,11 @@ class Word(NamedTuple):
         return ReadUsages(vectors, {TIMES: dict(zip(TIMES, reversed(vectors.values()), strict=True))}, numbers)
 
 
-def encode(args: argparse.Namespace, name: str, usages: Usages, **settings) -> dict[str, list[np.ndarray]]:
-    """Returns the vectors of usages at each time, by word, from the folder if they are there."""
-    path = args.output_dir / f"{name}.npz"
-    if not path.exists():
-        model, tokenizer = (auto.from_pretrained(args.model_name_or_path) for auto in (AutoModel, AutoTokenizer))
-        vectors = embed_usages(model, tokenizer, usages, **settings)
-        args.output_dir.mkdir(parents=True, exist_ok=True)
-        np.savez(path, **{f"{word} {time}": part for word, times in vectors.items() for time, part in times.items()})
-    with np.load(path) as kept:
-        return {word: [kept[f"{word} {time}"] for time in by_time] for word, by_time in usages.items()}
+def encode(args: argparse.Namespace, usages: Usages, **settings) -> dict[str, list[np.ndarray]]:
+    """Returns the vectors of usages at each time, by word."""
+    model, tokenizer = (auto.from_pretrained(args.model_name_or_path) for auto in (AutoModel, AutoTokenizer))
+    vectors = embed_usages(model, tokenizer, usages, kept_vectors=KeptVectors(model), **settings)
+    return {word: list(by_time.values()) for word, by_time in vectors.items()}
 
 
 def read_words(args: argparse.Namespace, times: list[str], words: dict[str, list[str]], most: int) -> Usages:
@@ -186,7 +182,7 @@ def chance(args: argparse.Namespace) -> Iterator[dict]:
     """Yields the rates of words that are told to have changed, by what was dealt."""
     number, most = CHANCE_WORDS
     usages = read_words(args, [PERIOD], choose_words(args, number, most), most)
-    vectors = encode(args, "chance", usages)
+    vectors = encode(args, usages)
     words = {name: as_word(usages[name][PERIOD], part) for name, (part,) in vectors.items()}
     # The clusters are those of all usages, whichever time they are dealt to.
     senses = {
@@ -231,7 +227,7 @@ def frequency(args: argparse.Namespace) -> Iterator[dict]:
     """Yields means of the measures of two senses, by the number of usages and by what happens to their shares."""
     number, most = FREQUENT_WORDS
     usages = put_together(read_words(args, [PERIOD], choose_words(args, number, FREQUENT), most))
-    vectors = encode(args, "frequency", usages)
+    vectors = encode(args, usages)
     pairs = {
         name: as_word([*by_sense["one"], *by_sense["other"]], np.concatenate(vectors[name]))
         for name, by_sense in usages.items()
@@ -264,7 +260,7 @@ def discovery(args: argparse.Namespace) -> Iterator[dict]:
     """Yields the words that are told to have changed among the first ones of a discovery in which no word changed."""
     number, most = SEARCHED_WORDS
     usages = read_words(args, [PERIOD], choose_words(args, number, 2 * MIN_USAGES), most)
-    vectors = encode(args, "discovery", usages)
+    vectors = encode(args, usages)
     words = {name: as_word(usages[name][PERIOD], part) for name, (part,) in vectors.items()}
     texts = [text.document for text in read_dated_corpus(args.speeches, [PERIOD], [], columns=COLUMNS)]
     document_of = np.unique(texts, return_inverse=True)[1]
@@ -405,7 +401,8 @@ def measures(args: argparse.Namespace) -> Iterator[dict]:
     number, most = CHANCE_WORDS
     pairs = put_together(read_words(args, [PERIOD], choose_words(args, number, most), most))
     pairs = {name: {sense: part[:MIXED_USAGES] for sense, part in senses.items()} for name, senses in pairs.items()}
-    mixed = [draw_mixtures(encode(args, "mixtures", pairs), seed) for seed in range(SEEDS)]
+    vectors = encode(args, pairs)
+    mixed = [draw_mixtures(vectors, seed) for seed in range(SEEDS)]
     columns = {"mixtures": compare([(candidates(drawn), truth) for drawn, truth in mixed], rank_correlation)}
     known = read_words(args, KNOWN_TIMES, CHANGED | STEADY, KNOWN_USAGES)
     golds = {"DWUG": read_truth(args.dwug / "stats_groupings.tsv"), "SemEval": read_truth(args.truth)}
@@ -418,10 +415,10 @@ def measures(args: argparse.Namespace) -> Iterator[dict]:
     }
     for reads in args.reads:
         read_names = reads == "names"
-        vectors = encode(args, f"known_{reads}", known, read_names=read_names)
+        vectors = encode(args, known, read_names=read_names)
         is_changed = np.array([word in CHANGED for word in vectors])
         columns[f"known, {reads}"] = compare([(candidates(vectors), is_changed)], pairs_in_order)
-        scores = candidates(encode(args, f"dwug_{reads}", uses, read_names=read_names, max_length=64))
+        scores = candidates(encode(args, uses, read_names=read_names, max_length=64))
         for name, words in parts.items():
             gold, own = golds[name.partition(",")[0]], [word for word in words if word in scores.index]
             truth = np.array([gold[word] for word in own])
@@ -446,7 +443,6 @@ def main():
         default=["names"],
         help="For `measures`: what the encoder reads of a word with a known history, and of one of DWUG.",
     )
-    parser.add_argument("--output_dir", type=Path, required=True, help="Folder of the vectors.")
     args = parser.parse_args()
     for case in args.cases:
         rows = list(CASES[case](args))

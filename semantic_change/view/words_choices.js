@@ -4,7 +4,7 @@
 
 const { times, spans, columns, words } = page.data;
 const NO_SENSE = -1;
-// So many usages nearest to its middle stand for a sense without texts of its own in the table of senses.
+// So many usages stand for a sense without texts of its own in the table of senses.
 const QUOTED = 10;
 // The normal quantile of a 95 % interval.
 const NORMAL = 1.959964;
@@ -141,7 +141,8 @@ function readSenses(word, entry) {
 }
 
 // Returns the rows of the table of senses, of all words with choices or with known senses: the texts that the run was
-// given, and the usages that the reader placed. A sense without texts has the usages nearest to its middle.
+// given, and the usages that the reader placed. A sense without texts has usages from its middle to its edge, because the
+// next run learns from them how far apart its usages are.
 function tableOfSenses() {
   return words.flatMap(({ word, entry, texts }) => {
     if (!entry || !(texts.length || choices[word])) return texts.map((row) => [word, ...row]);
@@ -163,10 +164,16 @@ function tableOfSenses() {
       // What fits no known sense is a sense once the reader says so.
       const isWanted = !known.length || parts.some((part) => known[part]) || name !== names[id] || placed.length;
       const own = uniqueRows([...given, ...placed.map(quote)]);
-      const stand = uniqueRows(nearest.filter((usage) => labels[usage] === id).map(quote)).slice(0, QUOTED);
+      const stand = spread(uniqueRows(nearest.filter((usage) => labels[usage] === id).map(quote)), QUOTED);
       return isWanted ? (own.length ? own : stand).map((row) => [word, label, ...row]) : [];
     });
   });
+}
+
+// Returns so many of the rows, at even distances, the first and the last among them.
+function spread(rows, number) {
+  if (rows.length <= number) return rows;
+  return [...Array(number).keys()].map((place) => rows[Math.floor((place * (rows.length - 1)) / (number - 1))]);
 }
 
 function uniqueRows(rows) {

@@ -218,7 +218,7 @@ def test_a_reader_s_senses_are_those_of_the_next_run(browser, folder, again, tmp
     assert all(row.text[row.start :].startswith("flew") for row in rows.itertuples())
     by_sense = rows.groupby("sense")["text"].agg(list).to_dict()
     assert by_sense['to "fly"'] == [confirmed] and by_sense["Sense 2"] == [moved]
-    # A sense without a chosen usage has those nearest to its middle.
+    # A sense without a chosen usage has ten of its own.
     assert len(by_sense["merged"]) == 10 and len(by_sense) == 3
 
     out = again(saved)
