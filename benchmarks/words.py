@@ -17,6 +17,7 @@ are then tested by all their usages. The false discoveries among the first words
 """
 
 import argparse
+import hashlib
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
@@ -112,10 +113,14 @@ def read_words(args: argparse.Namespace, times: list[str], words: dict[str, list
 
 
 def choose_words(args: argparse.Namespace, number: int, least: int) -> dict[str, list[str]]:
-    """Returns words that occur often enough in the period and could be discovered, the same for each run."""
+    """
+    Returns words that occur often enough in the period and could be discovered, the same for each run. A word that is
+    found beside the others takes the place of one of them at most.
+    """
     searched = Vocabulary.of(read_dated_corpus(args.speeches, [PERIOD], [], columns=COLUMNS), 1)
-    words = sorted(searched.search([PERIOD], least, without_names=True).forms)
-    return {word: [word] for word in np.random.default_rng(0).permutation(words)[:number].tolist()}
+    words = searched.search([PERIOD], least, without_names=True).forms
+    drawn = sorted(words, key=lambda word: hashlib.sha256(word.encode()).digest())[:number]
+    return {word: [word] for word in drawn}
 
 
 def put_together(usages: Usages) -> Usages:
