@@ -78,7 +78,7 @@ def read_judgments(path: str | Path) -> pd.DataFrame:
                 f"{where}: the column {problem} of DURel's judgements, a table with tabs, is missing."
             ) from None
         except ValueError:
-            raise ValueError(f"{where}: {row['judgment']!r} in the column 'judgment' is no number.") from None
+            raise ValueError(f"{where}: the judgement {row['judgment']!r} is not a number.") from None
         if 1 <= judgment <= 4:
             rows.append((*pair, judgment))
         elif judgment == 0 or math.isnan(judgment):
