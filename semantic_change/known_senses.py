@@ -130,7 +130,9 @@ def read_row(row: Mapping[str | None, str | None], where: str) -> tuple[str, Giv
     # As it is written, because its characters are numbered.
     text = row["text"]
     if not (start.isdecimal() and int(start) < len(text)):
-        raise ValueError(f"{where}: the column {START!r} has {start!r}, and must number a character of the text, from 0.")
+        raise ValueError(
+            f"{where}: the column {START!r} has {start!r}, and must number a character of the text, from 0."
+        )
     # Accents are composed in corpora, too, which may move the word.
     before, rest = map(compose_accents, (text[: int(start)], text[int(start) :]))
     return fold(word), GivenText(sense, before + rest, len(before), where)
