@@ -9,8 +9,9 @@ const QUOTED = 10;
 // The normal quantile of a 95 % interval.
 const NORMAL = 1.959964;
 const STORE = `words ${page.data.id}`;
-// By word: `number`, and for each number of senses `names` and `merged` (the sense that each merged one is part of), by
-// sense, `placed`, the sense of each usage that the reader moved or confirmed, and `misfiled`, a list of usages.
+// By word: `number`, and for each number of senses `added`, how many senses the reader began, `names` and `merged` (the
+// sense that each merged one is part of), by sense, `placed`, the sense of each usage that the reader moved or confirmed,
+// and `misfiled`, a list of usages.
 let choices = {};
 
 try {
@@ -50,15 +51,18 @@ function numberOf(word, entry) {
   return choices[word]?.number ?? entry.options[entry.chosen].keywords.length;
 }
 
+// Returns the senses of a word at the chosen number of them. Those that the reader began come last.
 function optionOf(word, entry) {
   const number = numberOf(word, entry);
-  return entry.options.find(({ keywords }) => keywords.length === number) ?? entry.options[entry.chosen];
+  const option = entry.options.find(({ keywords }) => keywords.length === number) ?? entry.options[entry.chosen];
+  const keywords = [...option.keywords, ...Array(optionChoice(word, entry).added).fill([])];
+  return { ...option, keywords, names: keywords.map((_, sense) => option.names[sense] ?? "") };
 }
 
 // Returns the choices about the senses of a word, at the chosen number of them; kept if they are `wanted` for a change.
 function optionChoice(word, entry, wanted = false) {
   const number = numberOf(word, entry);
-  const known = { names: {}, merged: {}, placed: {}, misfiled: [], ...choices[word]?.[number] };
+  const known = { added: 0, names: {}, merged: {}, placed: {}, misfiled: [], ...choices[word]?.[number] };
   if (wanted) choices[word] = { ...choices[word], number, [number]: known };
   return known;
 }

@@ -429,6 +429,13 @@ function chooseNumber({ target }) {
   showSenses();
 }
 
+function beginSense() {
+  changeChoices((choice) => {
+    choice.added += 1;
+  });
+  byId("senses").lastElementChild.querySelector("input").focus();
+}
+
 function forgetChoices() {
   delete choices[words[state.word].word];
   keepChoices();
@@ -548,6 +555,7 @@ byId("all").addEventListener("toggle", listUsages);
 for (const id of ["of-time", "of-sense", "sort"]) byId(id).addEventListener("change", listUsages);
 document.addEventListener("change", cite);
 byId("number").addEventListener("change", chooseNumber);
+byId("new-sense").addEventListener("click", beginSense);
 byId("save-choices").addEventListener("click", saveChoices);
 byId("save-senses").addEventListener("click", saveSenses);
 byId("load-choices").addEventListener("change", loadChoices);

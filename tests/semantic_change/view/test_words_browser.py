@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 import torch
 from helpers import SIZES, VOCABULARY, read_table
+from selenium.webdriver.common.keys import Keys
 from transformers import BertConfig, BertModel, BertTokenizer
 
 import run_semantic_change
@@ -202,7 +203,13 @@ def test_a_reader_s_senses_are_those_of_the_next_run(browser, folder, again, tmp
     browser.set_value("#senses article:nth-child(4) .tools select", 2)
     browser.set_value("#senses article:nth-child(1) .tools input", 'to "fly"')
     browser.set_value("#senses article:nth-child(3) .tools input", "merged")
-    # One usage of the first sense is moved to the second, another one is confirmed.
+    # A usage of the first sense is moved to a new one, another one to the second, and a third one is confirmed.
+    browser.find("#new-sense").click()
+    browser.driver.switch_to.active_element.send_keys("unheard of", Keys.TAB)
+    assert browser.texts("#senses h4")[3:] == ["unheard of"]
+    (unheard,) = browser.texts("#senses article:nth-child(1) .times .text")[:1]
+    browser.set_value("#senses article:nth-child(1) .times .place", 4)
+    assert browser.texts("#senses article:nth-child(4) .firsts .text") == [unheard]
     moved, confirmed = browser.texts("#senses article:nth-child(1) .times .text")[:2]
     browser.set_value("#senses article:nth-child(1) .times .place", 1)
     where = browser.texts("#senses article:nth-child(1) .times .text").index(confirmed)
@@ -218,8 +225,9 @@ def test_a_reader_s_senses_are_those_of_the_next_run(browser, folder, again, tmp
     assert all(row.text[row.start :].startswith("flew") for row in rows.itertuples())
     by_sense = rows.groupby("sense")["text"].agg(list).to_dict()
     assert by_sense['to "fly"'] == [confirmed] and by_sense["Sense 2"] == [moved]
+    assert by_sense["unheard of"] == [unheard]
     # A sense without a chosen usage has ten of its own.
-    assert len(by_sense["merged"]) == 10 and len(by_sense) == 3
+    assert len(by_sense["merged"]) == 10 and len(by_sense) == 4
 
     out = again(saved)
     usages = pd.read_parquet(out / "_usages.parquet").query("word == 'flew'")
@@ -227,6 +235,7 @@ def test_a_reader_s_senses_are_those_of_the_next_run(browser, folder, again, tmp
     of = dict(zip(usages["sentence"], usages["sense"].map(names), strict=True))
     assert (
         of[moved] == "Sense 2"
+        and of[unheard] == "unheard of"
         and of[confirmed] == 'to "fly"'
         and {of[text] for text in by_sense["merged"]} == {"merged"}
     )
