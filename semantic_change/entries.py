@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 from scipy.spatial.distance import cdist
 
 from modeling_tempoformer.posts.files import written_whole
+from modeling_tempoformer.posts.progress import Progress
 from modeling_tempoformer.time_points_temporal_bert import read_date
 
 from .attestations import Search, VectorsByWord, first_of, search_all
@@ -142,10 +143,11 @@ def make_entries(
         frequent: Words that are no keywords and no collocates.
         known: The known senses of words; the usages of others are clustered.
     """
-    searches = {}
+    searches, progress = {}, Progress("Words whose senses were found", len(usages))
     for word, by_time in usages.items():
         everything = [usage for parts in found[word].values() for part in parts for usage in part]
         searches[word] = Search(by_time, vectors[word], everything, seed, frequent, (known or {}).get(word))
+        progress.add(1)
     search_all(searches, read, most)
     return {word: make_entry(search, frequent) for word, search in searches.items()}
 

@@ -1,6 +1,7 @@
 """Tells in the log how far a long work is."""
 
 import logging
+import math
 import time
 
 
@@ -10,9 +11,12 @@ SECONDS_BETWEEN_LINES = 60
 
 
 class Progress:
-    """The share of a work that is done and the minutes that are left, in the log at most once a minute."""
+    """
+    The share of a work that is done and the minutes that are left, in the log at most once a minute; the number of
+    parts that are done where the total is not known.
+    """
 
-    def __init__(self, description: str, total: float):
+    def __init__(self, description: str, total: float = math.inf):
         """Begins a work of `total` parts of any unit."""
         self.description, self.total, self.done = description, total, 0.0
         self.begun = self.said = time.perf_counter()
@@ -27,5 +31,8 @@ class Progress:
         self.done += done
         if 0 < self.done < self.total and time.perf_counter() - self.said >= SECONDS_BETWEEN_LINES:
             self.said = time.perf_counter()
+            if math.isinf(self.total):
+                logger.info(f"{self.description}: {self.done:,.0f} so far.")
+                return
             share, minutes = 100 * self.done / self.total, max(1, round(self.minutes_left))
             logger.info(f"{self.description}: {share:.0f} % done, minutes left: {minutes}.")

@@ -22,6 +22,7 @@ from transformers.utils import logging
 from modeling_tempoformer.evaluation.figures import all_forms
 from modeling_tempoformer.posts.arguments import check_positive, check_read
 from modeling_tempoformer.posts.files import lock_folder, written_whole
+from modeling_tempoformer.posts.progress import Progress
 from modeling_tempoformer.training.recipes import options_given, parse
 from modeling_tempoformer.view.page import check_view, write_page
 
@@ -208,13 +209,18 @@ def read_sentences(
     tell_files: Callable[[pd.DataFrame], object] | None = None,
 ) -> Iterator[DatedSentence]:
     """Reads the sentences of the corpora or of the DWUG data set, which has no table of files for `tell_files`."""
-    if args.dwug is not None:
-        return corpora.read_dwug(args.dwug, args.times)
     columns = Columns(args.text_column, args.time_column, args.source_column, tuple(args.search_columns))
-    if args.is_one_corpus:
-        return corpora.read_dated_corpus(args.corpora[0], args.times, words, ignore_case, columns, tell_files)
-    paths = dict(zip(args.times, args.corpora, strict=True))
-    return corpora.read_semeval(paths, words, ignore_case, columns, tell_files)
+    if args.dwug is not None:
+        sentences = corpora.read_dwug(args.dwug, args.times)
+    elif args.is_one_corpus:
+        sentences = corpora.read_dated_corpus(args.corpora[0], args.times, words, ignore_case, columns, tell_files)
+    else:
+        paths = dict(zip(args.times, args.corpora, strict=True))
+        sentences = corpora.read_semeval(paths, words, ignore_case, columns, tell_files)
+    progress = Progress("Texts that were searched")
+    for sentence in sentences:
+        yield sentence
+        progress.add(1)
 
 
 def tell_files(folder: Path, table: pd.DataFrame):

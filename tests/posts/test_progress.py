@@ -32,6 +32,15 @@ def test_each_minute_the_log_has_the_share_that_is_done_and_the_minutes_left(clo
     assert [numbers_in(record) for record in caplog.records] == [[10 * minute, 10 - minute] for minute in range(1, 10)]
 
 
+def test_parts_of_an_unknown_number_are_counted(clock, caplog):
+    with caplog.at_level("INFO"):
+        work = progress.Progress("Work")
+        for seconds in range(30, 151, 30):
+            clock.append(seconds)
+            work.add(2)
+    assert [numbers_in(record) for record in caplog.records] == [[4], [8]]
+
+
 def test_texts_are_counted_by_their_length(clock, caplog):
     tokenizer = BertTokenizer(vocab={"[PAD]": 0, "[UNK]": 1, "[CLS]": 2, "[SEP]": 3, "[MASK]": 4, "glad": 5})
     texts = [{"input_ids": [5] * length, "attention_mask": [1] * length} for length in (4, 2, 4, 2, 4, 2, 4, 2)]
