@@ -97,6 +97,8 @@ def find_files(path: Path, dropped: Dropped) -> list[tuple[Path, str]]:
             files.append((file, str(name)))
         elif file.is_file() and not any(part.startswith(".") for part in name.parts):
             dropped.add(str(file), "file with another ending", "files with other endings")
+    if not files:
+        raise ValueError(f"{path} has no file whose name ends in {', '.join(('.txt', *LAYOUTS))}: rename its texts.")
     return files
 
 

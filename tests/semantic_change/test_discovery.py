@@ -50,8 +50,8 @@ def test_words_are_what_the_ranking_looks_for():
 def test_what_is_left_out_is_counted():
     """The old texts have five sentences, the new ones four. `the` is half of all words and more."""
     texts = {
-        OLD: ["the the the the Paris river whose thou"] * 4 + ["the gone River"],
-        NEW: ["the the the the Paris river whose thou rare"] * 4,
+        OLD: ["the the the the the Paris river whose thou"] * 4 + ["the gone River"],
+        NEW: ["the the the the the Paris river whose thou rare"] * 4,
     }
     sentences = [sentence(time, text) for time, lines in texts.items() for text in lines]
     searched = search(sentences, 3)

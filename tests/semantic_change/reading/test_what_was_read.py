@@ -121,6 +121,9 @@ def test_files_of_a_folder_that_are_not_read_are_counted(tmp_path, caplog):
         (tmp_path / name).write_text("@Begin", encoding="utf-8")
     assert len(list(read_passages(tmp_path))) == 1
     assert "2 files with other endings (the first in " in caplog.text and "b.cha" in caplog.text
+    (tmp_path / "a.txt").rename(tmp_path / "a")
+    with pytest.raises(ValueError, match=r"no file whose name ends in \.txt, .*\.tei: rename"):
+        list(read_passages(tmp_path))
 
 
 def test_files_of_other_kinds_are_refused_when_compressed_or_read_as_lines(tmp_path):
