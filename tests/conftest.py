@@ -11,6 +11,7 @@ import torch
 from helpers import tiny_batch
 
 from modeling_tempoformer import modeling_post_tempoformer, packing_tempoformer
+from modeling_tempoformer.evaluation import figures
 
 
 # Tensors are tiny, so more threads would only cost time.
@@ -50,6 +51,18 @@ def no_network(refused_connections):
 def empty_cache(tmp_path, monkeypatch):
     """Hides the vectors that other tests have cached."""
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "datasets")
+
+
+@pytest.fixture
+def all_forms():
+    """Lets a test draw figures in all formats."""
+
+
+@pytest.fixture(autouse=True)
+def few_forms(request, monkeypatch):
+    """Draws figures as PNG alone, because the other formats take a quarter of the time of a short run."""
+    if "all_forms" not in request.fixturenames:
+        monkeypatch.setattr(figures, "FORMS", figures.FORMS[:1])
 
 
 @pytest.fixture

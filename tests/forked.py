@@ -24,7 +24,7 @@ SECONDS = 300
 
 
 def run_script(script: str, arguments: Sequence[str], environment: dict[str, str], output: str):
-    """Runs a script as Python would, in a process of its own, from the repository's folder."""
+    """Runs a script, or a module after `-m`, as Python would, in its own process, from the repository's folder."""
     with open(output, "a", encoding="utf-8") as file:
         os.dup2(file.fileno(), 1)
         os.dup2(file.fileno(), 2)
@@ -33,6 +33,11 @@ def run_script(script: str, arguments: Sequence[str], environment: dict[str, str
     torch.set_num_threads(1)
     # What was imported before the fork stays, and is shared.
     gc.freeze()
+    if script == "-m":
+        script, *arguments = arguments
+        sys.argv, sys.path[0] = [script, *arguments], str(ROOT)
+        runpy.run_module(script, run_name="__main__", alter_sys=True)
+        return
     sys.argv, sys.path[0] = [script, *arguments], str(Path(script).resolve().parent)
     runpy.run_path(script, run_name="__main__")
 
@@ -63,3 +68,12 @@ def run_forked(script: str, arguments: Sequence[str], processes: int = 1) -> tup
         for process in started:
             process.join()
         return max(abs(process.exitcode) for process in started), Path(output.name).read_text(encoding="utf-8")
+
+
+def run_program(command: Sequence[str | Path], log: Path) -> int:
+    """Takes the place of `cross_validation.run_program`."""
+    _, script, *arguments = map(str, command)
+    status, output = run_forked(script, arguments)
+    with log.open("a", encoding="utf-8") as file:
+        file.write(output)
+    return status

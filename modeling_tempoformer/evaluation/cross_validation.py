@@ -75,20 +75,24 @@ class Run:
         ]
         log = self.folder / "run.log"
         logger.info("Running %s; its progress is in %s there.", self.folder, log.name)
-        with (
-            log.open("a", encoding="utf-8") as file,
-            subprocess.Popen(whole_command, stdout=file, stderr=subprocess.STDOUT) as process,
-        ):
-            try:
-                status = process.wait(FIRST_LOOK)
-            except subprocess.TimeoutExpired:
-                logger.info("After a minute: %s", last_line(log))
-                status = process.wait()
-        if status:
+        if status := run_program(whole_command, log):
             raise ChildProcessError(f"{self.folder} failed with exit status {status}, see {log}: {last_line(log)}")
         write_json(done, command)
         for checkpoint in self.folder.glob("checkpoint-*"):
             shutil.rmtree(checkpoint)
+
+
+def run_program(command: Sequence[str | Path], log: Path) -> int:
+    """Runs a program, whose output goes to the end of a log. Returns its exit status."""
+    with (
+        log.open("a", encoding="utf-8") as file,
+        subprocess.Popen(command, stdout=file, stderr=subprocess.STDOUT) as process,
+    ):
+        try:
+            return process.wait(FIRST_LOOK)
+        except subprocess.TimeoutExpired:
+            logger.info("After a minute: %s", last_line(log))
+            return process.wait()
 
 
 def last_line(log: Path) -> str:

@@ -214,7 +214,7 @@ def test_the_figure_marks_the_alarms_of_the_model():
     assert "hundred" in axes.get_xlabel() and axes.lines[1].get_xydata().tolist() == [[5, 0.6]]
 
 
-def test_there_is_a_figure_if_there_is_a_change(tmp_path):
+def test_there_is_a_figure_if_there_is_a_change(tmp_path, all_forms):
     config = SimpleNamespace(watched=1, num_labels=2, id2label={0: "No", 1: "Switch"}, first_posts=None)
     scores = np.array([0.9, 0.2, 0.7])
     shares = np.stack([1 - scores, scores], axis=1)

@@ -6,6 +6,7 @@ repeated command skips finished runs.
 import json
 from pathlib import Path
 
+import forked
 import pandas as pd
 import pytest
 from helpers import NAMES, ROOT, read_json, read_table, save_encoder, write_posts
@@ -268,6 +269,7 @@ def test_the_interval_of_a_difference_decides_about_the_words(low, high, can_tel
 def test_methods_are_compared_with_the_real_commands(tmp_path, monkeypatch, capsys):
     """The folds are given."""
     monkeypatch.chdir(ROOT)
+    monkeypatch.setattr(cross_validation, "run_program", forked.run_program)
     made = list(synthetic_posts(12, seed=0, posts_per_timeline=5))
     posts, output, folds = write_posts(tmp_path / "posts.csv", made), tmp_path / "out", tmp_path / "folds.json"
     people = list(dict.fromkeys(post["timeline_id"] for post in made))

@@ -86,7 +86,7 @@ def test_the_reliability_diagram_has_the_bins_of_the_calibration_error():
         assert error == pytest.approx(expected_calibration_error(probabilities, actual))
 
 
-def test_figures_are_of_labelled_posts(tmp_path):
+def test_figures_are_of_labelled_posts(tmp_path, all_forms):
     names, predicted = ["a", "b"], np.array([0, 1, 1])
     probabilities = np.array([[0.9, 0.1], [0.2, 0.8], [0.3, 0.7]])
     write_test_figures(tmp_path, [make_timeline([-100] * 3)], predicted, probabilities, names)

@@ -236,7 +236,7 @@ def test_three_times_have_a_trajectory(folder, tmp_path):
         assert row["step"] in ("1 to 2", "2 to 3") and float(row["change_step"]) >= 0
 
 
-def test_nothing_of_an_earlier_ranking_stays(folder, tmp_path):
+def test_nothing_of_an_earlier_ranking_stays(folder, tmp_path, all_forms):
     """A run without --discover writes no `searched.csv`, one that ranks all words no `unranked.csv`."""
     figures = [f"changes.{form}" for form in ("png", "svg", "pdf")]
     tables = ["changes.csv", "results.json", "searched.csv", "unranked.csv", "senses.csv", "trends.csv", "judged.csv"]

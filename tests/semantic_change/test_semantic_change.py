@@ -250,7 +250,7 @@ def test_times_are_predicted_in_the_place_of_a_masked_token():
 COUNTS = {"a": {"1": 2, "2": 3}, "b": {"1": 1, "2": 1}, "c": {"1": 0, "2": 4}, "d": {"1": 9, "2": 9}}
 
 
-def test_a_report_of_scores_and_gold_scores(tmp_path):
+def test_a_report_of_scores_and_gold_scores(tmp_path, all_forms):
     """Words with the same score share a rank. Words without a score come last."""
     truth, rare = {"a": 0.1, "b": 0.6, "c": 0.3, "d": 0.9, "f": 0.5}, {"e": {"1": 3, "2": 0}}
     scores = {"prt": (0.1, 0.5, math.nan, 0.5), "apd": (1, 2, math.nan, 3), "sgns": [math.nan] * 4}
