@@ -74,14 +74,14 @@ test: .venv/installed_test
 
 # What computes logits, and exports of the default model, once more with the kernels of a processor without AVX and with two
 # threads: a test that holds by the rounding of one machine's kernels fails here, and not on the next machine. Threads
-# that wait sleep, as there are more of them than cores. Three minutes on two cores.
+# that wait sleep, as there are more of them than cores. A minute on two cores.
 PLAIN_KERNELS := ATEN_CPU_CAPABILITY=default ONEDNN_MAX_CPU_ISA=SSE41 OMP_NUM_THREADS=2 OMP_WAIT_POLICY=passive
 COMPUTING := $(patsubst %,tests/test_%.py,encode_once encoders explanations model_common modeling_tempoformer \
-	modeling_post_tempoformer modeling_temporal_bert online parity pipeline tree_expert variants) tests/serving/test_live_classifier.py
+	modeling_post_tempoformer modeling_temporal_bert online parity pipeline tree_expert variants export) \
+	tests/serving/test_live_classifier.py
 
 test-plain-kernels: .venv/installed_slow
-	$(PLAIN_KERNELS) $(BIN)/python -m pytest --numprocesses $(JOBS) -m "not slow" $(COMPUTING)
-	$(PLAIN_KERNELS) $(BIN)/python -m pytest --numprocesses $(JOBS) tests/test_export.py -k "every_variant and post_tempoformer"
+	$(PLAIN_KERNELS) $(BIN)/python -m pytest --numprocesses $(JOBS) -m "plain_kernels or not slow" $(COMPUTING)
 
 # The rest: fuzzing with new seeds, several processes, full disks, whole runs of the scripts, the common tests of
 # Transformers, pages in a browser, a server of timelines, exported and quantised models.
