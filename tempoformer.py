@@ -17,6 +17,7 @@ from importlib import import_module
 COMMANDS = {
     "train": "train a model on posts, test it, and write its scores, predictions and card",
     "predict": "predict posts with a trained model",
+    "label": "write a page on which a person labels posts",
     "view": "write a page that shows timelines and what a model says of them",
     "threshold": "set the probability from which on a post is an alarm",
     "policy": "choose how alarms are raised: waiting, cooling down, lasting",
