@@ -9,7 +9,6 @@ Given the files of several annotators, it asks about the posts on which these di
 import logging
 from dataclasses import dataclass, field
 from itertools import takewhile
-from pathlib import Path
 
 from ..labelling.disagreements import compare_annotators, differing_posts, merge_files
 from ..labelling.label_files import given_stretches, read_classes, read_label_file

@@ -109,8 +109,8 @@ def compare_annotators(timelines: Sequence[Timeline], names: Sequence[str]) -> A
     several = votes.sum(axis=-1) > 1
     if not several.any():
         raise ValueError(
-            "No post has labels of several annotators, so there is nothing to compare: posts are the same in two files "
-            "if their timeline, time and text are."
+            "No post has labels of several annotators, so there is nothing to compare: posts are the same in two "
+            "files if their timeline, time and text are."
         )
     same = int((votes[several].max(axis=-1) == votes[several].sum(axis=-1)).sum())
     return Agreement(annotators, int(several.sum()), same, krippendorff_alpha(votes))

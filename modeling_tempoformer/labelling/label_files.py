@@ -13,7 +13,7 @@ from ..posts.columns import TIMELINE, USUAL, Columns, cells_of, is_missing
 from ..posts.facts import Facts
 from ..posts.files import name_of_timeline
 from ..posts.post_errors import PostError
-from ..posts.reading import columns_of, form_of, read_file, read_timelines
+from ..posts.reading import columns_of, read_timelines
 from ..posts.spellings import check_labels
 from ..posts.timelines import label_names
 from ..timeline_tempoformer import NO_LABEL, Timeline

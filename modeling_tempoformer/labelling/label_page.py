@@ -1,6 +1,6 @@
 """
-The page on which a person labels posts: a stretch of posts with its context, and a key for each class. The page saves a
-table that a training reads.
+The page on which a person labels posts: a stretch of posts with its context, and a key for each class. The page saves
+a table that a training reads.
 """
 
 import hashlib
@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ..times_tempoformer import are_since_start
 from ..timeline_tempoformer import Timeline
+from ..times_tempoformer import are_since_start
 from ..view.page import render_page
 from ..view.silences import find_silences
 from .disagreements import Agreement
