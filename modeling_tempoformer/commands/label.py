@@ -15,7 +15,7 @@ from ..labelling.label_files import given_stretches, read_classes, read_label_fi
 from ..labelling.label_page import label_page, make_stretches
 from ..posts.arguments import PostArguments
 from ..posts.files import name_of_timeline, naming_broken_file, open_text
-from ..posts.reading import form_of, read_file
+from ..posts.reading import columns_of, form_of, read_file
 from ..training.recipes import parse
 from ..view.page import write_page
 
@@ -54,7 +54,7 @@ def main(arguments: list[str]):
     names = read_classes(tables, args.labels, args)
     read = [read_label_file(path, table, names, args) for path, table in zip(args.files, tables, strict=True)]
     if len(read) > 1 or args.annotator_column is not None:
-        timelines = merge_files(read)
+        timelines = merge_files(read, by_id=columns_of(args)["id"] is not None)
         agreement = compare_annotators(timelines, names)
         logger.info("%s", agreement)
         stretches = make_stretches(timelines, differing_posts(timelines))

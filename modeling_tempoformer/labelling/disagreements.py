@@ -35,11 +35,11 @@ class Agreement(NamedTuple):
         )
 
 
-def merge_files(files: Sequence[LabelFile]) -> list[Timeline]:
+def merge_files(files: Sequence[LabelFile], by_id: bool = False) -> list[Timeline]:
     """
     Returns the posts of all files as timelines, each post once, with the labels and notes of all annotators in its
-    facts. Posts are the same in two files if timeline, time and text are; the second of the same ones in a file is the
-    second in the others.
+    facts. Posts are the same in two files if timeline and id are, or without `by_id` timeline, time and text; the
+    second of the same ones in a file is the second in the others.
     """
     names = name_annotators(files)
     merged: dict[str, dict[tuple, Post]] = {}
@@ -47,17 +47,18 @@ def merge_files(files: Sequence[LabelFile]) -> list[Timeline]:
     for file, annotator in zip(files, names, strict=True):
         for timeline in file.timelines:
             known, seen = merged.setdefault(timeline.timeline_id, {}), Counter()
-            for post, key in enumerate(
-                zip(timeline.timestamps or [None] * len(timeline), timeline.texts, strict=True)
-            ):
+            times = timeline.timestamps or [None] * len(timeline)
+            for post, (time, text) in enumerate(zip(times, timeline.texts, strict=True)):
+                key = (timeline.post_ids[post],) if by_id else (time, text)
                 seen[key] += 1
-                given = of_annotator(timeline, post, annotator)
-                first = known.get((*key, seen[key]))
-                if first is not None:
-                    cells = {**given.cells, **first.facts.cells}
+                key = (*key, seen[key])
+                row, given = offset + timeline.input_rows[post], of_annotator(timeline, post, annotator)
+                if (first := known.get(key)) is not None:
+                    # Columns that the first file has not stand behind its own.
+                    cells = {**first.facts.cells, **given.cells, **first.facts.cells}
                     given = Cells(cells, first.facts.labels | given.labels, first.facts.notes | given.notes)
-                row = offset + timeline.input_rows[post] if first is None else first.row
-                known[*key, seen[key]] = Post(row, key[1], key[0], speaker=given.cells.get("speaker"), facts=given)
+                    row, text, time = first.row, first.text, first.timestamp
+                known[key] = Post(row, text, time, speaker=given.cells.get("speaker"), facts=given)
         offset += 1 + max((row for timeline in file.timelines for row in timeline.input_rows), default=0)
     return [Timeline.from_posts(timeline_id, list(posts.values())) for timeline_id, posts in merged.items()]
 
@@ -90,7 +91,7 @@ def compare_annotators(timelines: Sequence[Timeline], names: Sequence[str]) -> A
     Raises a `ValueError` if no post has several labels.
     """
     posts = [facts for timeline in timelines for facts in timeline.facts]
-    annotators = list(dict.fromkeys(name for facts in posts for name in (*facts.labels, *facts.notes)))
+    annotators = sorted({name for facts in posts for name in (*facts.labels, *facts.notes)})
     noted = [name for name in annotators if any(name in facts.notes for facts in posts)]
     votes = np.zeros((len(posts), len(names)), dtype=int)
     for facts, counts in zip(posts, votes, strict=True):

@@ -326,6 +326,7 @@ function onKey(event) {
   }
   if (writes) {
     if (key === "Escape" && target.matches("textarea")) closeNote(target);
+    else if (["Enter", "Escape"].includes(key) && target.matches("input")) goTo(state.row);
     return;
   }
   // Some keyboards write signs with AltGr.

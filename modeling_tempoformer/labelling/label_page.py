@@ -70,7 +70,7 @@ def label_page(
     }
     # What a browser keeps of a page belongs to these posts, labels and classes.
     data["id"] = hashlib.sha256(json.dumps(data).encode()).hexdigest()[:16]
-    values = {"title": title, "guideline": guideline, "agreement": agreement}
+    values = {"title": title, "guideline": guideline, "agreement": agreement, "dated": data["dated"]}
     return render_page("label_page.html.jinja", data, None, Path(__file__).parent, **values)
 
 
@@ -100,7 +100,7 @@ def given_labels(
             said = {annotator: names[label] for annotator, label in facts.labels.items()}
             by = [
                 {"annotator": annotator, "label": said.get(annotator, ""), "note": facts.notes.get(annotator, "")}
-                for annotator in dict.fromkeys((*said, *facts.notes))
+                for annotator in sorted({*said, *facts.notes})
             ]
             given.append({"row": place[timelines[number].input_rows[post]], "by": by})
     return given

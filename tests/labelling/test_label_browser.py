@@ -85,9 +85,11 @@ def test_fifty_posts_are_labelled_by_keys_and_a_training_reads_them(opened, post
     browser, keys = opened(page), opened(page).keys
     assert browser.text("#done") == "0 of 10 stretches, 0 of 80 posts"
     assert "person-0, posts 1 to 8 of 8" in browser.text("#where")
-    browser.find("#annotator").send_keys("Ann")
     # From the name to the post lie the file, Next, Save and Keys.
+    browser.find("#annotator").send_keys("An")
     press(browser, *[keys.TAB] * 5)
+    assert current(browser)[1] == posts[0]["text"]
+    browser.find("#annotator").send_keys("n", keys.ENTER)
     wanted = [(NO, YES, "cannot say")[(n * n) % 7 % 3] for n in range(50)]
     for number, name in enumerate(wanted):
         head, text = current(browser)

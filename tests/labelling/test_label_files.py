@@ -184,10 +184,12 @@ def test_annotators_are_compared_by_post_whatever_the_order_of_their_files(caplo
 def test_annotators_of_one_file_are_compared_too():
     """Their rows, joined from two files that the page saved, are what a training with their column reads."""
     rows = [
-        {**ANN, "timestamp": str(time), "text": f"post {time}", "label": label if time else "", "annotator": name}
+        {**ANN, "timestamp": time, "text": f"post {time}", "label": label, "annotator": name}
         for name, label in (("Ann", "Switch"), ("Bob", "No-Switch"))
         for time in range(3)
     ]
+    for row in rows[::3]:
+        row |= {"label": "", "annotator": ""}
     write_posts(Path("both.csv"), rows)
     data = page_of("both.csv", "--annotator_column", "annotator")
     assert [given["row"] for given in data["given"]] == [1, 2]
@@ -195,6 +197,19 @@ def test_annotators_of_one_file_are_compared_too():
         {"annotator": "Ann", "label": "Switch", "note": ""},
         {"annotator": "Bob", "label": "No-Switch", "note": ""},
     ]
+
+
+def test_posts_of_annotators_are_found_by_their_ids_where_there_are_some():
+    """Bob's texts were edited. Without ids no post is in both files."""
+    rows = [{**ANN, "id": f"p{n}", "text": f"post {n}", "label": NAMES[n % 2]} for n in range(3)]
+    write_posts(Path("ann.csv"), rows)
+    write_posts(Path("bob.csv"), [{**row, "text": "x", "label": NAMES[0], "more": "m"} for row in reversed(rows)])
+    data = page_of("ann.csv", "bob.csv", "--id_column", "id")
+    assert [given["row"] for given in data["given"]] == [1]
+    found = [(row["text"], row["id"], row["more"]) for row in rows_of(data)]
+    assert found == [(f"post {n}", f"p{n}", "m") for n in range(3)]
+    with pytest.raises(ValueError, match="nothing to compare"):
+        page_of("ann.csv", "bob.csv")
 
 
 def test_annotators_who_agree_need_no_page_and_those_without_a_common_post_cannot_be_compared(caplog):
