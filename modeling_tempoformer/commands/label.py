@@ -8,7 +8,6 @@ Given the files of several annotators, it asks about the posts on which these di
 
 import logging
 from dataclasses import dataclass, field
-from itertools import takewhile
 
 from ..labelling.disagreements import compare_annotators, differing_posts, merge_files
 from ..labelling.label_files import given_stretches, read_classes, read_label_file
@@ -32,11 +31,13 @@ class LabelArguments(PostArguments):
 
     files: list[str] = field(
         metadata={
-            "help": "Tables of posts; they may also stand first, without --files. Several are those of several "
+            "help": "Tables of posts, which may be given without this option's name. Several are those of several "
             "annotators, whose differences the page shows."
         }
     )
-    labels: list[str] | None = field(default=None, metadata={"help": "The classes. Default: the labels in the files."})
+    labels: list[str] | None = field(
+        default=None, metadata={"help": "The classes. Default: the labels in the files, else No-Switch and Switch."}
+    )
     guideline: str | None = field(
         default=None, metadata={"help": "A text file that the page shows beside the posts, as it is written."}
     )
@@ -47,8 +48,7 @@ class LabelArguments(PostArguments):
 
 
 def main(arguments: list[str]):
-    files = list(takewhile(lambda word: not word.startswith("-"), arguments))
-    (args,) = parse([LabelArguments], ["--files", *files, *arguments[len(files) :]] if files else arguments)
+    (args,) = parse([LabelArguments], arguments)
     guideline = "" if args.guideline is None else read_text(args.guideline)
     tables = [read_file(path, args.task_name, **form_of(args)) for path in args.files]
     names = read_classes(tables, args.labels, args)
@@ -69,7 +69,7 @@ def main(arguments: list[str]):
     name = name_of_timeline(args.files[0])
     write_page(args.output, label_page(timelines, names, stretches, args.title, name, guideline, agreement))
     count = sum(len(posts) for _, posts in stretches)
-    logger.info("To label in a browser: %s, with %d posts in %d stretches.", args.output, count, len(stretches))
+    logger.info("To label in a browser: %s (posts: %d, stretches: %d).", args.output, count, len(stretches))
 
 
 def read_text(path: str) -> str:

@@ -26,6 +26,8 @@ CANNOT_SAY, NOTE, ANNOTATOR = "cannot_say", "note", "annotator"
 YES = "yes"
 # The column with the number of the stretch that a post is labelled in, empty for context
 STRETCH = "stretch"
+# The classes of posts that have no label yet, or only one of these
+USUAL_CLASSES = ["No-Switch", "Switch"]
 # The names of columns that are read without an option, by role
 USUAL_COLUMNS = {"timeline": TIMELINE, "text": "text", **USUAL}
 
@@ -51,7 +53,8 @@ class LabelFile(NamedTuple):
 
     Attributes:
         path (`str`): The file.
-        annotator (`str`): Who labelled it: the only name in its column of annotators, else the name of the file.
+        annotator (`str`): Who labelled it: the only name that its column of annotators has at labels, else the name
+            of the file.
         timelines (`list[Timeline]`): Its posts, with [`Cells`] as facts.
     """
 
@@ -61,7 +64,10 @@ class LabelFile(NamedTuple):
 
 
 def read_classes(posts: Sequence[Dataset], given: Sequence[str] | None, arguments: PostArguments) -> list[str]:
-    """Returns the classes: the given ones, else those of the labels in the files. Raises a `ValueError` below two."""
+    """
+    Returns the classes: the given ones, else those of the labels in the files, else the usual ones. Raises a
+    `ValueError` for a single class.
+    """
     if given:
         check_labels(given)
         names = list(dict.fromkeys(map(read_name, given)))
@@ -70,11 +76,10 @@ def read_classes(posts: Sequence[Dataset], given: Sequence[str] | None, argument
         found = [label_names(table, column) for table, column in zip(posts, columns, strict=True) if column]
         names = list(dict.fromkeys(name for names in found for name in names))
         check_labels(names)
+        names = USUAL_CLASSES if set(names) <= set(USUAL_CLASSES) else names
+        logger.info("The classes are %s. --labels names others.", ", ".join(names))
     if len(names) < 2:
-        has = f"the labels are all {names[0]!r}" if names else "there is no label yet"
-        raise ValueError(f"Labelling needs two classes or more, and {has}: name the classes by --labels.")
-    if not given:
-        logger.info("The classes are those in the file: %s. --labels names others.", ", ".join(names))
+        raise ValueError(f"Labelling needs two classes or more, and there is only {names[0]!r}: name all by --labels.")
     return names
 
 
@@ -101,7 +106,8 @@ def read_label_file(path: str, posts: Dataset, names: Sequence[str], arguments: 
         labels = [facts.labels for facts in timeline.facts or [Facts()] * len(timeline)]
         rows = [{**cells[row], **read_cells(timeline, post, names)} for post, row in enumerate(timeline.input_rows)]
         timeline.facts = list(map(Cells, rows, labels))
-    annotators = {row.get(ANNOTATOR, "").strip() for row in cells} - {""}
+    labelled = [facts.cells for timeline in timelines for facts in timeline.facts if facts.cells["label"]]
+    annotators = {row.get(ANNOTATOR, "").strip() for row in labelled} - {""}
     annotator = annotators.pop() if len(annotators) == 1 else name_of_timeline(path)
     return LabelFile(path, annotator, timelines)
 

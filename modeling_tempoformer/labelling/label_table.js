@@ -9,7 +9,7 @@ function labelledRows() {
     cells[CELLS.label] = classes[label]?.name ?? "";
     cells[CELLS.cannotSay] = label === CANNOT_SAY ? page.data.cannot_say.cell : "";
     cells[CELLS.note] = note;
-    cells[CELLS.annotator] = label === NONE && !note ? "" : annotator.trim();
+    if (label !== NONE || note) cells[CELLS.annotator] = annotator.trim() || row[CELLS.annotator];
     return cells;
   });
 }

@@ -24,7 +24,7 @@ def write_page(folder: Path, posts: list[dict], *arguments: str, name: str = "po
     path = folder / name
     write_posts(path, posts)
     page = path.with_suffix(".html")
-    label.main([str(path), *arguments, "--output", str(page)])
+    label.main(["--files", str(path), *arguments, "--output", str(page)])
     return page
 
 
@@ -130,11 +130,12 @@ def test_fifty_posts_are_labelled_by_keys_and_a_training_reads_them(opened, post
     assert [NAMES[found] if found >= 0 else "" for one in given for found in one.labels] == expected
     assert [text for one in given for text in one.texts] == [post["text"] for post in posts]
     # A page of the saved file goes on from it, and so does the first page once it opens the file.
-    label.main([str(tmp_path / "posts_Ann.csv"), "--output", str(tmp_path / "again.html")])
+    label.main(["--files", str(tmp_path / "posts_Ann.csv"), "--output", str(tmp_path / "again.html")])
     opened(tmp_path / "again.html")
     assert labels_of(browser)[:49] == wanted[:49] and browser.text("#done") == "6 of 10 stretches, 49 of 80 posts"
     assert browser.find("#annotator").get_property("value") == "Ann"
-    label.main([str(tmp_path / "posts.csv"), "--labels", *NAMES, "other", "--output", str(tmp_path / "new.html")])
+    classes = ["--labels", *NAMES, "other"]
+    label.main(["--files", str(tmp_path / "posts.csv"), *classes, "--output", str(tmp_path / "new.html")])
     opened(tmp_path / "new.html")
     browser.find("#open").send_keys(str(tmp_path / "posts_Ann.csv"))
     browser.wait_for(lambda: "Read" in browser.text("#said"))
@@ -211,7 +212,8 @@ def test_differences_of_annotators_are_decided(opened, posts, tmp_path):
     bob[50]["label"] = ""
     for name, rows in (("ann", ann), ("bob", bob)):
         write_posts(tmp_path / f"{name}.csv", rows)
-    label.main([str(tmp_path / f"{name}.csv") for name in ("ann", "bob")] + ["--output", str(tmp_path / "both.html")])
+    files = [str(tmp_path / f"{name}.csv") for name in ("ann", "bob")]
+    label.main(["--files", *files, "--output", str(tmp_path / "both.html")])
     browser = opened(tmp_path / "both.html")
     assert browser.text("#done") == "0 of 2 stretches, 0 of 3 posts"
     assert "79 posts have several labels, and on 76 of them (96 %)" in browser.text("header")

@@ -20,7 +20,7 @@ ANN = {"timeline_id": "ann", "timestamp": "2024-05-01", "text": "so happy"}
 
 def page_of(*arguments: str) -> dict:
     """Returns the data of the page that the command writes."""
-    label.main([*arguments, "--output", "page.html"])
+    label.main(["--files", *arguments, "--output", "page.html"])
     return data_of(Path("page.html").read_text(encoding="utf-8"))
 
 
@@ -108,9 +108,13 @@ def test_stretches_of_a_file_are_labelled_in_the_order_of_their_numbers():
 
 
 def test_classes_must_be_two_and_labels_must_be_among_them():
+    write_posts(Path("posts.csv"), [{**ANN, "label": "calm"}])
+    with pytest.raises(ValueError, match="'calm'.*--labels"):
+        page_of("posts.csv")
     write_posts(Path("posts.csv"), [{**ANN, "label": "Switch"}])
+    # Those of most files, some of which are used already
+    assert [found["name"] for found in page_of("posts.csv")["classes"]] == NAMES
     for arguments, said in (
-        ([], "'Switch'.*--labels"),
         (["--labels", "calm"], "--labels"),
         (["--labels", "calm", "Calm"], "'calm', 'Calm'"),
         (["--labels", "calm", "storm"], "posts.csv: Row 0.*'Switch'.*calm, storm"),
@@ -216,8 +220,8 @@ def test_annotators_who_agree_need_no_page_and_those_without_a_common_post_canno
     caplog.set_level("INFO")
     for name in ("a", "b"):
         write_posts(Path(f"{name}.csv"), [{**ANN, "label": "Switch"}, {**ANN, "text": "x", "label": "No-Switch"}])
-    label.main(["a.csv", "b.csv"])
+    label.main(["--files", "a.csv", "b.csv"])
     assert "differ on no post" in caplog.text and not Path("_label.html").exists()
     write_posts(Path("b.csv"), [{**ANN, "timeline_id": "bob", "label": "Switch"}])
     with pytest.raises(ValueError, match="No post has labels of several annotators"):
-        label.main(["a.csv", "b.csv"])
+        label.main(["--files", "a.csv", "b.csv"])
