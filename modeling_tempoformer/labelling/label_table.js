@@ -14,11 +14,12 @@ function labelledRows() {
   });
 }
 
+// Names the file after who labels, once.
 function fileName() {
-  const who = annotator.trim();
-  const isNamed = !who || page.data.name.endsWith(`_${who}`) || page.data.name === who;
-  const name = isNamed ? page.data.name : `${page.data.name}_${who}`;
-  return `${name.replace(/[^\p{L}\p{N} ._-]+/gu, "_")}${who ? "" : "_labelled"}.csv`;
+  const { name } = page.data;
+  const who = annotator.trim() || "labelled";
+  const isNamed = name.endsWith(who) && !/[\p{L}\p{N}]$/u.test(name.slice(0, name.length - who.length));
+  return `${(isNamed ? name : `${name}_${who}`).replace(/[^\p{L}\p{N} ._-]+/gu, "_")}.csv`;
 }
 
 let file = null; // that the browser lets the page write
