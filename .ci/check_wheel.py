@@ -51,6 +51,7 @@ with TemporaryDirectory() as folder:
     posts = pd.DataFrame(synthetic_posts(12, seed=0, posts_per_timeline=5))
     posts.to_csv(f"{folder}/posts.csv", index=False)
     posts.drop(columns="label").to_csv(f"{folder}/new.csv", index=False)
+    command("label", f"{folder}/posts.csv", "--output", f"{folder}/label.html")
     # A recipe of the package, by its name
     command(
         *("train", "default.yaml", "--model_name_or_path", f"{folder}/encoder", "--train_file", f"{folder}/posts.csv"),

@@ -56,6 +56,7 @@ TRAINING = (
 )
 PROGRAMS = (*TRAINING, "run_semantic_change.py", "run_timeline_view.py", "modeling_tempoformer.posts.synthetic")
 PROGRAMS += (
+    "tempoformer label",
     "tempoformer policy",
     "tempoformer predict",
     "tempoformer threshold",

@@ -1,5 +1,5 @@
 "use strict";
-// Shared by all pages: the embedded data, elements, and charts.
+// Shared by all pages: the embedded data, elements, charts, and files to save.
 
 const page = JSON.parse(document.getElementById("page-data").textContent);
 
@@ -56,4 +56,16 @@ function saveFile(name, type, content) {
   link.click();
   // Later, because the browser reads it after this call.
   setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
+}
+
+// Returns rows of cells as CSV.
+function toCsv(columns, rows) {
+  const quoted = (cell) => `"${String(cell ?? "").replaceAll('"', '""')}"`;
+  const lines = [columns, ...rows].map((row) => `${row.map(quoted).join(",")}\r\n`);
+  // The mark at the start tells spreadsheets that it is UTF-8.
+  return `\ufeff${lines.join("")}`;
+}
+
+function saveTable(name, columns, rows) {
+  saveFile(name, "text/csv", toCsv(columns, rows));
 }

@@ -1,6 +1,6 @@
 """
 Renders pages that a person opens from disk: one HTML file with its style, script, charts and data, which makes no
-request to any server. Needs the extra `view`.
+request to any server. Charts need the extra `view`.
 """
 
 import importlib.util
@@ -61,7 +61,7 @@ def compile_chart(chart: "altair.TopLevelMixin") -> dict[str, Any]:
 
 
 def render_page(
-    template: str, data: Any, charts: "dict[str, altair.TopLevelMixin]", folder: Path = FOLDER, **values: Any
+    template: str, data: Any, charts: "dict[str, altair.TopLevelMixin] | None", folder: Path = FOLDER, **values: Any
 ) -> str:
     """
     Renders a page as one HTML text.
@@ -69,7 +69,8 @@ def render_page(
     Args:
         template: The name of a template that extends `page.html.jinja`.
         data: The data that the page's script reads as `page.data`.
-        charts: The charts by name; the script reads their Vega specifications as `page.charts`.
+        charts: The charts by name; the script reads their Vega specifications as `page.charts`. None for a page
+            without charts, which needs no extra.
         folder: The folder of the template, and of its styles and scripts, beside those of this one.
         values: Values that the template shows, including `title`.
     """
@@ -78,8 +79,9 @@ def render_page(
     environment = Environment(loader=loader, autoescape=True, **settings)
     # A style or a script, unescaped because it is ours.
     environment.globals["own_file"] = lambda name: Markup(loader.get_source(environment, name)[0])
-    page_data = {"data": data, "charts": {name: compile_chart(chart) for name, chart in charts.items()}}
-    return environment.get_template(template).render(vega=vega_bundle(), data=embed(page_data), **values)
+    page_data = {"data": data, "charts": {name: compile_chart(chart) for name, chart in (charts or {}).items()}}
+    vega = None if charts is None else vega_bundle()
+    return environment.get_template(template).render(vega=vega, data=embed(page_data), **values)
 
 
 @cache

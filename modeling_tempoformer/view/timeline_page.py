@@ -20,6 +20,7 @@ from ..posts.states import to_numbers
 from ..timeline_tempoformer import Timeline
 from ..times_tempoformer import are_since_start
 from .page import COLOURS, render_page
+from .silences import SILENCE, find_silences
 
 
 # The page's probabilities are integers, in 1 / UNIT: short in the file, and compared with a threshold exactly.
@@ -27,8 +28,6 @@ UNIT = 10_000
 LOG_ODDS_UNIT = 100
 # An alarm is "barely" one if it would be none with this much less probability, in units.
 BARELY = 500
-# A silence is more than this many times the timeline's median time between two posts.
-SILENCE = 10
 # The opacity of the mark of a post that is barely an alarm, or whose alarm is held back
 PALE = 0.35
 # The shape and the colour of each outcome of a post at the threshold. The page also writes the outcome.
@@ -285,15 +284,6 @@ def floor_units(probability: float) -> int:
     """Rounds a probability down to units, so that it reaches a threshold in units only if it is as large."""
     # The addition is smaller than the rounding error of the pipeline's 32 bits.
     return math.floor(probability * UNIT + 1e-6)
-
-
-def find_silences(times: Sequence[float]) -> tuple[float | None, list[int]]:
-    """Returns the longest time between two posts that is no silence, in seconds, and the posts that end silences."""
-    gaps = np.diff(times)
-    if not gaps.any():
-        return None, []
-    longest = SILENCE * float(np.median(gaps[gaps > 0]))
-    return longest, (np.flatnonzero(gaps > longest) + 1).tolist()
 
 
 def rarest_class(timelines: Sequence[dict], num_classes: int, no_change: int | None) -> int:

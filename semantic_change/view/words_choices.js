@@ -188,13 +188,6 @@ function saveSenses() {
   saveTable("known_senses.csv", ["word", "sense", "text", "start"], tableOfSenses());
 }
 
-function saveTable(name, columns, rows) {
-  const quoted = (cell) => `"${String(cell ?? "").replaceAll('"', '""')}"`;
-  const lines = [columns, ...rows].map((row) => `${row.map(quoted).join(",")}\r\n`);
-  // The mark at the start tells spreadsheets that it is UTF-8.
-  saveFile(name, "text/csv", `\ufeff${lines.join("")}`);
-}
-
 function sum(numbers) {
   return numbers.reduce((total, number) => total + number, 0);
 }

@@ -21,8 +21,8 @@ from modeling_tempoformer.evaluation.prediction_table import read_predictions
 from modeling_tempoformer.posts.files import write_json
 from modeling_tempoformer.posts.synthetic import synthetic_posts
 from modeling_tempoformer.view import show
+from modeling_tempoformer.view.silences import find_silences
 from modeling_tempoformer.view.timeline_page import (
-    find_silences,
     first_thresholds,
     floor_units,
     pack_timeline,
