@@ -1,7 +1,6 @@
-"""Checks the service of examples/server.py: its limits, its back-pressure, and its answers over a socket."""
+"""Checks the server of `tempoformer serve`: its limits, its back-pressure, and its answers over a socket."""
 
 import asyncio
-import importlib.util
 import json
 import os
 import subprocess
@@ -22,19 +21,7 @@ from modeling_tempoformer.serving.live_classifier import LiveClassifier, LivePos
 from modeling_tempoformer.serving.redis_store import MEMORY, MODELS, WRITABLE, hash_id
 
 
-SERVER = ROOT / "examples" / "server.py"
-
-
-@pytest.fixture
-def server():
-    """Imports the module, which does not serve yet."""
-    spec = importlib.util.spec_from_file_location("server", SERVER)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-def serve_while_busy(server, jobs: list[tuple]) -> list:
+def serve_while_busy(jobs: list[tuple]) -> list:
     """
     Returns the answers, or exceptions, of jobs that arrive while another one is computed. Each is a function, an item,
     which is also the id of its timeline by default, and more arguments of [`Batches.answer`].
@@ -47,7 +34,7 @@ def serve_while_busy(server, jobs: list[tuple]) -> list:
         return items
 
     async def arrive():
-        batches = server.Batches()
+        batches = Batches(ServerMetrics())
         serving = asyncio.create_task(batches.serve())
         begun = asyncio.create_task(batches.answer(first, 0, "another timeline"))
         await asyncio.to_thread(busy.wait, 30)
@@ -77,20 +64,20 @@ class Doubler:
 
 
 def test_posts_that_arrive_while_others_are_read_share_a_step_and_too_many_are_refused(server):
-    double, most_waiting = Doubler(), server.MAX_WAITING
-    answers = serve_while_busy(server, [(double, number) for number in range(most_waiting + 1)])
+    double, most_waiting = Doubler(), MAX_WAITING
+    answers = serve_while_busy([(double, number) for number in range(most_waiting + 1)])
     assert answers[:-1] == [2 * number for number in range(most_waiting)]
     assert answers[-1].status_code == 503 and answers[-1].headers["Retry-After"] == "1"
-    assert max(map(len, double.asked)) == server.MAX_BATCH and sum(map(len, double.asked)) == most_waiting
+    assert max(map(len, double.asked)) == MAX_BATCH and sum(map(len, double.asked)) == most_waiting
 
 
 def test_a_post_that_fails_fails_alone(server):
     """If Redis is gone, the posts are not tried one by one."""
     double = Doubler(bad=RuntimeError("broken"), late=redis.ResponseError("of one key"))
-    answers = serve_while_busy(server, [(double, item) for item in (1, "bad", 2, "late", 3)])
+    answers = serve_while_busy([(double, item) for item in (1, "bad", 2, "late", 3)])
     assert [str(answer) for answer in answers] == ["2", "broken", "4", "of one key", "6"]
     double = Doubler(bad=redis.ConnectionError("nobody there"))
-    answers = serve_while_busy(server, [(double, item) for item in (1, "bad", 2)])
+    answers = serve_while_busy([(double, item) for item in (1, "bad", 2)])
     assert [str(answer) for answer in answers] == ["nobody there"] * 3 and len(double.asked) == 1
 
 
@@ -105,7 +92,7 @@ def test_who_is_forgotten_is_forgotten_after_the_posts_that_were_waiting(server)
         done.append(("forget", names))
         return names
 
-    serve_while_busy(server, [(score, "ann"), (score, "bob"), (forget, "ann"), (score, "ann"), (score, "cy")])
+    serve_while_busy([(score, "ann"), (score, "bob"), (forget, "ann"), (score, "ann"), (score, "cy")])
     assert [did for did, names in done if "ann" in names] == ["score", "forget", "score"]
     # Nobody else waits for it.
     assert done[0] == ("score", ["ann", "bob", "cy"])
@@ -130,10 +117,10 @@ def test_short_posts_do_not_wait_for_a_long_history_which_goes_on(server):
         asked.append(items)
         return items
 
-    half, long = server.MAX_TOKENS // 2, live_post(*[server.MAX_TOKENS] * 10)
+    half, long = MAX_TOKENS // 2, live_post(*[MAX_TOKENS] * 10)
     jobs = [(read, long, "long", long.num_tokens), (forget, "gone", "long")]
     jobs += [(read, f"short {number}", f"short {number}", half) for number in range(3)]
-    answers = serve_while_busy(server, jobs)
+    answers = serve_while_busy(jobs)
     assert answers == ["done", "gone", "short 0", "short 1", "short 2"]
     # The other half of each batch is for short posts.
     assert [one[:2] for one in asked[:3]] == [[10, "short 0"], [9, "short 1"], [8, "short 2"]]
@@ -141,8 +128,8 @@ def test_short_posts_do_not_wait_for_a_long_history_which_goes_on(server):
 
 
 def test_posts_of_too_many_tokens_do_not_wait(server):
-    double, most = Doubler(), server.MAX_WAITING_TOKENS
-    answers = serve_while_busy(server, [(double, n, str(n), tokens) for n, tokens in enumerate((most, 1, 0))])
+    double, most = Doubler(), MAX_WAITING_TOKENS
+    answers = serve_while_busy([(double, n, str(n), tokens) for n, tokens in enumerate((most, 1, 0))])
     assert answers[0] == 0 and answers[2] == 4 and answers[1].status_code == 503
 
 
@@ -159,7 +146,7 @@ class Caller:
 def test_a_post_whose_client_has_gone_is_not_computed(server):
     double = Doubler()
     jobs = [(double, number, str(number), 1, Caller(number % 2 == 1)) for number in range(4)]
-    answers = serve_while_busy(server, jobs)
+    answers = serve_while_busy(jobs)
     assert double.asked == [[0, 2]] and answers[::2] == [0, 4]
     assert [answer.status_code for answer in answers[1::2]] == [499, 499]
 
@@ -168,8 +155,7 @@ def test_the_service_sees_that_a_client_has_gone(server, pipe, tmp_path, monkeyp
     """The request is given to the app as a server does that has read its body, and then sees the connection close."""
     store = DictStore()
     pipe.save_pretrained(tmp_path / "model")
-    monkeypatch.setattr(server, "RedisStore", lambda *settings: store)
-    app = server.create_app(str(tmp_path / "model"), "redis://127.0.0.1:1")
+    app = open_app(tmp_path / "model", STORE)
     scope = {"type": "http", "method": "POST", "path": "/score", "raw_path": b"/score", "query_string": b""}
     scope |= {"headers": [(b"content-type", b"application/json")], "http_version": "1.1", "scheme": "http"}
 
@@ -197,20 +183,19 @@ def test_the_service_sees_that_a_client_has_gone(server, pipe, tmp_path, monkeyp
 def client(server, pipe, tmp_path, monkeypatch):
     """Yields the service in this process, with a store of its own."""
     pipe.save_pretrained(tmp_path / "model")
-    monkeypatch.setattr(server, "RedisStore", lambda *settings: DictStore())
-    with TestClient(server.create_app(str(tmp_path / "model"), "redis://127.0.0.1:1")) as client:
+    with TestClient(open_app(tmp_path / "model", STORE)) as client:
         yield client
 
 
 def test_spellings_of_an_id_wait_as_one_timeline(server, client, monkeypatch):
     """So a timeline stays forgotten whose posts were waiting under another spelling."""
-    names, answer = [], server.Batches.answer
+    names, answer = [], Batches.answer
 
     def note(batches, function, item, timeline_id, *more):
         names.append(timeline_id)
         return answer(batches, function, item, timeline_id, *more)
 
-    monkeypatch.setattr(server.Batches, "answer", note)
+    monkeypatch.setattr(Batches, "answer", note)
     for number, name in enumerate(("ann", " ann\u00ad")):
         assert client.post("/score", json={**post_of("ann", number), "timeline_id": name}).status_code == 200
     assert client.post("/forget", json={"timeline_id": "ann\u200b"}).json()["forgotten"]
@@ -323,8 +308,7 @@ def test_the_service_scores_explains_and_forgets(pipe, client):
 def test_an_answer_says_what_chose_its_label_and_the_description_for_programs_too(server, pipe, tmp_path, monkeypatch):
     pipe.model.config.calibration = {"thresholds": [0.9, 0.05, 0.05]}
     pipe.save_pretrained(tmp_path / "model")
-    monkeypatch.setattr(server, "RedisStore", lambda *settings: DictStore())
-    with TestClient(server.create_app(str(tmp_path / "model"), "redis://127.0.0.1:1")) as client:
+    with TestClient(open_app(tmp_path / "model", STORE)) as client:
         answer = client.post("/score", json=post_of("ann", 0)).json()
         described = client.get("/openapi.json").json()
     assert list(answer["thresholds"].values()) == [0.9, 0.05, 0.05]
@@ -338,8 +322,7 @@ def test_what_to_watch_is_counted(server, pipe, tmp_path, monkeypatch):
     # From here on all posts are alarms, whatever their label.
     pipe.model.config.calibration = {"alarm": {"label": 1, "threshold": 1e-9}}
     pipe.save_pretrained(tmp_path / "model")
-    monkeypatch.setattr(server, "RedisStore", lambda *settings: DictStore())
-    with TestClient(server.create_app(str(tmp_path / "model"), "redis://127.0.0.1:1")) as client:
+    with TestClient(open_app(tmp_path / "model", STORE)) as client:
         before = counts_of(client)
         posts = [post_of(name, number) for name in ("ann", "bob") for number in range(6)]
         posts.append({**post_of("ann", 5), "timeline_id": "cy", "history": [{"text": "so sad", "timestamp": 1}]})
@@ -373,8 +356,7 @@ def test_a_model_that_fails_is_no_mistake_of_the_client(server, pipe, tmp_path, 
     with torch.no_grad():
         next(pipe.model.classifier.parameters()).fill_(float("nan"))
     pipe.save_pretrained(tmp_path / "model")
-    monkeypatch.setattr(server, "RedisStore", lambda *settings: DictStore())
-    app = server.create_app(str(tmp_path / "model"), "redis://127.0.0.1:1")
+    app = open_app(tmp_path / "model", STORE)
     with TestClient(app, raise_server_exceptions=False) as client:
         answer = client.post("/score", json=post_of("ann", 0))
         assert answer.status_code == 500 and "ann" not in answer.text
@@ -390,10 +372,9 @@ def test_a_model_that_watches_nothing_has_no_alarms(client):
 def test_posts_with_speakers_get_states(server, tmp_path, monkeypatch):
     pipe = make_pipe(**WITH_STATES)
     pipe.save_pretrained(tmp_path / "model")
-    monkeypatch.setattr(server, "RedisStore", lambda *settings: DictStore())
     timeline, expected = SPOKEN["bob"], pipe(SPOKEN["bob"])
     posts = [{name: values[number] for name, values in timeline.items()} for number in range(6)]
-    with TestClient(server.create_app(str(tmp_path / "model"), "redis://127.0.0.1:1")) as client:
+    with TestClient(open_app(tmp_path / "model", STORE)) as client:
         answers = []
         for number in range(3, 6):
             earlier = {"history": posts[:3]} if number == 3 else {}
@@ -419,8 +400,7 @@ def test_posts_with_speakers_get_states(server, tmp_path, monkeypatch):
 def test_a_memory_that_was_damaged_is_counted(server, pipe, tmp_path, monkeypatch):
     pipe.save_pretrained(tmp_path / "model")
     store = DictStore()
-    monkeypatch.setattr(server, "RedisStore", lambda *settings: store)
-    with TestClient(server.create_app(str(tmp_path / "model"), "redis://127.0.0.1:1")) as client:
+    with TestClient(open_app(tmp_path / "model", STORE)) as client:
         client.post("/score", json=post_of("ann", 0))
         version, memory = store.memories["ann"]
         store.memories["ann"] = version, memory[:-1]
@@ -467,7 +447,7 @@ def test_where_redis_refuses_or_is_gone(server, pipe, redis_url, tmp_path):
     model_id = LiveClassifier(pipe, DictStore()).model_id
     foreign = f"{MEMORY}{model_id}:{hash_id('bob')}"
     database.lpush(foreign, "no memory")
-    with TestClient(server.create_app(str(tmp_path / "model"), redis_url)) as client, ThreadPoolExecutor() as pool:
+    with TestClient(open_app(tmp_path / "model", redis=redis_url)) as client, ThreadPoolExecutor() as pool:
         health = client.get("/health").json()
         assert health["status"] == "ok" and "No score" in health["test"][0]
         names = ["ann", "bob"] * 10
@@ -491,7 +471,7 @@ def test_the_service_is_not_healthy_while_redis_does_not_write(server, pipe, red
     """Redis is full, or a copy that is read-only."""
     pipe.save_pretrained(tmp_path / "model")
     database = redis.Redis.from_url(redis_url)
-    with TestClient(server.create_app(str(tmp_path / "model"), redis_url)) as client:
+    with TestClient(open_app(tmp_path / "model", redis=redis_url)) as client:
         assert client.get("/health").status_code == 200
         for command, value in settings.items():
             if command == "replicaof":
@@ -537,7 +517,7 @@ def test_a_killed_worker_loses_nothing_that_was_answered(server, pipe, redis_url
 
     try:
         wait_for(lambda: dying.get("/health"))
-        with TestClient(server.create_app(model, redis_url)) as living, ThreadPoolExecutor() as pool:
+        with TestClient(open_app(model, redis=redis_url)) as living, ThreadPoolExecutor() as pool:
             workers = [dying, living]
             writing = {name: pool.submit(write, name) for name in TIMELINES}
             process.kill()
