@@ -52,8 +52,12 @@ class DrainingServer(uvicorn.Server):
 
 def serve(app: FastAPI, settings: ServerSettings):
     """
-    Serves an app of [`~modeling_tempoformer.serving.server.create_app`] until a signal ends it. Raises what the
-    loading of its model has raised.
+    Serves an app until a signal ends it. Raises what the loading of its model has raised.
+
+    Args:
+        app (`FastAPI`): What [`~modeling_tempoformer.serving.server.create_app`] returns.
+        settings ([`~modeling_tempoformer.serving.settings.ServerSettings`]): The address to listen on, the format of
+            log lines, and the seconds of draining ([`DrainingServer`]).
     """
     set_up_logs(settings.log_format)
     server, loading = DrainingServer(app, settings), app.state.loading

@@ -17,7 +17,24 @@ def setting(variable: str, said: str, **default: Any) -> Any:
 
 @dataclass(kw_only=True)
 class ServerSettings:
-    """The model, the store, and what the server takes and says. A flag wins over its environment variable."""
+    """
+    The model, the store, and what the server takes and says.
+
+    Args:
+        model (`str`): A TempoFormer: a folder or a Hub id.
+        redis (`str`, *optional*, defaults to `"redis://127.0.0.1:6379/0"`): The address of the Redis server.
+        keep_texts (`int`, *optional*, defaults to 0): Posts of each timeline whose texts Redis keeps.
+        max_idle_days (`float`, *optional*, defaults to 90): Days without a post after which a timeline is forgotten.
+        max_posts (`int`, *optional*, defaults to 500): The most posts of a request that scores several.
+        max_bytes (`int`, *optional*, defaults to 256,000): The most bytes of a request.
+        host (`str`, *optional*, defaults to `"127.0.0.1"`): The address to listen on.
+        port (`int`, *optional*, defaults to 8000): The port to listen on.
+        log_format (`str`, *optional*, defaults to `"text"`): "text", or "json" for one JSON object a line.
+        notice_seconds (`float`, *optional*, defaults to 5): How long new requests are answered after SIGTERM.
+        drain_seconds (`float`, *optional*, defaults to 30): How long requests in flight are waited for after that.
+
+    Raises a `ValueError` for a number that is too small.
+    """
 
     model: str = setting("MODEL", "A TempoFormer: a folder or a Hub id.")
     redis: str = setting("REDIS", "The address of the Redis server.", default="redis://127.0.0.1:6379/0")
