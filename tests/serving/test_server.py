@@ -16,7 +16,7 @@ from fastapi.testclient import TestClient
 from helpers import ROOT, WITH_STATES
 from served import counts_of, open_app, post_of
 
-from modeling_tempoformer.serving import server
+from modeling_tempoformer.serving import draining, server
 from modeling_tempoformer.serving.batches import MAX_BATCH, MAX_TOKENS, MAX_WAITING, MAX_WAITING_TOKENS, Batches
 from modeling_tempoformer.serving.live_classifier import LiveClassifier, LivePost
 from modeling_tempoformer.serving.metrics import ServerMetrics
@@ -410,6 +410,15 @@ def test_the_process_answers_before_it_is_ready_and_while_it_drains(pipe, tmp_pa
         app.state.draining = True
         assert statuses() == [200, 200, 503, 200, 200]
         assert client.post("/score", json=post_of("ann", 0)).status_code == 200
+
+
+def test_a_model_that_does_not_load_ends_the_server_with_its_error(tmp_path, monkeypatch):
+    (tmp_path / "config.json").write_text('{"model_type": "bert"}', encoding="utf-8")
+    # Those of the tests stay.
+    monkeypatch.setattr(draining, "set_up_logs", lambda log_format: None)
+    settings = ServerSettings(model=str(tmp_path), port=free_port())
+    with pytest.raises(ValueError, match="not a TempoFormer"):
+        draining.serve(server.create_app(settings, DictStore()), settings)
 
 
 JSON = {"Content-Type": "application/json"}
