@@ -22,6 +22,7 @@ COMMANDS = {
     "threshold": "set the probability from which on a post is an alarm",
     "policy": "choose how alarms are raised: waiting, cooling down, lasting",
     "score": "predict a corpus that does not fit in memory",
+    "serve": "score posts as they arrive, and whole timelines, over HTTP",
     "forget": "delete what a live service remembers for a model that is not in service any more",
     "compare": "cross-validate methods on the same folds, and compare them",
     "drift": "compare the predictions of two weeks, or of two models",

@@ -1,5 +1,5 @@
 """
-Measures the service of examples/server.py under load.
+Measures `tempoformer serve` under load.
 
 Two workers share a Redis server. 64 clients write the posts of 2,000 timelines, each timeline's posts in order. Some
 posts are sent twice, and some come late. Halfway one worker is killed (SIGKILL) and another one takes its port. A
@@ -60,11 +60,11 @@ def make_timelines(tokenizer, num_timelines: int, num_posts: int) -> dict[str, d
 
 
 class Workers:
-    """Processes of examples/server.py, one on each port."""
+    """Processes of `tempoformer serve`, one on each port."""
 
     def __init__(self, model: Path, redis_url: str, count: int, folder: Path):
-        server = str(ROOT / "examples" / "server.py")
-        self.command = [sys.executable, server, "--model", str(model), "--redis", redis_url]
+        server = [sys.executable, str(ROOT / "tempoformer.py"), "serve"]
+        self.command = [*server, "--model", str(model), "--redis", redis_url]
         self.ports = [free_port() for _ in range(count)]
         self.log = (folder / "workers.txt").open("w")
         self.processes = [self.start(port) for port in self.ports]
@@ -80,10 +80,11 @@ class Workers:
                 if process.poll() is not None:
                     raise SystemExit(f"A worker has ended: see {self.log.name}.")
                 try:
-                    if Client([port]).ask(0, "GET", "/health")[0] == 200:
+                    if Client([port]).ask(0, "GET", "/ready")[0] == 200:
                         break
                 except NO_ANSWER:
-                    time.sleep(0.2)
+                    pass
+                time.sleep(0.2)
 
     def kill_and_replace(self):
         self.processes[0].send_signal(signal.SIGKILL)

@@ -241,19 +241,9 @@ class LiveClassifier:
             raise ValueError(
                 "The ids of the timeline and of the post must not be empty, nor a word for nothing (nan)."
             )
-        nothing = ("", None, MISSING, None)
-        posts = [(*post, *nothing[len(post) :]) for post in (*history, (text, timestamp, speaker, state))]
         names = [*(f"post {row} of `history`" for row in range(len(history))), "the post"]
-        texts, timestamps, speakers, states = zip(*posts, strict=True)
-        if not self.model.config.reads_speakers:
-            speakers = None
-        elif MISSING in speakers:
-            name = names[speakers.index(MISSING)]
-            raise ValueError(f"The model reads who speaks: {name} needs a speaker, null where that is not known.")
-        timeline = Timeline.read(timeline_id, texts, timestamps, names.__getitem__, False, speakers)
-        if (timeline.timestamps is not None) != self.timed:
-            rule = "needs a timestamp" if self.timed else "must have no timestamp"
-            raise ValueError(f"The model was trained with{'out' * (not self.timed)} times: {names[0]} {rule}.")
+        posts = [*history, (text, timestamp, speaker, state)]
+        timeline = self.read_timeline(timeline_id, posts, names)
         if timeline.input_positions != list(range(len(timeline))):
             raise ValueError("`history` must be in order of time, oldest first, and not newer than the post.")
         moment = read_time(timestamp)
@@ -263,9 +253,39 @@ class LiveClassifier:
         values = (columns, timeline.timestamps, moment.kind, timeline.speakers, text, given, source)
         known: dict[str, list[str]] = {}
         if self.model.config.reads_known_states:
-            known["states"] = [self.read_state(*pair) for pair in zip(states, names, strict=True)]
+            known["states"] = timeline.states
             known["previous_states"] = [""] * len(history) + [self.read_state(previous_state, "the post")]
         return LivePost(timeline_id, post_id, *values, **known)
+
+    def read_timeline(self, timeline_id: str | int, posts: Sequence[tuple], names: Sequence[str]) -> Timeline:
+        """
+        Checks the posts of a timeline against what the model reads. `names` names each in errors.
+
+        Args:
+            timeline_id (`str` or `int`): The id of the timeline, or its number.
+            posts (`Sequence[tuple]`): Tuples of text, timestamp, speaker and state, of which the last ones may be left
+                out.
+            names (`Sequence[str]`): The name of each post, for errors.
+
+        Returns:
+            [`~timeline_tempoformer.Timeline`]. Raises the `ValueError`s of [`read`] about texts, times, speakers and
+            states, which repeat no value.
+        """
+        nothing = ("", None, MISSING, None)
+        texts, timestamps, speakers, states = zip(*((*post, *nothing[len(post) :]) for post in posts), strict=True)
+        if not self.model.config.reads_speakers:
+            speakers = None
+        elif MISSING in speakers:
+            name = names[speakers.index(MISSING)]
+            raise ValueError(f"The model reads who speaks: {name} needs a speaker, null where that is not known.")
+        known = None
+        if self.model.config.reads_known_states:
+            known = [self.read_state(*pair) for pair in zip(states, names, strict=True)]
+        timeline = Timeline.read(timeline_id, texts, timestamps, names.__getitem__, False, speakers, known)
+        if (timeline.timestamps is not None) != self.timed:
+            rule = "needs a timestamp" if self.timed else "must have no timestamp"
+            raise ValueError(f"The model was trained with{'out' * (not self.timed)} times: {names[0]} {rule}.")
+        return timeline
 
     def read_state(self, state: Any, name: str) -> str:
         """Reads a state of the post that `name` names. Raises a `ValueError`, which does not repeat it."""

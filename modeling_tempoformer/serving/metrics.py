@@ -6,7 +6,7 @@ from contextlib import suppress
 from typing import Any
 
 import redis
-from prometheus_client import CollectorRegistry, Counter, Histogram, Info
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info, ProcessCollector
 from prometheus_client.core import CounterMetricFamily
 from prometheus_client.registry import Collector
 
@@ -17,6 +17,35 @@ from .live_classifier import CONTEXTS, LiveClassifier
 
 # Upper ends of the bins of a probability.
 BINS = [number / 20 for number in range(1, 21)]
+
+
+class ServerMetrics:
+    """
+    Counts what a server process takes and answers, whatever its model.
+
+    | metric | what |
+    | --- | --- |
+    | `posts_total` | posts of live timelines by outcome: scored, late, refused, busy, failed, gone |
+    | `stateless_posts_total` | posts of requests that score several, by outcome: scored, refused, busy, failed |
+    | `score_seconds` | histogram of the seconds from a live post's arrival to its answer |
+    | `batch_posts` | histogram of the posts of a batch |
+    | `waiting_posts` | posts that wait for a batch |
+
+    Attributes: `registry`, the `CollectorRegistry` with these metrics and those of the process.
+    """
+
+    def __init__(self):
+        self.registry = CollectorRegistry()
+        ProcessCollector(registry=self.registry)
+        self.posts = self.make(Counter, "posts", "Posts by outcome", ["outcome"])
+        self.stateless = self.make(Counter, "stateless_posts", "Posts of requests for several", ["outcome"])
+        self.seconds = self.make(Histogram, "score_seconds", "Seconds from a post's arrival to its answer")
+        self.batch = self.make(Histogram, "batch_posts", "Posts of a batch", buckets=[2**n for n in range(8)])
+        self.waiting = self.make(Gauge, "waiting_posts", "Posts that wait for a batch")
+
+    def make(self, kind: type, *arguments: Any, **settings: Any) -> Any:
+        """Returns a new metric of the registry."""
+        return kind(*arguments, registry=self.registry, **settings)
 
 
 class LiveMetrics(Collector):
@@ -42,14 +71,13 @@ class LiveMetrics(Collector):
     Args:
         classifier ([`LiveClassifier`]): The classifier, whose `count` is replaced by the one of this object.
         folder (`str`): Folder or Hub id of its model.
-        client (`redis.Redis`): The client of its store.
 
     Attributes: `registry`, the `CollectorRegistry` with these metrics.
     """
 
-    def __init__(self, classifier: LiveClassifier, folder: str, client: redis.Redis):
+    def __init__(self, classifier: LiveClassifier, folder: str):
         config = classifier.model.config
-        self.classifier, self.client, self.registry = classifier, client, CollectorRegistry()
+        self.classifier, self.registry = classifier, CollectorRegistry()
         names = class_names(config)
         self.watched = None if config.watched is None else names[config.watched]
         calibration = dict(config.calibration or {})
@@ -107,8 +135,8 @@ class LiveMetrics(Collector):
             family.add_metric([model_id, reason], number)
         yield family
         with suppress(redis.RedisError):
-            stats = self.client.info("stats")
+            dropped = self.classifier.store.count_dropped()
             family = CounterMetricFamily("redis_keys_dropped", "Keys that Redis dropped by reason", labels=["reason"])
-            for reason in ("evicted", "expired"):
-                family.add_metric([reason], stats[f"{reason}_keys"])
+            for reason, number in dropped.items():
+                family.add_metric([reason], number)
             yield family

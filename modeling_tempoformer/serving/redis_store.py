@@ -170,6 +170,14 @@ class RedisStore:
         """Raises Redis's own error if it cannot be reached or does not write, because it is full or read-only."""
         self.client.set(WRITABLE, 1, px=1000)
 
+    def count_dropped(self) -> dict[str, int]:
+        """
+        Returns how many keys of the whole server Redis has dropped since its start: "evicted", as its memory was full,
+        and "expired".
+        """
+        stats = self.client.info("stats")
+        return {reason: stats[f"{reason}_keys"] for reason in ("evicted", "expired")}
+
     def forget(self, timeline_id: str) -> Forgotten:
         """
         Deletes a timeline, its texts and the memories of all models. A step under way does not write it back. Returns

@@ -95,6 +95,9 @@ class DictStore:
     def check(self):
         pass
 
+    def count_dropped(self):
+        raise redis.ConnectionError("There is no Redis.")
+
     def forget(self, timeline_id):
         memory, texts = ((each or {}).pop(timeline_id, None) for each in (self.memories, self.texts))
         return Forgotten(() if memory is None else ("model",), texts is not None)
@@ -141,3 +144,13 @@ def wait_for(call, seconds: float = 120):
             if time.monotonic() > end:
                 raise
             time.sleep(0.05)
+
+
+def wait_until_ready(client: httpx.Client):
+    """Waits until a server has loaded its model."""
+
+    def ask():
+        if client.get("/ready").status_code != 200:
+            raise OSError("It is not ready.")
+
+    wait_for(ask)

@@ -1,16 +1,26 @@
-"""Provides a tiny pipeline, and a Redis server for each test."""
+"""Provides a tiny pipeline, the server's app, and a Redis server for each test."""
 
 import shutil
 import subprocess
 
 import pytest
 import redis
-from arrivals import free_port, make_pipe, wait_for
+from arrivals import DictStore, free_port, make_pipe, wait_for
+from fastapi.testclient import TestClient
+from served import open_app
 
 
 @pytest.fixture
 def pipe():
     return make_pipe()
+
+
+@pytest.fixture
+def client(pipe, tmp_path):
+    """Yields the server in this process, with a store of its own."""
+    pipe.save_pretrained(tmp_path / "model")
+    with TestClient(open_app(tmp_path / "model", DictStore())) as client:
+        yield client
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 import json
 import re
-import runpy
 
 import pytest
 import yaml
@@ -12,7 +11,7 @@ from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from modeling_tempoformer.serving.live_classifier import LiveClassifier
-from modeling_tempoformer.serving.metrics import LiveMetrics
+from modeling_tempoformer.serving.metrics import LiveMetrics, ServerMetrics
 
 
 FOLDER = ROOT / "examples" / "monitoring"
@@ -21,25 +20,24 @@ WORDS = {"by", "offset", "ignoring", "group_left", "sum", "max", "rate", "increa
 WORDS |= {"histogram_quantile"}
 
 
-class RedisThatDropped:
-    """Stands for a Redis client whose server has dropped keys."""
+class StoreThatDropped(DictStore):
+    """Stands for a store whose Redis server has dropped keys."""
 
-    def info(self, section: str) -> dict[str, int]:
-        assert section == "stats"
-        return {"evicted_keys": 5, "expired_keys": 7}
+    def count_dropped(self) -> dict[str, int]:
+        return {"evicted": 5, "expired": 7}
 
 
 @pytest.fixture
 def exposed(pipe) -> dict[str, set[str]]:
     """Returns the labels of each metric that the server exposes after a post, with those that Prometheus adds."""
     pipe.model.config.watched = 1
-    classifier = LiveClassifier(pipe, DictStore())
-    watching = LiveMetrics(classifier, "outputs/mine", RedisThatDropped())
+    classifier = LiveClassifier(pipe, StoreThatDropped())
+    watching, server = LiveMetrics(classifier, "outputs/mine"), ServerMetrics()
     send(classifier, TIMELINES, [("ann", 0)])
-    server = runpy.run_path(str(ROOT / "examples" / "server.py"))
-    server["POSTS"].labels("scored").inc()
+    server.posts.labels("scored").inc()
+    server.stateless.labels("scored").inc()
     labels: dict[str, set[str]] = {}
-    for registry in (server["METRICS"], watching.registry):
+    for registry in (server.registry, watching.registry):
         for family in text_string_to_metric_families(generate_latest(registry).decode()):
             for sample in family.samples:
                 labels.setdefault(sample.name, {"instance", "job"}).update(sample.labels)

@@ -1,9 +1,7 @@
-"""Checks the service of examples/server.py: its limits, its back-pressure, and its answers over a socket."""
+"""Checks the server of `tempoformer serve`: its limits, its back-pressure, and its answers over a socket."""
 
 import asyncio
-import importlib.util
 import json
-import os
 import subprocess
 import sys
 import threading
@@ -13,28 +11,20 @@ import httpx
 import pytest
 import redis
 import torch
-from arrivals import SPOKEN, TIMELINES, DictStore, assert_same, free_port, make_pipe, wait_for
+from arrivals import SPOKEN, TIMELINES, DictStore, assert_same, free_port, make_pipe, wait_until_ready
 from fastapi.testclient import TestClient
 from helpers import ROOT, WITH_STATES
-from prometheus_client.parser import text_string_to_metric_families
+from served import counts_of, open_app, post_of
 
+from modeling_tempoformer.serving import draining, server
+from modeling_tempoformer.serving.batches import MAX_BATCH, MAX_TOKENS, MAX_WAITING, MAX_WAITING_TOKENS, Batches
 from modeling_tempoformer.serving.live_classifier import LiveClassifier, LivePost
+from modeling_tempoformer.serving.metrics import ServerMetrics
 from modeling_tempoformer.serving.redis_store import MEMORY, MODELS, WRITABLE, hash_id
+from modeling_tempoformer.serving.settings import ServerSettings
 
 
-SERVER = ROOT / "examples" / "server.py"
-
-
-@pytest.fixture
-def server():
-    """Imports the module, which does not serve yet."""
-    spec = importlib.util.spec_from_file_location("server", SERVER)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-def serve_while_busy(server, jobs: list[tuple]) -> list:
+def serve_while_busy(jobs: list[tuple]) -> list:
     """
     Returns the answers, or exceptions, of jobs that arrive while another one is computed. Each is a function, an item,
     which is also the id of its timeline by default, and more arguments of [`Batches.answer`].
@@ -47,7 +37,7 @@ def serve_while_busy(server, jobs: list[tuple]) -> list:
         return items
 
     async def arrive():
-        batches = server.Batches()
+        batches = Batches(ServerMetrics())
         serving = asyncio.create_task(batches.serve())
         begun = asyncio.create_task(batches.answer(first, 0, "another timeline"))
         await asyncio.to_thread(busy.wait, 30)
@@ -76,25 +66,25 @@ class Doubler:
         return [2 * item for item in items]
 
 
-def test_posts_that_arrive_while_others_are_read_share_a_step_and_too_many_are_refused(server):
-    double, most_waiting = Doubler(), server.MAX_WAITING
-    answers = serve_while_busy(server, [(double, number) for number in range(most_waiting + 1)])
+def test_posts_that_arrive_while_others_are_read_share_a_step_and_too_many_are_refused():
+    double, most_waiting = Doubler(), MAX_WAITING
+    answers = serve_while_busy([(double, number) for number in range(most_waiting + 1)])
     assert answers[:-1] == [2 * number for number in range(most_waiting)]
     assert answers[-1].status_code == 503 and answers[-1].headers["Retry-After"] == "1"
-    assert max(map(len, double.asked)) == server.MAX_BATCH and sum(map(len, double.asked)) == most_waiting
+    assert max(map(len, double.asked)) == MAX_BATCH and sum(map(len, double.asked)) == most_waiting
 
 
-def test_a_post_that_fails_fails_alone(server):
+def test_a_post_that_fails_fails_alone():
     """If Redis is gone, the posts are not tried one by one."""
     double = Doubler(bad=RuntimeError("broken"), late=redis.ResponseError("of one key"))
-    answers = serve_while_busy(server, [(double, item) for item in (1, "bad", 2, "late", 3)])
+    answers = serve_while_busy([(double, item) for item in (1, "bad", 2, "late", 3)])
     assert [str(answer) for answer in answers] == ["2", "broken", "4", "of one key", "6"]
     double = Doubler(bad=redis.ConnectionError("nobody there"))
-    answers = serve_while_busy(server, [(double, item) for item in (1, "bad", 2)])
+    answers = serve_while_busy([(double, item) for item in (1, "bad", 2)])
     assert [str(answer) for answer in answers] == ["nobody there"] * 3 and len(double.asked) == 1
 
 
-def test_who_is_forgotten_is_forgotten_after_the_posts_that_were_waiting(server):
+def test_who_is_forgotten_is_forgotten_after_the_posts_that_were_waiting():
     done = []
 
     def score(posts):
@@ -105,7 +95,7 @@ def test_who_is_forgotten_is_forgotten_after_the_posts_that_were_waiting(server)
         done.append(("forget", names))
         return names
 
-    serve_while_busy(server, [(score, "ann"), (score, "bob"), (forget, "ann"), (score, "ann"), (score, "cy")])
+    serve_while_busy([(score, "ann"), (score, "bob"), (forget, "ann"), (score, "ann"), (score, "cy")])
     assert [did for did, names in done if "ann" in names] == ["score", "forget", "score"]
     # Nobody else waits for it.
     assert done[0] == ("score", ["ann", "bob", "cy"])
@@ -117,7 +107,7 @@ def live_post(*lengths: int) -> LivePost:
     return LivePost("long", "1", columns, None, "missing", None, "why", None, "texts")
 
 
-def test_short_posts_do_not_wait_for_a_long_history_which_goes_on(server):
+def test_short_posts_do_not_wait_for_a_long_history_which_goes_on():
     """A history of ten batches is read text by text. Its timeline is forgotten afterwards."""
     asked = []
 
@@ -130,19 +120,19 @@ def test_short_posts_do_not_wait_for_a_long_history_which_goes_on(server):
         asked.append(items)
         return items
 
-    half, long = server.MAX_TOKENS // 2, live_post(*[server.MAX_TOKENS] * 10)
+    half, long = MAX_TOKENS // 2, live_post(*[MAX_TOKENS] * 10)
     jobs = [(read, long, "long", long.num_tokens), (forget, "gone", "long")]
     jobs += [(read, f"short {number}", f"short {number}", half) for number in range(3)]
-    answers = serve_while_busy(server, jobs)
+    answers = serve_while_busy(jobs)
     assert answers == ["done", "gone", "short 0", "short 1", "short 2"]
     # The other half of each batch is for short posts.
     assert [one[:2] for one in asked[:3]] == [[10, "short 0"], [9, "short 1"], [8, "short 2"]]
     assert [one[0] for one in asked[3:]] == [7, 6, 5, 4, 3, 2, 1, "gone"]
 
 
-def test_posts_of_too_many_tokens_do_not_wait(server):
-    double, most = Doubler(), server.MAX_WAITING_TOKENS
-    answers = serve_while_busy(server, [(double, n, str(n), tokens) for n, tokens in enumerate((most, 1, 0))])
+def test_posts_of_too_many_tokens_do_not_wait():
+    double, most = Doubler(), MAX_WAITING_TOKENS
+    answers = serve_while_busy([(double, n, str(n), tokens) for n, tokens in enumerate((most, 1, 0))])
     assert answers[0] == 0 and answers[2] == 4 and answers[1].status_code == 503
 
 
@@ -156,20 +146,19 @@ class Caller:
         return self.has_gone
 
 
-def test_a_post_whose_client_has_gone_is_not_computed(server):
+def test_a_post_whose_client_has_gone_is_not_computed():
     double = Doubler()
     jobs = [(double, number, str(number), 1, Caller(number % 2 == 1)) for number in range(4)]
-    answers = serve_while_busy(server, jobs)
+    answers = serve_while_busy(jobs)
     assert double.asked == [[0, 2]] and answers[::2] == [0, 4]
     assert [answer.status_code for answer in answers[1::2]] == [499, 499]
 
 
-def test_the_service_sees_that_a_client_has_gone(server, pipe, tmp_path, monkeypatch):
+def test_the_service_sees_that_a_client_has_gone(pipe, tmp_path):
     """The request is given to the app as a server does that has read its body, and then sees the connection close."""
     store = DictStore()
     pipe.save_pretrained(tmp_path / "model")
-    monkeypatch.setattr(server, "RedisStore", lambda *settings: store)
-    app = server.create_app(str(tmp_path / "model"), "redis://127.0.0.1:1")
+    app = open_app(tmp_path / "model", store)
     scope = {"type": "http", "method": "POST", "path": "/score", "raw_path": b"/score", "query_string": b""}
     scope |= {"headers": [(b"content-type", b"application/json")], "http_version": "1.1", "scheme": "http"}
 
@@ -193,31 +182,22 @@ def test_the_service_sees_that_a_client_has_gone(server, pipe, tmp_path, monkeyp
         assert client.post("/score", json=post_of("ann", 0)).status_code == 200
 
 
-@pytest.fixture
-def client(server, pipe, tmp_path, monkeypatch):
-    """Yields the service in this process, with a store of its own."""
-    pipe.save_pretrained(tmp_path / "model")
-    monkeypatch.setattr(server, "RedisStore", lambda *settings: DictStore())
-    with TestClient(server.create_app(str(tmp_path / "model"), "redis://127.0.0.1:1")) as client:
-        yield client
-
-
-def test_spellings_of_an_id_wait_as_one_timeline(server, client, monkeypatch):
+def test_spellings_of_an_id_wait_as_one_timeline(client, monkeypatch):
     """So a timeline stays forgotten whose posts were waiting under another spelling."""
-    names, answer = [], server.Batches.answer
+    names, answer = [], Batches.answer
 
     def note(batches, function, item, timeline_id, *more):
         names.append(timeline_id)
         return answer(batches, function, item, timeline_id, *more)
 
-    monkeypatch.setattr(server.Batches, "answer", note)
+    monkeypatch.setattr(Batches, "answer", note)
     for number, name in enumerate(("ann", " ann\u00ad")):
         assert client.post("/score", json={**post_of("ann", number), "timeline_id": name}).status_code == 200
     assert client.post("/forget", json={"timeline_id": "ann\u200b"}).json()["forgotten"]
     assert names == ["ann"] * 3
 
 
-def test_no_post_waits_for_an_explanation(server, client, monkeypatch):
+def test_no_post_waits_for_an_explanation(client, monkeypatch):
     """The explanation ends only after the post has its answer."""
     explaining, scored = threading.Event(), threading.Event()
     explain = server.StreamClassificationPipeline.explain
@@ -238,7 +218,7 @@ def test_no_post_waits_for_an_explanation(server, client, monkeypatch):
     assert answer.status_code == 200 and busy.status_code == 503
 
 
-def test_a_post_with_a_history_of_too_many_tokens_is_refused_as_it_is_cut(server, client, monkeypatch):
+def test_a_post_with_a_history_of_too_many_tokens_is_refused_as_it_is_cut(client, monkeypatch):
     """A word is a token, each text has two special ones, and a text is cut to 24 before it counts."""
     monkeypatch.setattr(server, "MAX_POST_TOKENS", 72)
     for words, posts, status in ((100, 2, 200), (22, 2, 200), (22, 3, 413), (100, 3, 413)):
@@ -269,27 +249,12 @@ def test_times_that_cannot_follow_are_refused(client):
     assert answers[3].json()["stream_length"] == 2
 
 
-def test_a_timeline_of_too_many_tokens_is_not_explained(server, client, monkeypatch):
+def test_a_timeline_of_too_many_tokens_is_not_explained(client, monkeypatch):
     """A word is a token, and each post has two special tokens."""
-    # Posts of a tiny model are too short for the bound of the example.
+    # Posts of a tiny model are too short for the bound of the server.
     monkeypatch.setattr(server, "MAX_EXPLAINED_TOKENS", 120)
     statuses = [client.post("/explain", json={"text": ["so " * 22] * posts}).status_code for posts in (5, 6)]
     assert statuses == [200, 422]
-
-
-def post_of(name: str, number: int, **more) -> dict:
-    """Returns the body of a request to score a post."""
-    timeline = {key: values[number] for key, values in TIMELINES[name].items()}
-    return {"timeline_id": name, "post_id": str(number), **timeline, **more}
-
-
-def counts_of(client) -> dict[tuple, float]:
-    """Returns the numbers of `/metrics` by name and by the values of labels other than the model's, in their order."""
-    return {
-        (sample.name, *(value for label, value in sorted(sample.labels.items()) if label != "model")): sample.value
-        for family in text_string_to_metric_families(client.get("/metrics").text)
-        for sample in family.samples
-    }
 
 
 def test_the_service_scores_explains_and_forgets(pipe, client):
@@ -320,26 +285,25 @@ def test_the_service_scores_explains_and_forgets(pipe, client):
     assert counts_of(client)["posts_total", "scored"] == 6
 
 
-def test_an_answer_says_what_chose_its_label_and_the_description_for_programs_too(server, pipe, tmp_path, monkeypatch):
+def test_an_answer_says_what_chose_its_label_and_the_description_for_programs_too(pipe, tmp_path):
     pipe.model.config.calibration = {"thresholds": [0.9, 0.05, 0.05]}
     pipe.save_pretrained(tmp_path / "model")
-    monkeypatch.setattr(server, "RedisStore", lambda *settings: DictStore())
-    with TestClient(server.create_app(str(tmp_path / "model"), "redis://127.0.0.1:1")) as client:
+    with TestClient(open_app(tmp_path / "model", DictStore())) as client:
         answer = client.post("/score", json=post_of("ann", 0)).json()
         described = client.get("/openapi.json").json()
     assert list(answer["thresholds"].values()) == [0.9, 0.05, 0.05]
     response = described["paths"]["/score"]["post"]["responses"]["200"]["content"]["application/json"]["schema"]
-    assert set(described["components"]["schemas"][response["$ref"].split("/")[-1]]["properties"]) == set(answer)
+    one = response["anyOf"][0]["$ref"].split("/")[-1]
+    assert set(described["components"]["schemas"][one]["properties"]) == set(answer)
 
 
-def test_what_to_watch_is_counted(server, pipe, tmp_path, monkeypatch):
+def test_what_to_watch_is_counted(pipe, tmp_path):
     """The numbers are counted from the answers. A post that is sent again does not count again."""
     pipe.model.config.watched = 1
     # From here on all posts are alarms, whatever their label.
     pipe.model.config.calibration = {"alarm": {"label": 1, "threshold": 1e-9}}
     pipe.save_pretrained(tmp_path / "model")
-    monkeypatch.setattr(server, "RedisStore", lambda *settings: DictStore())
-    with TestClient(server.create_app(str(tmp_path / "model"), "redis://127.0.0.1:1")) as client:
+    with TestClient(open_app(tmp_path / "model", DictStore())) as client:
         before = counts_of(client)
         posts = [post_of(name, number) for name in ("ann", "bob") for number in range(6)]
         posts.append({**post_of("ann", 5), "timeline_id": "cy", "history": [{"text": "so sad", "timestamp": 1}]})
@@ -368,13 +332,12 @@ def test_what_to_watch_is_counted(server, pipe, tmp_path, monkeypatch):
     assert f'folder="{tmp_path}/model",model="{model_id}",watched="{names[1]}"' in info
 
 
-def test_a_model_that_fails_is_no_mistake_of_the_client(server, pipe, tmp_path, monkeypatch):
+def test_a_model_that_fails_is_no_mistake_of_the_client(pipe, tmp_path):
     """Its weights are not finite. The answer names nobody."""
     with torch.no_grad():
         next(pipe.model.classifier.parameters()).fill_(float("nan"))
     pipe.save_pretrained(tmp_path / "model")
-    monkeypatch.setattr(server, "RedisStore", lambda *settings: DictStore())
-    app = server.create_app(str(tmp_path / "model"), "redis://127.0.0.1:1")
+    app = open_app(tmp_path / "model", DictStore())
     with TestClient(app, raise_server_exceptions=False) as client:
         answer = client.post("/score", json=post_of("ann", 0))
         assert answer.status_code == 500 and "ann" not in answer.text
@@ -387,13 +350,12 @@ def test_a_model_that_watches_nothing_has_no_alarms(client):
     assert counts["post_contexts_total", "none"] == 1 and ("alarms_total",) not in counts
 
 
-def test_posts_with_speakers_get_states(server, tmp_path, monkeypatch):
+def test_posts_with_speakers_get_states(tmp_path):
     pipe = make_pipe(**WITH_STATES)
     pipe.save_pretrained(tmp_path / "model")
-    monkeypatch.setattr(server, "RedisStore", lambda *settings: DictStore())
     timeline, expected = SPOKEN["bob"], pipe(SPOKEN["bob"])
     posts = [{name: values[number] for name, values in timeline.items()} for number in range(6)]
-    with TestClient(server.create_app(str(tmp_path / "model"), "redis://127.0.0.1:1")) as client:
+    with TestClient(open_app(tmp_path / "model", DictStore())) as client:
         answers = []
         for number in range(3, 6):
             earlier = {"history": posts[:3]} if number == 3 else {}
@@ -416,17 +378,47 @@ def test_posts_with_speakers_get_states(server, tmp_path, monkeypatch):
             assert answer.status_code == 422 and "secret" not in answer.text, answer.text
 
 
-def test_a_memory_that_was_damaged_is_counted(server, pipe, tmp_path, monkeypatch):
+def test_a_memory_that_was_damaged_is_counted(pipe, tmp_path):
     pipe.save_pretrained(tmp_path / "model")
     store = DictStore()
-    monkeypatch.setattr(server, "RedisStore", lambda *settings: store)
-    with TestClient(server.create_app(str(tmp_path / "model"), "redis://127.0.0.1:1")) as client:
+    with TestClient(open_app(tmp_path / "model", store)) as client:
         client.post("/score", json=post_of("ann", 0))
         version, memory = store.memories["ann"]
         store.memories["ann"] = version, memory[:-1]
         answer = client.post("/score", json=post_of("ann", 1))
         assert (answer.status_code, answer.json()["context"]) == (200, "none")
         assert counts_of(client)["memories_dropped_total", "damaged"] == 1
+
+
+def test_the_process_answers_before_it_is_ready_and_while_it_drains(pipe, tmp_path, monkeypatch):
+    pipe.save_pretrained(tmp_path / "model")
+    load, go_on = server.LoadedModel, threading.Event()
+    monkeypatch.setattr(server, "LoadedModel", lambda *given: go_on.wait(60) and load(*given))
+    app = server.create_app(ServerSettings(model=str(tmp_path / "model")), DictStore())
+    with TestClient(app) as client:
+
+        def statuses() -> list[int]:
+            paths = ("/live", "/metrics", "/ready", "/health", "/")
+            return [client.get(path).status_code for path in paths]
+
+        assert statuses() == [200, 200, 503, 503, 503]
+        early = client.post("/score", json=post_of("ann", 0))
+        assert early.status_code == 503 and early.headers["Retry-After"] == "1"
+        go_on.set()
+        app.state.loading.result(60)
+        assert statuses() == [200] * 5
+        app.state.draining = True
+        assert statuses() == [200, 200, 503, 200, 200]
+        assert client.post("/score", json=post_of("ann", 0)).status_code == 200
+
+
+def test_a_model_that_does_not_load_ends_the_server_with_its_error(tmp_path, monkeypatch):
+    (tmp_path / "config.json").write_text('{"model_type": "bert"}', encoding="utf-8")
+    # Those of the tests stay.
+    monkeypatch.setattr(draining, "set_up_logs", lambda log_format: None)
+    settings = ServerSettings(model=str(tmp_path), port=free_port())
+    with pytest.raises(ValueError, match="not a TempoFormer"):
+        draining.serve(server.create_app(settings, DictStore()), settings)
 
 
 JSON = {"Content-Type": "application/json"}
@@ -441,9 +433,15 @@ REFUSED = [
     ("/score", {"history": [GOOD] * 101}),
     ("/explain", {"text": ["secret"] * 101}),
     ("/explain", {"text": ["secret"], "timestamp": [1, 2]}),
+    ("/score", {"posts": "secret"}),
+    ("/score", {"posts": [{**GOOD, "timeline_id": "secret"}]}),
+    ("/score", {"posts": [{**GOOD, "timeline_id": "nan", "post_id": "secret"}]}),
+    ("/score", {"posts": [{**GOOD, "timeline_id": "secret\n", "post_id": "1"}]}),
+    ("/score", {"posts": [{"text": "secret", "timeline_id": "secret", "post_id": "1"}]}),
 ]
 for time in (True, "secret", 1e12, None, float("nan"), {"secret": 1}):
     bad = {"text": "secret", "timestamp": time}
+    REFUSED.append(("/score", {"posts": [{**bad, "timeline_id": "secret", "post_id": "1"}]}))
     REFUSED += [("/score", bad), ("/score", {"history": [GOOD, bad]})]
     REFUSED.append(("/explain", {"text": ["word", "secret"], "timestamp": [1, time]}))
 
@@ -451,7 +449,8 @@ for time in (True, "secret", 1e12, None, float("nan"), {"secret": 1}):
 def test_what_cannot_be_read_is_refused_and_no_answer_repeats_a_text(client):
     """Texts are too long, unknown or missing, or times are invalid."""
     for path, body in REFUSED:
-        whole = json.dumps(post_of("ann", 5, **body) if path == "/score" else body)
+        is_one = path == "/score" and "posts" not in body
+        whole = json.dumps(post_of("ann", 5, **body) if is_one else body)
         answer = client.post(path, content=whole, headers=JSON)
         assert answer.status_code == 422, (path, body, answer.text)
         assert "secret" not in answer.text and "98765" not in answer.text, (path, body, answer.text)
@@ -460,14 +459,14 @@ def test_what_cannot_be_read_is_refused_and_no_answer_repeats_a_text(client):
 
 
 @pytest.mark.slow
-def test_where_redis_refuses_or_is_gone(server, pipe, redis_url, tmp_path):
+def test_where_redis_refuses_or_is_gone(pipe, redis_url, tmp_path):
     pipe.save_pretrained(tmp_path / "model")
     database = redis.Redis.from_url(redis_url)
     # A foreign value is an error of its timeline alone, and no answer names another timeline.
     model_id = LiveClassifier(pipe, DictStore()).model_id
     foreign = f"{MEMORY}{model_id}:{hash_id('bob')}"
     database.lpush(foreign, "no memory")
-    with TestClient(server.create_app(str(tmp_path / "model"), redis_url)) as client, ThreadPoolExecutor() as pool:
+    with TestClient(open_app(tmp_path / "model", redis=redis_url)) as client, ThreadPoolExecutor() as pool:
         health = client.get("/health").json()
         assert health["status"] == "ok" and "No score" in health["test"][0]
         names = ["ann", "bob"] * 10
@@ -487,11 +486,11 @@ def test_where_redis_refuses_or_is_gone(server, pipe, redis_url, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("settings", [{"maxmemory": 1}, {"replicaof": "127.0.0.1 1"}], ids=str)
-def test_the_service_is_not_healthy_while_redis_does_not_write(server, pipe, redis_url, tmp_path, settings):
+def test_the_service_is_not_healthy_while_redis_does_not_write(pipe, redis_url, tmp_path, settings):
     """Redis is full, or a copy that is read-only."""
     pipe.save_pretrained(tmp_path / "model")
     database = redis.Redis.from_url(redis_url)
-    with TestClient(server.create_app(str(tmp_path / "model"), redis_url)) as client:
+    with TestClient(open_app(tmp_path / "model", redis=redis_url)) as client:
         assert client.get("/health").status_code == 200
         for command, value in settings.items():
             if command == "replicaof":
@@ -499,7 +498,7 @@ def test_the_service_is_not_healthy_while_redis_does_not_write(server, pipe, red
             else:
                 database.config_set(command, value)
         answer = client.get("/health")
-        assert answer.status_code == 503
+        assert answer.status_code == client.get("/ready").status_code == 503
         assert ("maxmemory" if "maxmemory" in settings else "read only") in answer.json()["detail"]
         assert client.post("/score", json=post_of("ann", 5)).status_code == 503
         # Redis reads, and so the ping of earlier versions was answered.
@@ -510,13 +509,12 @@ def test_the_service_is_not_healthy_while_redis_does_not_write(server, pipe, red
 
 
 @pytest.mark.slow
-def test_a_killed_worker_loses_nothing_that_was_answered(server, pipe, redis_url, tmp_path):
+def test_a_killed_worker_loses_nothing_that_was_answered(pipe, redis_url, tmp_path):
     """Sends posts of two timelines at once, each to two workers in turn until it is answered. One worker is killed."""
     model, port = str(tmp_path / "model"), str(free_port())
     pipe.save_pretrained(model)
-    command = [sys.executable, str(SERVER), "--model", model, "--redis", redis_url, "--port", port]
-    path = f"{ROOT}:{os.environ['PYTHONPATH']}"
-    process = subprocess.Popen(command, env={**os.environ, "PYTHONPATH": path})
+    command = [sys.executable, "tempoformer.py", "serve", "--model", model, "--redis", redis_url, "--port", port]
+    process = subprocess.Popen(command, cwd=ROOT)
     dying = httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=60)
     killed = threading.Event()
 
@@ -536,8 +534,8 @@ def test_a_killed_worker_loses_nothing_that_was_answered(server, pipe, redis_url
         return answers
 
     try:
-        wait_for(lambda: dying.get("/health"))
-        with TestClient(server.create_app(model, redis_url)) as living, ThreadPoolExecutor() as pool:
+        wait_until_ready(dying)
+        with TestClient(open_app(model, redis=redis_url)) as living, ThreadPoolExecutor() as pool:
             workers = [dying, living]
             writing = {name: pool.submit(write, name) for name in TIMELINES}
             process.kill()

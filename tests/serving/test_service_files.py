@@ -1,11 +1,13 @@
 """Checks the files of examples/service: the image, the composition, the proxy and the unit of systemd."""
 
 import configparser
+import http.client
 import json
 import os
 import re
 import shlex
 import shutil
+import socket
 import subprocess
 import sys
 import time
@@ -15,9 +17,11 @@ from pathlib import Path
 import httpx
 import pytest
 import yaml
-from arrivals import free_port, wait_for
+from arrivals import free_port, wait_for, wait_until_ready
 from helpers import ROOT
 from saved import save_model
+
+from modeling_tempoformer.serving.settings import ServerSettings
 
 
 FOLDER = ROOT / "examples" / "service"
@@ -28,7 +32,7 @@ WORKERS = ["worker-1", "worker-2"]
 
 def instruction(name: str) -> list[str]:
     """Returns the arguments of the instructions of a name; the lines of one are joined."""
-    return re.findall(rf"^ *{name} (.+)$", DOCKERFILE.replace("\\\n", "\n"), flags=re.MULTILINE)
+    return re.findall(rf"^ *{name} (.+)$", DOCKERFILE.replace("\\\n", " "), flags=re.MULTILINE)
 
 
 def build_context(folder: Path) -> Path:
@@ -47,20 +51,20 @@ def build_context(folder: Path) -> Path:
     return folder
 
 
-def command_of(model: str, redis_url: str, port: int) -> list[str]:
-    """Returns the command of the image, with the model, Redis and the port of a test."""
-    command = [*json.loads(instruction("ENTRYPOINT")[0]), *json.loads(instruction("CMD")[-1])]
-    there = {"python": sys.executable, "/model": model, "redis://redis:6379/0": redis_url, "0.0.0.0": "127.0.0.1"}
-    return [*(there.get(word, word) for word in command), "--port", str(port)]
+def command_of(folder: Path, port: int) -> list[str]:
+    """Returns the command of the image, with the port of a test."""
+    program, *words = json.loads(instruction("ENTRYPOINT")[0])
+    assert program == "tempoformer"
+    return [sys.executable, str(folder / "tempoformer.py"), *words, "--port", str(port)]
 
 
-def environment(folder: Path) -> dict[str, str]:
-    """Returns the variables that the image sets, and the place where it finds its packages."""
-    return {
-        **os.environ,
-        **dict(word.split("=") for word in shlex.split(instruction("ENV")[0])),
-        "PYTHONPATH": str(folder),
-    }
+def environment(folder: Path, model: str, redis_url: str) -> dict[str, str]:
+    """Returns the variables that the image sets, with a test's model and Redis, and the place of its packages."""
+    variables = dict(word.split("=") for word in shlex.split(instruction("ENV")[0]))
+    there = {"/model": model, "redis://redis:6379/0": redis_url, "0.0.0.0": "127.0.0.1"}
+    variables = {name: there.pop(value, value) for name, value in variables.items()}
+    assert not there
+    return {**os.environ, **variables, "PYTHONPATH": str(folder)}
 
 
 def succeed(command: list[str]):
@@ -69,19 +73,20 @@ def succeed(command: list[str]):
         raise OSError(f"{command} failed.")
 
 
-@pytest.mark.slow
-def test_the_image_holds_what_its_command_reads(tmp_path):
+def test_the_image_holds_every_package(tmp_path):
+    """Those that `setup.cfg` names, so that `pip install .` finds them. The test of the proxy runs the command."""
     folder = build_context(tmp_path)
-    helped = [*command_of("here", "redis://none", 1), "--help"]
-    done = subprocess.run(helped, cwd=folder, env=environment(folder), capture_output=True, text=True, check=True)
-    assert "--redis" in done.stdout
-    # Every package that `setup.cfg` names is there, so that `pip install .` finds it.
     setup = configparser.ConfigParser()
     setup.read(ROOT / "setup.cfg", encoding="utf-8")
     places = dict(line.split(" = ") for line in setup["options"]["package_dir"].split("\n") if line)
     for package in setup["options"]["packages"].split():
         assert (folder / places.get(package, package.replace(".", "/")) / "__init__.py").is_file()
     assert instruction("USER") == ["worker"]
+
+
+def seconds_to_stop() -> float:
+    """Returns the seconds that a worker takes to drain by default, and a few more."""
+    return 5 + ServerSettings(model="any").notice_seconds + ServerSettings(model="any").drain_seconds
 
 
 def test_the_composition_names_files_and_services_that_are_there():
@@ -94,7 +99,8 @@ def test_the_composition_names_files_and_services_that_are_there():
         assert context == ROOT and (context / build["dockerfile"]).is_file()
         assert services[worker]["volumes"][0].split("}")[1] == ":/model:ro"
         assert list(services[worker]["depends_on"]) == ["redis"]
-    assert "redis://redis:6379/0" in instruction("CMD")[-1]
+        # Docker kills a worker that drains for longer.
+        assert services[worker]["stop_grace_period"] == f"{seconds_to_stop():.0f}s"
     config, inside, _ = services["proxy"]["volumes"][0].split(":")
     assert (FOLDER / config).is_file() and inside == "/etc/nginx/nginx.conf"
     assert list(services["proxy"]["depends_on"]) == WORKERS
@@ -104,7 +110,8 @@ def test_systemd_takes_the_unit(tmp_path):
     if shutil.which("systemd-analyze") is None:
         pytest.skip("There is no systemd.")
     unit = (FOLDER / "tempoformer@.service").read_text(encoding="utf-8")
-    here = unit.replace("/opt/tempoformer/venv/bin/python", sys.executable)
+    assert f"TimeoutStopSec={seconds_to_stop():.0f}\n" in unit
+    here = unit.replace("/opt/tempoformer/venv/bin/tempoformer", sys.executable)
     (tmp_path / "tempoformer@.service").write_text(here, encoding="utf-8")
     done = subprocess.run(
         ["systemd-analyze", "verify", tmp_path / "tempoformer@.service"], capture_output=True, text=True
@@ -183,41 +190,88 @@ def test_the_proxy_does_not_send_a_post_that_takes_too_long_to_the_other_worker(
         assert posts("/score") == 1
 
 
+class HalfRequest:
+    """A request of which a worker waits for the other half."""
+
+    def __init__(self, port: int, post: dict):
+        body = json.dumps(post).encode()
+        self.rest = body[10:]
+        self.connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+        self.connection.putrequest("POST", "/score")
+        headers = {"Content-Type": "application/json", "Content-Length": str(len(body)), "X-Request-ID": "half"}
+        for name, value in headers.items():
+            self.connection.putheader(name, value)
+        self.connection.endheaders(body[:10])
+
+    def finish(self) -> dict:
+        self.connection.send(self.rest)
+        answer = self.connection.getresponse()
+        assert answer.status == 200 and answer.headers["X-Request-ID"] == "half"
+        return json.loads(answer.read())
+
+
+def refuses(port: int):
+    """Raises an `OSError` if somebody listens at a port."""
+    with socket.socket() as asking:
+        if asking.connect_ex(("127.0.0.1", port)) == 0:
+            raise OSError("It listens.")
+
+
 @pytest.mark.slow
-def test_the_proxy_gives_posts_to_the_other_worker_while_one_is_dead(redis_url, tmp_path):
-    """Each post is read once: the streams grow by one post, whoever answers."""
+def test_the_proxy_gives_posts_to_the_other_worker_while_one_stops_or_is_dead(redis_url, tmp_path):
+    """
+    Each post is read once: the streams grow by one post, whoever answers. SIGTERM ends a worker with status 0 once a
+    request in flight is answered, and with 1 where that takes too long.
+    """
     folder = build_context(tmp_path)
     ports, proxy = {worker: free_port() for worker in WORKERS}, free_port()
-    model = save_model(tmp_path / "model")
+    variables = environment(folder, save_model(tmp_path / "model"), redis_url)
     proxy_config(tmp_path, ports, proxy)
     with ExitStack() as opened:
 
-        def start(worker: str) -> subprocess.Popen:
-            command = command_of(model, redis_url, ports[worker])
-            process = subprocess.Popen(command, cwd=folder, env=environment(folder))
+        def start(worker: str, **seconds: str) -> subprocess.Popen:
+            log = opened.enter_context((tmp_path / f"{worker}.log").open("a"))
+            own = {**variables, **{f"TEMPOFORMER_SERVE_{name}_SECONDS": value for name, value in seconds.items()}}
+            process = subprocess.Popen(command_of(folder, ports[worker]), cwd=folder, env=own, stdout=log)
             opened.callback(process.kill)
             return process
 
-        processes = {worker: start(worker) for worker in WORKERS}
-        check = json.loads(instruction("HEALTHCHECK")[0].partition("CMD ")[2] or instruction("CMD")[0])
+        processes = {worker: start(worker, NOTICE="2") for worker in WORKERS}
+        check = json.loads(instruction("HEALTHCHECK")[0].partition("CMD ")[2])
         for port in ports.values():
             healthy = [sys.executable, *(word.replace("8000", str(port)) for word in check[1:])]
             wait_for(lambda healthy=healthy: succeed(healthy))
         nginx = ["nginx", "-p", str(tmp_path), "-c", str(tmp_path / "nginx.conf"), "-e", str(tmp_path / "errors")]
         opened.callback(subprocess.Popen([*nginx, "-g", "daemon off;"]).terminate)
         client = opened.enter_context(httpx.Client(base_url=f"http://127.0.0.1:{proxy}", timeout=60))
-        wait_for(lambda: client.get("/health"))
+        first = opened.enter_context(httpx.Client(base_url=f"http://127.0.0.1:{ports['worker-1']}", timeout=60))
+        wait_for(lambda: client.get("/ready"))
         lengths = []
+        half = {"timeline_id": "bob", "post_id": "1", "text": "alone", "timestamp": 1.0}
         for number in range(12):
             if number == 4:
-                processes["worker-1"].kill()
+                in_flight = HalfRequest(ports["worker-1"], half)
+                assert first.get("/ready").status_code == 200
+                processes["worker-1"].terminate()
+            if number == 6:
+                assert (first.get("/ready").status_code, first.get("/live").status_code) == (503, 200)
+                wait_for(lambda: refuses(ports["worker-1"]))
+                assert in_flight.finish()["stream_length"] == 1
+                assert processes["worker-1"].wait(60) == 0
             if number == 8:
-                start("worker-1")
+                last = start("worker-1", NOTICE="0", DRAIN="0.5")
                 processes["worker-2"].kill()
-                wait_for(lambda: httpx.get(f"http://127.0.0.1:{ports['worker-1']}/health"))
+                wait_until_ready(first)
             post = {"timeline_id": "ann", "post_id": str(number), "text": "so happy", "timestamp": float(number)}
             answer = client.post("/score", json=post)
             lengths.append(answer.raise_for_status().json()["stream_length"])
         assert client.get("/metrics").status_code == 404
+        unfinished = HalfRequest(ports["worker-1"], half)
+        assert first.get("/live").status_code == 200
+        last.terminate()
+        assert last.wait(60) == 1
+        unfinished.connection.close()
     window = json.loads((tmp_path / "model" / "config.json").read_text(encoding="utf-8"))["window"]
     assert lengths == [min(number + 1, window) for number in range(12)] and window > 1
+    lines = [json.loads(line) for line in (tmp_path / "worker-1.log").read_text(encoding="utf-8").splitlines()]
+    assert [line["status"] for line in lines if line.get("request_id") == "half"] == [200]

@@ -1,7 +1,6 @@
 """Walks a new model into service beside the old one, on one Redis server, and back, as docs/update_a_model.md does."""
 
 import re
-import runpy
 import shutil
 import subprocess
 import sys
@@ -14,6 +13,7 @@ from arrivals import SPOKEN, assert_same, free_port, make_pipe, wait_for
 from fastapi.testclient import TestClient
 from helpers import MODELS, ROOT
 from prometheus_client.parser import text_string_to_metric_families
+from served import open_app
 
 from modeling_tempoformer.serving.redis_store import MEMORY, TEXTS, RedisStore, StoredTimeline
 
@@ -28,7 +28,7 @@ class Service:
     def __init__(self, pipe, folder, redis_url: str, keep_texts: int, opened: ExitStack):
         pipe.save_pretrained(folder)
         self.pipe = pipe
-        app = runpy.run_path(str(ROOT / "examples" / "server.py"))["create_app"](str(folder), redis_url, keep_texts)
+        app = open_app(folder, redis=redis_url, keep_texts=keep_texts)
         self.client = opened.enter_context(TestClient(app))
 
     def score(self, name: str, number: int, history: bool = False) -> dict:
