@@ -37,6 +37,7 @@ from ..posts.post_splits import (
     load_splits,
     split_posts,
 )
+from ..posts.remembered_columns import recall_columns
 from ..posts.rows import to_rows
 from ..posts.states import check_states
 from ..posts.timelines import TimelineStream
@@ -141,6 +142,9 @@ def run(
         # Read
         config = load_config(model_args, data, training)
         is_saved = isinstance(config, StreamFields)
+        if data.task_name is None:
+            first_file = data.train_file or data.validation_file or data.test_file
+            recall_columns(data, model_args.model_name_or_path, first_file, given)
         posts = load_splits(data, model_args.cache_dir, model_args.token)
         names = file_classes(config) if is_saved else choose_label_names(posts, data)
         change_step = config.change_step if is_saved else choose_change_step(posts, data)
