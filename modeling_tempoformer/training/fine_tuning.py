@@ -54,6 +54,7 @@ from .resuming import check_posts, train_or_resume
 from .seeds import leave_out_alarm, seed_runs, seed_settings
 from .stream_trainer import StreamTrainer, StreamTrainingArguments
 from .streaming import begin_streams, check_streaming, shuffle_forever
+from .time_estimate import tell_minutes
 from .word_fitting import fit_words
 
 
@@ -216,12 +217,16 @@ def run(
         grows = members > 1 and model.mixture is not None
         if training.do_train and grows:
             fit_words(model, rows["train"], tokenizer)
-        if training.freeze_encoder:
-            rows = embed_rows(rows, model.to(training.device), tokenizer)
+        collator = StreamCollator(tokenizer, model.config.window, timed=splits.timed)
         if data.streaming:
             rows["train"] = shuffle_forever(rows["train"], training.seed)
         elif training.do_train:
             training.extend_epochs(len(rows["train"]))
+        if training.freeze_encoder:
+            model.to(training.device)
+            if training.do_train:
+                tell_minutes(model, rows["train"], collator, training)
+            rows = embed_rows(rows, model, tokenizer)
 
         # Train
         trainer = StreamTrainer(
@@ -230,7 +235,7 @@ def run(
             train_dataset=rows.get("train"),
             eval_dataset=rows.get("validation"),
             processing_class=tokenizer,
-            data_collator=StreamCollator(tokenizer, model.config.window, timed=splits.timed),
+            data_collator=collator,
             callbacks=[GrowExperts()] if grows else None,
             train_survey=splits.surveys.get("train"),
             base_model=model_args.model_name_or_path,

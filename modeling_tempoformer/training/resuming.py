@@ -76,8 +76,8 @@ def train_or_resume(
     aside in the meantime ([`set_aside`]).
 
     The training resumes from the last checkpoint of the output folder, or from `args.resume_from_checkpoint`. A
-    training that has ended is loaded. The last checkpoint must be of the same posts and settings; a named one, of the
-    same posts.
+    training that has ended is loaded, and its results stay until they are computed again. The last checkpoint must be
+    of the same posts and settings; a named one, of the same posts.
 
     Args:
         trainer ([`HubTrainer`]): The Trainer with its model and its data. It has the `split` of a training that starts
@@ -98,7 +98,8 @@ def train_or_resume(
     if args.resume_from_checkpoint is None and last is not None and is_complete(output_dir):
         metrics = load_ended(trainer)
         trainer.split = read_json(output_dir / SPLIT)
-        clear_results(args)
+        # What this run does not compute again stays, also if it ends with an error.
+        trainer.kept_results = read_json(output_dir / RESULTS) or {}
     else:
         checkpoint = last if args.resume_from_checkpoint is None else find_named_checkpoint(args, posts)
         if checkpoint is not None:
@@ -261,11 +262,19 @@ def load_ended(trainer: Trainer) -> dict[str, float]:
 
 def clear_results(training: TrainingArguments):
     """Removes the scores, predictions and figures of an earlier run from the output folder."""
+    clear_test(training)
     if training.process_index == 0:
-        figures = [name for figure in FIGURES for name in all_forms(figure)]
-        for name in (RESULTS, PREDICTIONS, PREDICTIONS_PARQUET, HELD_OUT, MISTAKES, TIMELINES, TEST_TABLE, *figures):
+        for name in (RESULTS, HELD_OUT, TIMELINES, *all_forms(LEARNING_CURVE)):
             (Path(training.output_dir) / name).unlink(missing_ok=True)
         shutil.rmtree(Path(training.output_dir) / PUSHED, ignore_errors=True)
+
+
+def clear_test(training: TrainingArguments):
+    """Removes the predictions and figures of an earlier test from the output folder."""
+    if training.process_index == 0:
+        figures = [name for figure in set(FIGURES) - {LEARNING_CURVE} for name in all_forms(figure)]
+        for name in (PREDICTIONS, PREDICTIONS_PARQUET, MISTAKES, TEST_TABLE, *figures):
+            (Path(training.output_dir) / name).unlink(missing_ok=True)
 
 
 def report_metrics(trainer: Trainer, split: str, metrics: dict[str, float]):

@@ -14,12 +14,14 @@ from safetensors.torch import load_file, save_file
 from transformers import EarlyStoppingCallback, TrainerCallback, set_seed
 
 from modeling_tempoformer import TempoFormerForStreamClassification
+from modeling_tempoformer.evaluation.report import RESULTS
 from modeling_tempoformer.posts.arguments import DataTrainingArguments as StreamData
 from modeling_tempoformer.posts.splits import hash_id, make_split, read_split
 from modeling_tempoformer.posts.surveys import fingerprint
 from modeling_tempoformer.training.arguments import ModelArguments as StreamArguments
 from modeling_tempoformer.training.resuming import DEFINING, train_or_resume
 from modeling_tempoformer.training.stream_trainer import StreamTrainer, StreamTrainingArguments
+from modeling_tempoformer.view.timelines import TIMELINES
 from semantic_change.arguments import TextDataTrainingArguments as TextData
 from semantic_change.commands.temporal_mlm import ModelArguments as TextArguments
 from semantic_change.temporal_trainer import TemporalTrainingArguments
@@ -91,11 +93,18 @@ def test_a_training_that_has_ended_is_loaded_and_not_trained_again(tmp_path, tok
     best = TempoFormerForStreamClassification.from_pretrained(first.state.best_model_checkpoint)
     assert_same_weights(best, first.model)
 
+    # What the second run does not compute stays, here the page and the scores of the test.
+    (tmp_path / TIMELINES).write_text("a page")
+    results = json.loads((tmp_path / RESULTS).read_text())
+    (tmp_path / RESULTS).write_text(json.dumps({**results, "test": {"macro_f1": 0.5}}))
     moved = Arguments(train_file="elsewhere/posts.csv", max_predict_samples=3)
     again = begin(tmp_path, tokenization, own=moved, callbacks=[Stop(1), EarlyStoppingCallback(2)], **settings)
     assert_same_weights(best, again.model)
     assert again.state.log_history == first.state.log_history
     assert again.evaluate()["eval_macro_f1"] == pytest.approx(max(scores))
+    assert (tmp_path / TIMELINES).read_text() == "a page"
+    assert json.loads((tmp_path / RESULTS).read_text()) == {**results, "test": {"macro_f1": 0.5}}
+    assert again.test_results() == {"macro_f1": 0.5}
 
 
 def test_a_checkpoint_of_another_training_is_refused(tmp_path, tokenization):
