@@ -404,10 +404,17 @@ def make_rows(
     config: StreamFields,
     data: DataTrainingArguments,
 ) -> dict[str, Dataset | IterableDataset]:
-    """Returns the rows of each wanted split. Only test rows have targets without a label."""
+    """
+    Returns the rows of each wanted split. Only test rows have targets without a label. Where members are validated on
+    the timelines of the training, the rows are the same.
+    """
     settings = {"targets_per_row": data.targets_per_row, "reads_speakers": config.reads_speakers}
     settings["known_states"] = config if config.reads_known_states else None
-    return {
-        part: to_rows(timelines[part], tokenizer, config.window, only_labelled=part != "test", part=part, **settings)
-        for part in wanted
-    }
+    rows: dict[str, Dataset | IterableDataset] = {}
+    for part in wanted:
+        if part == "validation" and "train" in rows and timelines[part] is timelines["train"]:
+            rows[part] = rows["train"]
+        else:
+            chosen = {"only_labelled": part != "test", "part": part}
+            rows[part] = to_rows(timelines[part], tokenizer, config.window, **chosen, **settings)
+    return rows

@@ -3,7 +3,8 @@
 import json
 import logging
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,8 @@ TRAINER_STATE = "trainer_state.json"
 TRAINED_ON = "_trained_on.json"
 # The model of an earlier training, while another one is trained in its folder
 PREVIOUS = "_previous"
+# The beginning of a warning of the library
+COMPARED_STEPS = "Warning: The following arguments do not match the ones in the `trainer_state.json`"
 # The settings that define a training, besides the fingerprint of its posts. Others may change when it resumes.
 DEFINING = (
     # The model that it starts from
@@ -118,7 +121,9 @@ def train_or_resume(
             write_json(output_dir / TRAINED_ON, trained_on)
             if trainer.split is not None:
                 write_split(output_dir, trainer.split)
-        metrics = trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint)).metrics
+        # The settings of the last checkpoint have been compared.
+        with comparing_no_steps() if checkpoint == last else nullcontext():
+            metrics = trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint)).metrics
         trainer.save_model()
         if trainer.is_world_process_zero():
             shutil.rmtree(output_dir / PREVIOUS, ignore_errors=True)
@@ -128,6 +133,24 @@ def train_or_resume(
     report_metrics(trainer, "train", {"train_parameters": trainer.get_num_trainable_parameters(), **metrics})
     trainer.save_state()
     draw_learning_curve(trainer)
+
+
+@contextmanager
+def comparing_no_steps() -> Iterator[None]:
+    """
+    Silences one warning of the library, that arguments do not match a checkpoint's: it takes a share of the steps
+    (`--eval_steps 0.2`) and the number that this was in the checkpoint for two settings.
+    """
+    heard = logging.getLogger("transformers.trainer_utils")
+
+    def is_other(record: logging.LogRecord) -> bool:
+        return not record.getMessage().startswith(COMPARED_STEPS)
+
+    heard.addFilter(is_other)
+    try:
+        yield
+    finally:
+        heard.removeFilter(is_other)
 
 
 def set_aside(folder: Path):
