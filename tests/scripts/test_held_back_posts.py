@@ -120,11 +120,12 @@ def test_a_training_records_its_split_without_ids(tmp_path, encoder):
     view.main(["--model_name_or_path", str(out), f"--test_file={tmp_path}/test.csv", f"--output={tmp_path}/page.html"])
     assert all(who in (tmp_path / "page.html").read_text() for who in people(files["test"]))
     new = to_test(tmp_path, NEW)
-    predict(tmp_path / "new", out, *new, f"--validation_file={tmp_path}/validation.csv", "--do_eval")
+    again = ["--validation_file", write_posts(tmp_path / "usual.csv", files["validation"]), "--do_eval"]
+    predict(tmp_path / "new", out, *new, *again)
     for refused in (
         [f"--test_file={tmp_path}/train.csv"],
         [f"--test_file={tmp_path}/validation.csv"],
-        [*new, f"--validation_file={tmp_path}/train.csv", "--do_eval"],
+        [f"--test_file={tmp_path}/test.csv", f"--validation_file={tmp_path}/train.csv", "--do_eval"],
     ):
         with pytest.raises(ValueError, match="person-"):
             predict(tmp_path / "refused", out, *refused)
