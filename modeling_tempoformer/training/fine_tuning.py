@@ -50,7 +50,7 @@ from .frozen_encoder import embed_rows, freeze_encoder, freeze_layers
 from .kept_states import keep_lower_states
 from .recipes import check_overrides, options_given, parse, recipe_arguments, split_recipes
 from .reporting import report_results
-from .resuming import check_posts, train_or_resume
+from .resuming import begun_checkpoint, check_posts, train_or_resume
 from .seeds import leave_out_alarm, seed_runs, seed_settings
 from .stream_trainer import StreamTrainer, StreamTrainingArguments
 from .streaming import begin_streams, check_streaming, shuffle_forever
@@ -224,7 +224,7 @@ def run(
             training.extend_epochs(len(rows["train"]))
         if training.freeze_encoder:
             model.to(training.device)
-            if training.do_train:
+            if training.do_train and begun_checkpoint(training) is None:
                 tell_minutes(model, rows["train"], collator, training)
             rows = embed_rows(rows, model, tokenizer)
 

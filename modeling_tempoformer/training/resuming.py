@@ -202,9 +202,14 @@ def check_same(checkpoint: Path, trained_on: Mapping[str, Any]):
 
 def check_posts(training: TrainingArguments, posts: str):
     """Raises a `ValueError` if the checkpoint that a training would resume from belongs to other training posts."""
-    checkpoint = training.resume_from_checkpoint or get_last_checkpoint(training.output_dir)
+    checkpoint = begun_checkpoint(training)
     if checkpoint is not None and read_record(Path(checkpoint)).get("posts", posts) != posts:
         refuse(Path(checkpoint), "other training posts")
+
+
+def begun_checkpoint(training: TrainingArguments) -> str | None:
+    """Returns the checkpoint that a training would go on from; None if it begins anew."""
+    return training.resume_from_checkpoint or get_last_checkpoint(training.output_dir)
 
 
 def read_record(checkpoint: Path) -> dict[str, Any]:
