@@ -20,6 +20,7 @@ from ..posts.arguments import TableArguments, check_positive, check_read
 from ..posts.columns import NO_COLUMN, Columns
 from ..posts.files import write_json
 from ..posts.reading import table_options
+from ..posts.remembered_columns import recall_columns
 from ..posts.timelines import warn_of_nobody
 from ..serving.cluster import run_tasks, started_ray
 from ..serving.corpus import WORK, Corpus, check_names, check_times, find_tables
@@ -84,6 +85,7 @@ def main(arguments: list[str]):
     # `auto` is the precision in which the model was saved.
     loaded = load_pipeline(args.model_name_or_path, dtype="auto", **args.downloads)
     pipe = CountingPipeline(model=loaded.model, tokenizer=loaded.tokenizer, device="cpu")
+    recall_columns(args, args.model_name_or_path, tables[0], options_given(arguments))
     # Labels are not read.
     roles = ["timeline", "timestamp", "text", "id", "speaker"]
     reads_states = pipe.model.config.reads_known_states

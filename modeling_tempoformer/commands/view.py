@@ -16,6 +16,7 @@ from ..posts.horizons import ask_ahead, file_classes, saved_question
 from ..posts.model_fields import class_named
 from ..posts.post_splits import evenly_spaced
 from ..posts.reading import form_of, make_timelines, read_file
+from ..posts.remembered_columns import recall_columns
 from ..posts.splits import hold_back, read_split
 from ..timeline_tempoformer import Timeline
 from ..training.arguments import DownloadArguments
@@ -64,6 +65,8 @@ def main(arguments: list[str]):
     )
     if args.watch is not None:
         config.watched = class_named(args.watch, names, "watch")
+    if args.task_name is None:
+        recall_columns(args, args.model_name_or_path, args.test_file, options_given(arguments))
     posts = read_file(args.test_file, args.task_name, **form_of(args))
     of_file = file_classes(config)
     timelines = make_timelines({"test": posts}, args, of_file, config.change_step)["test"]

@@ -16,8 +16,10 @@ from .facts import unit_of
 from .horizons import AHEAD_LABELS, Ahead, ask_ahead, asked_sentence
 from .model_fields import class_named
 from .reading import OF_FILES, columns_of, form_of, has_only_states, make_timelines, read_file, with_source
+from .remembered_columns import named_columns
 from .spellings import check_labels, compare_splits
 from .splits import (
+    COLUMNS,
     DATES,
     SPLITS,
     check_apart,
@@ -249,6 +251,8 @@ def split_posts(
 
     surveys = survey_timelines(timelines, arguments)
     record = make_split({name: facts.timeline_ids for name, facts in surveys.items()}, earlier, dates)
+    if columns := earlier[COLUMNS] | named_columns(arguments):
+        record[COLUMNS] = columns
     check_surveys(surveys)
     for name, facts in surveys.items():
         logger.info("%s: %s", name, facts.describe(names))

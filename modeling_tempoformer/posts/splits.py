@@ -32,6 +32,8 @@ SPLIT = "_split.json"
 EARLIER = "earlier"
 # For each split but that of the training the moment in seconds after which its posts are, if they were split by date
 DATES = "dates"
+# The names of the columns that the posts of the training had, by role, where they were not the usual ones
+COLUMNS = "columns"
 # The weights that the record is of
 WEIGHTS = "weights"
 
@@ -195,22 +197,28 @@ def write_split(folder: str | Path, split: Mapping[str, Sequence[str]]):
     write_json(Path(folder) / SPLIT, {**split, WEIGHTS: fingerprint_weights(Path(folder))})
 
 
+def read_record(model: str | Path | None) -> tuple[Path, dict[str, Any]]:
+    """Returns the path and the content of a model's record; the content is empty without one."""
+    folder = Path(model or "")
+    path = (folder.parent if folder.name.startswith(PREFIX_CHECKPOINT_DIR) else folder) / SPLIT
+    return path, json.loads(path.read_text(encoding="utf-8")) if model and path.exists() else {}
+
+
 def read_split(model: str | Path | None) -> dict[str, Any]:
     """
-    Returns the record of a model in a local folder or in one of its checkpoints: the hashes of each split, and the
-    `dates` of a split by date. They are empty without a record. Raises a `ValueError` for a record of other weights
-    than those beside it. Records of 0.2.0 do not say of which they are.
+    Returns the record of a model in a local folder or in one of its checkpoints: the hashes of each split, the `dates`
+    of a split by date, and the names of `columns`. They are empty without a record. Raises a `ValueError` for a record
+    of other weights than those beside it. Records of 0.2.0 do not say of which they are.
     """
-    folder = Path(model or "")
-    is_checkpoint = folder.name.startswith(PREFIX_CHECKPOINT_DIR)
-    path = (folder.parent if is_checkpoint else folder) / SPLIT
-    record = json.loads(path.read_text(encoding="utf-8")) if model and path.exists() else {}
+    folder, (path, record) = Path(model or ""), read_record(model)
+    is_checkpoint = folder != path.parent
     if not is_checkpoint and WEIGHTS in record and record[WEIGHTS] != fingerprint_weights(folder):
         raise ValueError(
             f"{path} says from which timelines a model has learned, but not the one beside it, whose weights were "
             "written by something else: give the folder as the training left it, or end the training by its command."
         )
-    return {name: set(record.get(name, ())) for name in (*SPLITS, EARLIER)} | {DATES: record.get(DATES, {})}
+    others = {name: record.get(name, {}) for name in (DATES, COLUMNS)}
+    return {name: set(record.get(name, ())) for name in (*SPLITS, EARLIER)} | others
 
 
 def make_split(

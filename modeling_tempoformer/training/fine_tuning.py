@@ -37,6 +37,7 @@ from ..posts.post_splits import (
     load_splits,
     split_posts,
 )
+from ..posts.remembered_columns import recall_columns
 from ..posts.rows import to_rows
 from ..posts.states import check_states
 from ..posts.timelines import TimelineStream
@@ -49,10 +50,11 @@ from .frozen_encoder import embed_rows, freeze_encoder, freeze_layers
 from .kept_states import keep_lower_states
 from .recipes import check_overrides, options_given, parse, recipe_arguments, split_recipes
 from .reporting import report_results
-from .resuming import check_posts, train_or_resume
+from .resuming import begun_checkpoint, check_posts, train_or_resume
 from .seeds import leave_out_alarm, seed_runs, seed_settings
 from .stream_trainer import StreamTrainer, StreamTrainingArguments
 from .streaming import begin_streams, check_streaming, shuffle_forever
+from .time_estimate import tell_minutes
 from .word_fitting import fit_words
 
 
@@ -141,6 +143,9 @@ def run(
         # Read
         config = load_config(model_args, data, training)
         is_saved = isinstance(config, StreamFields)
+        if data.task_name is None:
+            first_file = data.train_file or data.validation_file or data.test_file
+            recall_columns(data, model_args.model_name_or_path, first_file, given)
         posts = load_splits(data, model_args.cache_dir, model_args.token)
         names = file_classes(config) if is_saved else choose_label_names(posts, data)
         change_step = config.change_step if is_saved else choose_change_step(posts, data)
@@ -212,12 +217,16 @@ def run(
         grows = members > 1 and model.mixture is not None
         if training.do_train and grows:
             fit_words(model, rows["train"], tokenizer)
-        if training.freeze_encoder:
-            rows = embed_rows(rows, model.to(training.device), tokenizer)
+        collator = StreamCollator(tokenizer, model.config.window, timed=splits.timed)
         if data.streaming:
             rows["train"] = shuffle_forever(rows["train"], training.seed)
         elif training.do_train:
             training.extend_epochs(len(rows["train"]))
+        if training.freeze_encoder:
+            model.to(training.device)
+            if training.do_train and begun_checkpoint(training) is None:
+                tell_minutes(model, rows["train"], collator, training)
+            rows = embed_rows(rows, model, tokenizer)
 
         # Train
         trainer = StreamTrainer(
@@ -226,7 +235,7 @@ def run(
             train_dataset=rows.get("train"),
             eval_dataset=rows.get("validation"),
             processing_class=tokenizer,
-            data_collator=StreamCollator(tokenizer, model.config.window, timed=splits.timed),
+            data_collator=collator,
             callbacks=[GrowExperts()] if grows else None,
             train_survey=splits.surveys.get("train"),
             base_model=model_args.model_name_or_path,
@@ -395,10 +404,17 @@ def make_rows(
     config: StreamFields,
     data: DataTrainingArguments,
 ) -> dict[str, Dataset | IterableDataset]:
-    """Returns the rows of each wanted split. Only test rows have targets without a label."""
+    """
+    Returns the rows of each wanted split. Only test rows have targets without a label. Where members are validated on
+    the timelines of the training, the rows are the same.
+    """
     settings = {"targets_per_row": data.targets_per_row, "reads_speakers": config.reads_speakers}
     settings["known_states"] = config if config.reads_known_states else None
-    return {
-        part: to_rows(timelines[part], tokenizer, config.window, only_labelled=part != "test", part=part, **settings)
-        for part in wanted
-    }
+    rows: dict[str, Dataset | IterableDataset] = {}
+    for part in wanted:
+        if part == "validation" and "train" in rows and timelines[part] is timelines["train"]:
+            rows[part] = rows["train"]
+        else:
+            chosen = {"only_labelled": part != "test", "part": part}
+            rows[part] = to_rows(timelines[part], tokenizer, config.window, **chosen, **settings)
+    return rows

@@ -175,6 +175,8 @@ class HubTrainer(Trainer):
                 self.add_callback(QuietProgressCallback)
         # The metrics of each split that were saved since the last training
         self.saved_metrics: dict[str, dict[str, Any]] = {}
+        # The results of an earlier run with the same weights, where this one has none
+        self.kept_results: dict[str, Any] = {}
 
     def train(self, *args, **kwargs):
         """Trains as the library does, and forgets the scores of the earlier weights."""
@@ -296,14 +298,16 @@ class HubTrainer(Trainer):
             self.create_model_card()
 
     def save_metrics(self, split: str, metrics: dict[str, float], combined: bool = True):
-        """Writes the metrics of all splits of this run to `all_results.json`."""
+        """Writes the metrics of all splits of this run, and those that are kept, to `all_results.json`."""
         self.saved_metrics[split] = metrics
         if self.is_world_process_zero():
             self.write_results()
 
     def write_results(self):
         """Writes `all_results.json` from the saved metrics."""
-        write_json(Path(self.args.output_dir) / RESULTS, dict(ChainMap(*self.saved_metrics.values())))
+        write_json(
+            Path(self.args.output_dir) / RESULTS, dict(ChainMap(*self.saved_metrics.values(), self.kept_results))
+        )
 
     def push_to_hub(
         self, commit_message="End of training", blocking=True, token=None, revision=None, private=None, **kwargs

@@ -17,7 +17,7 @@ from ..timeline_tempoformer import Timeline
 from ..view.timelines import TIMELINES, write_view
 from .arguments import ModelArguments
 from .hub_trainer import kept_evaluation
-from .resuming import clear_results, report_metrics
+from .resuming import clear_results, clear_test, report_metrics
 from .seeds import score_seeds, seed_folders
 from .stream_trainer import StreamTrainer
 
@@ -59,6 +59,7 @@ def report_results(
     if calibrates:
         trainer.calibrate(items["validation"], timelines["validation"], getattr(model_args, "wanted_share", None))
     if training.do_predict:
+        clear_test(training)
         # The page explains the same posts.
         metrics = trainer.predict_timelines("test", items, timelines, not data.no_text, model_args.view)
         if seed_folders(model_args, training) and metrics["predict_labelled_posts"]:
@@ -71,7 +72,20 @@ def report_results(
             write_test_table(training.output_dir, results, method, encoder_name(model_args, config))
     if model_args.view:
         write_page(trainer, timelines["test"], model_args)
+    tell_kept(trainer, model_args)
     trainer.finish(has_changed=training.do_train or calibrates)
+
+
+def tell_kept(trainer: StreamTrainer, model_args: ModelArguments):
+    """Logs what stays from an earlier run with the same weights, whose alarms may have been others."""
+    kept = {}
+    if "test" in trainer.kept_results and not trainer.args.do_predict:
+        kept["--do_predict"] = "the scores and predictions of the test"
+    if trainer.kept_results and not model_args.view and (Path(trainer.args.output_dir) / TIMELINES).exists():
+        kept["--view"] = f"the page {TIMELINES}"
+    if kept and trainer.is_world_process_zero():
+        what, options = " and ".join(kept.values()), " ".join(kept)
+        logger.warning("Kept from the run before, with its alarms: %s. To make them anew, add %s.", what, options)
 
 
 def encoder_name(model_args: ModelArguments, config: PreTrainedConfig) -> str | None:

@@ -3,7 +3,8 @@
 import json
 import logging
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,8 @@ TRAINER_STATE = "trainer_state.json"
 TRAINED_ON = "_trained_on.json"
 # The model of an earlier training, while another one is trained in its folder
 PREVIOUS = "_previous"
+# The beginning of a warning of the library
+COMPARED_STEPS = "Warning: The following arguments do not match the ones in the `trainer_state.json`"
 # The settings that define a training, besides the fingerprint of its posts. Others may change when it resumes.
 DEFINING = (
     # The model that it starts from
@@ -76,8 +79,8 @@ def train_or_resume(
     aside in the meantime ([`set_aside`]).
 
     The training resumes from the last checkpoint of the output folder, or from `args.resume_from_checkpoint`. A
-    training that has ended is loaded. The last checkpoint must be of the same posts and settings; a named one, of the
-    same posts.
+    training that has ended is loaded, and its results stay until they are computed again. The last checkpoint must be
+    of the same posts and settings; a named one, of the same posts.
 
     Args:
         trainer ([`HubTrainer`]): The Trainer with its model and its data. It has the `split` of a training that starts
@@ -98,7 +101,8 @@ def train_or_resume(
     if args.resume_from_checkpoint is None and last is not None and is_complete(output_dir):
         metrics = load_ended(trainer)
         trainer.split = read_json(output_dir / SPLIT)
-        clear_results(args)
+        # What this run does not compute again stays, also if it ends with an error.
+        trainer.kept_results = read_json(output_dir / RESULTS) or {}
     else:
         checkpoint = last if args.resume_from_checkpoint is None else find_named_checkpoint(args, posts)
         if checkpoint is not None:
@@ -117,7 +121,9 @@ def train_or_resume(
             write_json(output_dir / TRAINED_ON, trained_on)
             if trainer.split is not None:
                 write_split(output_dir, trainer.split)
-        metrics = trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint)).metrics
+        # The settings of the last checkpoint have been compared.
+        with comparing_no_steps() if checkpoint == last else nullcontext():
+            metrics = trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint)).metrics
         trainer.save_model()
         if trainer.is_world_process_zero():
             shutil.rmtree(output_dir / PREVIOUS, ignore_errors=True)
@@ -127,6 +133,24 @@ def train_or_resume(
     report_metrics(trainer, "train", {"train_parameters": trainer.get_num_trainable_parameters(), **metrics})
     trainer.save_state()
     draw_learning_curve(trainer)
+
+
+@contextmanager
+def comparing_no_steps() -> Iterator[None]:
+    """
+    Silences one warning of the library, that arguments do not match a checkpoint's: it takes a share of the steps
+    (`--eval_steps 0.2`) and the number that this was in the checkpoint for two settings.
+    """
+    heard = logging.getLogger("transformers.trainer_utils")
+
+    def is_other(record: logging.LogRecord) -> bool:
+        return not record.getMessage().startswith(COMPARED_STEPS)
+
+    heard.addFilter(is_other)
+    try:
+        yield
+    finally:
+        heard.removeFilter(is_other)
 
 
 def set_aside(folder: Path):
@@ -178,9 +202,14 @@ def check_same(checkpoint: Path, trained_on: Mapping[str, Any]):
 
 def check_posts(training: TrainingArguments, posts: str):
     """Raises a `ValueError` if the checkpoint that a training would resume from belongs to other training posts."""
-    checkpoint = training.resume_from_checkpoint or get_last_checkpoint(training.output_dir)
+    checkpoint = begun_checkpoint(training)
     if checkpoint is not None and read_record(Path(checkpoint)).get("posts", posts) != posts:
         refuse(Path(checkpoint), "other training posts")
+
+
+def begun_checkpoint(training: TrainingArguments) -> str | None:
+    """Returns the checkpoint that a training would go on from; None if it begins anew."""
+    return training.resume_from_checkpoint or get_last_checkpoint(training.output_dir)
 
 
 def read_record(checkpoint: Path) -> dict[str, Any]:
@@ -261,11 +290,19 @@ def load_ended(trainer: Trainer) -> dict[str, float]:
 
 def clear_results(training: TrainingArguments):
     """Removes the scores, predictions and figures of an earlier run from the output folder."""
+    clear_test(training)
     if training.process_index == 0:
-        figures = [name for figure in FIGURES for name in all_forms(figure)]
-        for name in (RESULTS, PREDICTIONS, PREDICTIONS_PARQUET, HELD_OUT, MISTAKES, TIMELINES, TEST_TABLE, *figures):
+        for name in (RESULTS, HELD_OUT, TIMELINES, *all_forms(LEARNING_CURVE)):
             (Path(training.output_dir) / name).unlink(missing_ok=True)
         shutil.rmtree(Path(training.output_dir) / PUSHED, ignore_errors=True)
+
+
+def clear_test(training: TrainingArguments):
+    """Removes the predictions and figures of an earlier test from the output folder."""
+    if training.process_index == 0:
+        figures = [name for figure in set(FIGURES) - {LEARNING_CURVE} for name in all_forms(figure)]
+        for name in (PREDICTIONS, PREDICTIONS_PARQUET, MISTAKES, TEST_TABLE, *figures):
+            (Path(training.output_dir) / name).unlink(missing_ok=True)
 
 
 def report_metrics(trainer: Trainer, split: str, metrics: dict[str, float]):

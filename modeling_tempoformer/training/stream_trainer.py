@@ -125,9 +125,12 @@ class StreamTrainingArguments(HubTrainingArguments):
 
     def extend_epochs(self, num_rows: int):
         """Raises `num_train_epochs` until `num_rows` training rows give `min_steps` optimiser steps."""
-        rows_per_step = self.train_batch_size * self.world_size * self.gradient_accumulation_steps
-        steps_per_epoch = math.ceil(num_rows / rows_per_step)
-        self.num_train_epochs = max(self.num_train_epochs, math.ceil(self.min_steps / steps_per_epoch))
+        steps = self.min_steps / self.steps_per_epoch(num_rows)
+        self.num_train_epochs = max(self.num_train_epochs, math.ceil(steps))
+
+    def steps_per_epoch(self, num_rows: int) -> int:
+        """Returns the number of optimiser steps in an epoch of `num_rows` training rows."""
+        return math.ceil(num_rows / (self.train_batch_size * self.world_size * self.gradient_accumulation_steps))
 
 
 class StreamTrainer(HubTrainer):
@@ -309,8 +312,10 @@ class StreamTrainer(HubTrainer):
             print(f"All numbers: {Path(self.args.output_dir) / RESULTS}")
 
     def test_results(self) -> dict[str, Any]:
-        """The results of the test of this run, as `all_results.json` has them; empty without a test."""
-        return group_by_class(self.saved_metrics.get("predict", {}), "predict", self.class_names)
+        """The results of the test of these weights, as `all_results.json` has them; empty without a test."""
+        if "predict" not in self.saved_metrics:
+            return self.kept_results.get("test", {})
+        return group_by_class(self.saved_metrics["predict"], "predict", self.class_names)
 
     def card_verdict(self) -> list[str]:
         return test_summary(self.test_results())
@@ -336,7 +341,7 @@ class StreamTrainer(HubTrainer):
             SPLIT_NAMES.get(split, split): group_by_class(metrics, split, self.class_names)
             for split, metrics in self.saved_metrics.items()
         }
-        write_json(Path(self.args.output_dir) / RESULTS, results)
+        write_json(Path(self.args.output_dir) / RESULTS, self.kept_results | results)
 
     def calibrate(self, items: Dataset, timelines: Sequence[Timeline], wanted: Mapping[str, float] | None = None):
         """

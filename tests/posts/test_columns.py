@@ -18,6 +18,8 @@ from modeling_tempoformer.posts.post_splits import (
     split_posts,
 )
 from modeling_tempoformer.posts.reading import make_timelines
+from modeling_tempoformer.posts.remembered_columns import named_columns, recall_columns
+from modeling_tempoformer.posts.splits import COLUMNS, write_split
 from modeling_tempoformer.posts.states import choose_states
 from modeling_tempoformer.posts.tables import stream_table
 from modeling_tempoformer.serving.corpus import Corpus
@@ -256,3 +258,23 @@ def test_texts_for_words_are_found_by_nearly_the_usual_names(tmp_path):
     for options in ({"train_files": [path]}, {"test_files": [path]}):
         ((texts),) = load_text_splits(TextDataTrainingArguments(**options)).values()
         assert (texts["time"][:], texts["text"][:]) == (["1915", "1990"], ["so sad"] * 2)
+
+
+def test_a_model_remembers_the_columns_of_its_training(tmp_path):
+    """Options win, and a file without such columns is read by the usual names."""
+    named = DataTrainingArguments(text_column="note", timestamp_column="day+hour", state_column="none")
+    write_split(tmp_path, {COLUMNS: named_columns(named)})
+    rows = [{"timeline_id": "ann", "text": "no", "note": "sad", "day": "2024-05-01", "hour": "09:00", "say": "so"}]
+    own = write_table(tmp_path / "own.csv", rows)
+    usual = write_table(tmp_path / "usual.csv", table_of(USUAL))
+    for path, given, expected in (
+        (own, {}, ("note", "day+hour", "none")),
+        (own, {"text_column": "say"}, ("say", "day+hour", "none")),
+        (own, {"text_column": "text"}, ("text", "day+hour", "none")),
+        (usual, {}, ("text", None, "none")),
+    ):
+        arguments = DataTrainingArguments(test_file=path, **given)
+        recall_columns(arguments, str(tmp_path), path, given)
+        assert (arguments.text_column, arguments.timestamp_column, arguments.state_column) == expected
+    recall_columns(arguments, "someone/model", own, ())
+    assert arguments.timeline_column == "timeline_id"

@@ -12,6 +12,7 @@ from helpers import ROOT, read_json, read_table, with_other_ids, write_posts
 from safetensors.torch import load_file
 
 import run_glue_style
+from modeling_tempoformer.commands import view
 from modeling_tempoformer.posts.synthetic import synthetic_posts
 
 
@@ -101,21 +102,30 @@ def test_other_timelines_and_posts_without_labels_are_predicted_whole(tmp_path, 
 
 @pytest.mark.slow
 def test_a_training_records_its_split_without_ids(tmp_path, encoder):
+    """It records the names of columns, too, so that files with them and files with the usual ones are read."""
     files = {"train": POSTS[:35], "validation": POSTS[35:45], "test": POSTS[45:]}
-    paths = [f"--{name}_file={write_posts(tmp_path / f'{name}.csv', posts)}" for name, posts in files.items()]
-    out = train(tmp_path / "out", encoder, *paths)
+    own = {"timeline_id": "who", "text": "said"}
+    renamed = {
+        name: [{own.get(column, column): cell for column, cell in post.items()} for post in posts]
+        for name, posts in files.items()
+    }
+    paths = [f"--{name}_file={write_posts(tmp_path / f'{name}.csv', posts)}" for name, posts in renamed.items()]
+    out = train(tmp_path / "out", encoder, *paths, "--timeline_column", "who", "--text_column", "said")
     written = (out / "_split.json").read_text()
     assert "person" not in written
     record = json.loads(written)
     assert [len(set(record[name])) for name in files] == [7, 2, 3]
     # No test post is one that the model has learned from. Validation posts may be used for validation again.
     assert people(predict(tmp_path / "test", out, f"--test_file={tmp_path}/test.csv")) == people(files["test"])
+    view.main(["--model_name_or_path", str(out), f"--test_file={tmp_path}/test.csv", f"--output={tmp_path}/page.html"])
+    assert all(who in (tmp_path / "page.html").read_text() for who in people(files["test"]))
     new = to_test(tmp_path, NEW)
-    predict(tmp_path / "new", out, *new, f"--validation_file={tmp_path}/validation.csv", "--do_eval")
+    again = ["--validation_file", write_posts(tmp_path / "usual.csv", files["validation"]), "--do_eval"]
+    predict(tmp_path / "new", out, *new, *again)
     for refused in (
         [f"--test_file={tmp_path}/train.csv"],
         [f"--test_file={tmp_path}/validation.csv"],
-        [*new, f"--validation_file={tmp_path}/train.csv", "--do_eval"],
+        [f"--test_file={tmp_path}/test.csv", f"--validation_file={tmp_path}/train.csv", "--do_eval"],
     ):
         with pytest.raises(ValueError, match="person-"):
             predict(tmp_path / "refused", out, *refused)

@@ -1,6 +1,7 @@
 """Checks resuming: a stopped training, a finished one, and one of other posts or settings."""
 
 import json
+import logging
 import shutil
 from dataclasses import dataclass, fields
 from functools import partial
@@ -12,14 +13,17 @@ from datasets import Dataset
 from helpers import make_trainer
 from safetensors.torch import load_file, save_file
 from transformers import EarlyStoppingCallback, TrainerCallback, set_seed
+from transformers.trainer_utils import compare_trainer_and_checkpoint_args
 
 from modeling_tempoformer import TempoFormerForStreamClassification
+from modeling_tempoformer.evaluation.report import RESULTS
 from modeling_tempoformer.posts.arguments import DataTrainingArguments as StreamData
 from modeling_tempoformer.posts.splits import hash_id, make_split, read_split
 from modeling_tempoformer.posts.surveys import fingerprint
 from modeling_tempoformer.training.arguments import ModelArguments as StreamArguments
 from modeling_tempoformer.training.resuming import DEFINING, train_or_resume
 from modeling_tempoformer.training.stream_trainer import StreamTrainer, StreamTrainingArguments
+from modeling_tempoformer.view.timelines import TIMELINES
 from semantic_change.arguments import TextDataTrainingArguments as TextData
 from semantic_change.commands.temporal_mlm import ModelArguments as TextArguments
 from semantic_change.temporal_trainer import TemporalTrainingArguments
@@ -63,15 +67,25 @@ def assert_same_weights(model, other):
         torch.testing.assert_close(other_weight, weight, atol=1e-5, rtol=0, msg=name)
 
 
-def test_a_stopped_training_ends_in_the_weights_of_one_that_was_not(tmp_path, tokenization):
-    """The newest checkpoint is incomplete, and a copy of a checkpoint is ignored."""
+def test_a_stopped_training_ends_in_the_weights_of_one_that_was_not(tmp_path, tokenization, caplog, monkeypatch):
+    """
+    The newest checkpoint is incomplete, and a copy of a checkpoint is ignored. The library does not warn that shares
+    of the steps are no numbers of steps, and still warns of that elsewhere.
+    """
+    library = logging.getLogger("transformers")
+    monkeypatch.setattr(library, "propagate", True)
     whole = begin(tmp_path / "whole", tokenization)
     with pytest.raises(KeyboardInterrupt):
-        begin(tmp_path / "stopped", tokenization, callbacks=[Stop(5)])
+        begin(tmp_path / "stopped", tokenization, callbacks=[Stop(5)], save_steps=0.3)
     assert not (tmp_path / "stopped" / "model.safetensors").exists()
     (tmp_path / "stopped" / "checkpoint-4" / "trainer_state.json").unlink()
     shutil.copytree(tmp_path / "stopped" / "checkpoint-2", tmp_path / "stopped" / "checkpoint-9-copy")
-    resumed = begin(tmp_path / "stopped", tokenization)
+    resumed = begin(tmp_path / "stopped", tokenization, save_steps=0.3)
+    assert "trainer_state.json" not in caplog.text
+    # Another message, as the library gives each of them once
+    resumed.args.save_steps = 0.4
+    compare_trainer_and_checkpoint_args(resumed.args, resumed.state)
+    assert "trainer_state.json" in caplog.text
     assert resumed.state.global_step == 6
     steps = [entry["step"] for entry in resumed.state.log_history if "loss" in entry]
     assert steps == [1, 2, 3, 4, 5, 6]
@@ -91,11 +105,18 @@ def test_a_training_that_has_ended_is_loaded_and_not_trained_again(tmp_path, tok
     best = TempoFormerForStreamClassification.from_pretrained(first.state.best_model_checkpoint)
     assert_same_weights(best, first.model)
 
+    # What the second run does not compute stays, here the page and the scores of the test.
+    (tmp_path / TIMELINES).write_text("a page")
+    results = json.loads((tmp_path / RESULTS).read_text())
+    (tmp_path / RESULTS).write_text(json.dumps({**results, "test": {"macro_f1": 0.5}}))
     moved = Arguments(train_file="elsewhere/posts.csv", max_predict_samples=3)
     again = begin(tmp_path, tokenization, own=moved, callbacks=[Stop(1), EarlyStoppingCallback(2)], **settings)
     assert_same_weights(best, again.model)
     assert again.state.log_history == first.state.log_history
     assert again.evaluate()["eval_macro_f1"] == pytest.approx(max(scores))
+    assert (tmp_path / TIMELINES).read_text() == "a page"
+    assert json.loads((tmp_path / RESULTS).read_text()) == {**results, "test": {"macro_f1": 0.5}}
+    assert again.test_results() == {"macro_f1": 0.5}
 
 
 def test_a_checkpoint_of_another_training_is_refused(tmp_path, tokenization):
