@@ -69,6 +69,7 @@ METHODS = {
     "five layers frozen": (
         "run_glue_style.py configuration/default.yaml configuration/trained_encoder.yaml --freeze_layers 5 " + ASKED
     ),
+    "stops early": f"run_glue_style.py --early_stopping_patience 2 {ASKED}",
     "onnx": f"run_glue_style.py --encoder_backend onnx {ASKED}",
     "onnx-int8": f"run_glue_style.py --encoder_backend onnx-int8 {ASKED}",
     "known states": f"run_glue_style.py --known_states {ASKED}",
