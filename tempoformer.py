@@ -15,6 +15,7 @@ from importlib import import_module
 
 # Modules of `modeling_tempoformer.commands` and, about words, of `semantic_change.commands`
 COMMANDS = {
+    "select": "choose which posts to label, and write them for the tool in which people label",
     "train": "train a model on posts, test it, and write its scores, predictions and card",
     "predict": "predict posts with a trained model",
     "view": "write a page that shows timelines and what a model says of them",
@@ -28,6 +29,8 @@ COMMANDS = {
     "temporal_mlm": "train a BERT that knows when a text was written",
 }
 OF_WORDS = ("words", "temporal_mlm")
+# The option of a file that may stand first, without the option's name
+FIRST = {"select": "--posts_file"}
 
 
 def main():
@@ -42,7 +45,10 @@ def main():
 
     from modeling_tempoformer.training.recipes import run_script
 
-    sys.argv = [f"tempoformer {command}", *sys.argv[2:]]
+    arguments = sys.argv[2:]
+    if command in FIRST and arguments and not arguments[0].startswith("-"):
+        arguments.insert(0, FIRST[command])
+    sys.argv = [f"tempoformer {command}", *arguments]
     package = "semantic_change" if command in OF_WORDS else "modeling_tempoformer"
     # Imported by `run_script`, so that a missing library is one line.
     run_script(lambda arguments: import_module(f"{package}.commands.{command}").main(arguments), package)

@@ -1,0 +1,1 @@
+"""Labels: which posts to label, and a page to label them."""
