@@ -232,15 +232,17 @@ def describe_open(timelines: Sequence[Timeline], possible: Sequence[np.ndarray],
     labelled = sum(
         int((~unlabelled_posts(timeline) | earlier).sum()) for timeline, earlier in zip(timelines, done, strict=True)
     )
+    lines = [f"{total:,} posts of {len(timelines):,} timelines, of which {left:,} posts may be chosen."]
+    why = {
+        f"{total - left - labelled:,} posts begin their timeline, and cannot be a change": total - left - labelled,
+        f"{labelled:,} posts are labelled already": labelled,
+    }
+    lines.append(f"Left out: {'; '.join(words for words, count in why.items() if count)}.")
     alone = sum(len(timeline) == 1 for timeline in timelines)
-    full = sum(len(timeline) > 1 and not mask.any() for timeline, mask in zip(timelines, possible, strict=True))
-    lines = [
-        f"{total:,} posts of {len(timelines):,} timelines, {left:,} of which may be chosen.",
-        f"Left out: {labelled:,} posts that are labelled already, and {total - left - labelled:,} that begin their "
-        "timeline, which cannot be a change.",
-    ]
-    if alone or full:
-        lines.append(f"No post is left in {alone:,} timelines of one post, and in {full:,} that are labelled.")
+    full = sum(not mask.any() for mask in possible) - alone
+    for count, what in ((alone, "have one post"), (full, "have all their posts labelled")):
+        if count:
+            lines.append(f"Timelines without a post to choose, as they {what}: {count:,}.")
     return "\n".join(lines)
 
 
@@ -252,7 +254,7 @@ def describe_chosen(args: SelectArguments, chosen: Sequence[Stretch], groups: Se
     if by_model := sum(stretch.by_model for stretch in chosen):
         lines.append(f"In {by_model} of these the model expects the most changes; the others are drawn at random.")
     if short := sum(length < args.stretch for length in lengths):
-        lines.append(f"{short} stretches are shorter than {args.stretch} posts, as their timelines have no more.")
+        lines.append(f"Shorter than {args.stretch} posts: {short} stretches, whose timelines have no more in a row.")
     if len(chosen) < args.num:
         lines.append(
             f"--num asks for {args.num}: no other {args.stretch} posts in a row are left (--stretch takes fewer)."

@@ -210,14 +210,17 @@ def write_doccano(path: Path, selection: Selection, context: int):
     write_lines(
         path,
         (
-            {TEXT: "\n\n".join(map(as_lines, [*task[CONTEXT], *task[POSTS]])), LABEL: [label] if label else [], **task}
+            {TEXT: as_text(task), LABEL: [label] if label else [], **task}
             for task, label in selection.single_tasks(context)
         ),
     )
 
 
-def as_lines(post: Mapping[str, str]) -> str:
-    return f"[{post[TURN]}]\n{post[TEXT]}"
+def as_text(task: Mapping[str, Any]) -> str:
+    """Returns the posts of a task as a text, with an arrow at the one to label."""
+    before = [f"[{post[TURN]}]\n{post[TEXT]}" for post in task[CONTEXT]]
+    (post,) = task[POSTS]
+    return "\n\n".join([*before, f"→ [{post[TURN]}]\n{post[TEXT]}"])
 
 
 def write_prodigy(path: Path, selection: Selection, context: int):
