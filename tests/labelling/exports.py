@@ -35,7 +35,11 @@ def export_label_studio(path: Path, written: Path, give: Give):
             if (label := give(post)) is not None
         ]
         annotation = {"id": 10 + number, "completed_by": 1, "was_cancelled": False, "lead_time": 4.2}
-        skipped = {**annotation, "was_cancelled": True, "result": [{**one, "value": {"choices": ["x"]}} for one in results]}
+        skipped = {
+            **annotation,
+            "was_cancelled": True,
+            "result": [{**one, "value": {"choices": ["x"]}} for one in results],
+        }
         tasks.append(
             {
                 **{"id": number, "annotations": [skipped, {**annotation, "result": results}], "drafts": []},
