@@ -42,7 +42,7 @@ def command(*arguments: str):
         sys.exit(f"tempoformer {' '.join(arguments)} failed:\n{done.stdout}{done.stderr}")
 
 
-for name in ("view", "words", "temporal_mlm", "compare"):
+for name in ("select", "view", "words", "temporal_mlm", "compare"):
     command(name, "--help")
 with TemporaryDirectory() as folder:
     tokenizer = BertTokenizer(vocab={word: number for number, word in enumerate(["[PAD]", "[UNK]", "[CLS]", "[SEP]"])})

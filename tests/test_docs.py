@@ -58,6 +58,7 @@ PROGRAMS = (*TRAINING, "run_semantic_change.py", "run_timeline_view.py", "modeli
 PROGRAMS += (
     "tempoformer policy",
     "tempoformer predict",
+    "tempoformer select",
     "tempoformer threshold",
     "tempoformer view",
     "tempoformer words",

@@ -1,5 +1,6 @@
 """Chooses which posts to label: stretches of consecutive posts over many timelines."""
 
+import logging
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
@@ -12,6 +13,9 @@ from ..decisions_tempoformer import class_names
 from ..evaluation.predictions import decide_posts
 from ..pipeline_tempoformer import StreamClassificationPipeline
 from ..timeline_tempoformer import Timeline
+
+
+logger = logging.getLogger(__name__)
 
 
 class Stretch(NamedTuple):
@@ -159,7 +163,8 @@ def change_scores(pipe: StreamClassificationPipeline, timelines: Sequence[Timeli
     """
     config = pipe.model.config
     members = range(getattr(config, "num_members", 1))
-    # Copies of a timeline follow each other, because the pipeline encodes equal posts of neighbours once.
+    if len(members) > 1:
+        read_vectors(pipe, timelines)
     asked = [
         replace(timeline, held_out=member if len(members) > 1 else None)
         for timeline in timelines
@@ -172,6 +177,19 @@ def change_scores(pipe: StreamClassificationPipeline, timelines: Sequence[Timeli
         _, probabilities = decide_posts(asked[start : start + len(members)], config.calibration)
         scores.append(probabilities[:, config.watched].reshape(len(members), -1).max(axis=0))
     return scores
+
+
+def read_vectors(pipe: StreamClassificationPipeline, timelines: Sequence[Timeline]):
+    """Attaches their posts' vectors to timelines, so that all members of a model read what was encoded once."""
+    num_cut = 0
+    for timeline in timelines:
+        row, cut = timeline.tokenize(pipe.tokenizer, pipe.max_tokens)
+        pipe.encode([row])
+        timeline.vectors = row["post_embeds"]
+        num_cut += cut
+    if num_cut:
+        num_posts = sum(map(len, timelines))
+        logger.warning("Truncated %d of %d posts to %d tokens.", num_cut, num_posts, pipe.max_tokens)
 
 
 def predict_labels(pipe: StreamClassificationPipeline, timelines: Sequence[Timeline]) -> list[list[str]]:
