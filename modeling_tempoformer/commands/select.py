@@ -36,7 +36,7 @@ from ..posts.columns import TIMELINE
 from ..posts.labelling_tasks import LABEL, POST_ID
 from ..posts.model_fields import class_named
 from ..posts.reading import columns_of, form_of, make_timelines, read_file
-from ..posts.spellings import check_labels
+from ..posts.spellings import check_labels, read_label
 from ..posts.timelines import label_names
 from ..timeline_tempoformer import Timeline
 from ..training.arguments import DownloadArguments
@@ -133,30 +133,29 @@ def main(arguments: list[str]):
         raise ValueError(f"{args.posts_file} has no post to label: all are labelled, or begin their timeline.")
 
     pipe = None if args.model_name_or_path is None else load_model(args)
-    groups = None if args.group_column is None else list(map(group_of, timelines))
-    scores = change_scores(pipe, timelines) if args.by_model else None
-    chosen = choose_stretches(possible, args.num, args.stretch, args.seed, groups, scores, args.by_model)
-    described, predicted = {}, {}
-    has_dates = all(timeline.timestamps is None or timeline.timestamps[0] >= FIRST_DATE for timeline in timelines)
-    others, left_out = other_columns(posts, columns_of(args))
-    for number in dict.fromkeys(stretch.timeline for stretch in chosen):
-        described[number] = describe_posts(timelines[number], posts, others, has_dates)
-    if args.predictions:
-        labels = predict_labels(pipe, [timelines[number] for number in described])
-        predicted = dict(zip(described, labels, strict=True))
-    stretches = dict(enumerate(chosen, 1))
     choices = args.labels or names or (class_names(pipe.model.config) if pipe else LABELS)
     if args.predictions and (unknown := set(class_names(pipe.model.config)) - set(choices)):
         raise ValueError(f"The model has the class {sorted(unknown)[0]}, which is none of {', '.join(choices)}.")
-    selection = Selection(stretches, described, choices, ANNOTATORS[0], predicted)
-    doubled = draw_double(stretches, args.double, args.seed)
-    WRITERS[args.format](args.outputs[0], selection, args.context)
+    groups = None if args.group_column is None else list(map(group_of, timelines))
+    scores = change_scores(pipe, timelines) if args.by_model else None
+    chosen = choose_stretches(possible, args.num, args.stretch, args.seed, groups, scores, args.by_model)
     print(describe_chosen(args, chosen, groups))
     print(f"Labels to choose from: {', '.join(choices)}.")
+    stretches = dict(enumerate(chosen, 1))
+    others, left_out = other_columns(posts, columns_of(args))
     if left_out:
         print(f"Columns that are not written, as ours have their names or they have lists: {', '.join(left_out)}.")
+    has_dates = all(timeline.timestamps is None or timeline.timestamps[0] >= FIRST_DATE for timeline in timelines)
+    numbers = list(dict.fromkeys(stretch.timeline for stretch in chosen))
+    described = {number: describe_posts(timelines[number], posts, others, has_dates) for number in numbers}
+    predictions = {}
+    if args.predictions:
+        predicted = predict_labels(pipe, [timelines[number] for number in numbers])
+        predictions = dict(zip(numbers, predicted, strict=True))
+    selection = Selection(stretches, described, choices, ANNOTATORS[0], predictions)
+    WRITERS[args.format](args.outputs[0], selection, args.context)
     print(f"File: {args.outputs[0]}" + (f", {args.outputs[0].with_suffix('.xml')}" * (args.format == "label-studio")))
-    if doubled:
+    if doubled := draw_double(stretches, args.double, args.seed):
         # Whoever sees a model's label agrees with it more, and a measure of agreement is about people.
         second = selection._replace(stretches=doubled, annotator=ANNOTATORS[1], predictions={})
         WRITERS[args.format](args.outputs[1], second, args.context)
@@ -207,7 +206,7 @@ def labelled_before(pattern: str | None, timelines: Sequence[Timeline]) -> list[
     for timeline_id, post_id, text, label in zip(
         *(earlier[name] for name in (TIMELINE, POST_ID, "text", LABEL)), strict=True
     ):
-        if not read_name(label):
+        if not read_label(label):
             continue
         number, place = places.get((read_name(timeline_id), read_name(post_id)), (None, None))
         if number is None or timelines[number].texts[place] != text:
