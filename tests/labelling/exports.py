@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+import pandas as pd
 from helpers import read_json, read_table, write_table
 
 
@@ -58,7 +59,8 @@ def export_doccano(path: Path, written: Path, give: Give):
         label, text = task.pop("label"), task.pop("text")
         label = [] if (given := give(task["posts"][0])) is None else [given]
         tasks.append({"id": number, "text": text, **task, "label": label, "Comments": []})
-    write_table(written, tasks[::-1])
+    # doccano writes its files by pandas, which escapes slashes.
+    pd.DataFrame(tasks[::-1]).to_json(written, orient="records", force_ascii=False, lines=True)
 
 
 def export_prodigy(path: Path, written: Path, give: Give):
