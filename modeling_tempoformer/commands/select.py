@@ -19,7 +19,14 @@ import numpy as np
 from datasets import Dataset
 
 from ..decisions_tempoformer import class_names
-from ..labelling.annotation_files import FIRST_DATE, WRITERS, Selection, describe_posts, other_columns
+from ..labelling.annotation_files import (
+    FIRST_DATE,
+    WRITERS,
+    Selection,
+    describe_posts,
+    other_columns,
+    write_configuration,
+)
 from ..labelling.stretches import (
     Stretch,
     change_scores,
@@ -154,7 +161,11 @@ def main(arguments: list[str]):
         predictions = dict(zip(numbers, predicted, strict=True))
     selection = Selection(stretches, described, choices, ANNOTATORS[0], predictions)
     WRITERS[args.format](args.outputs[0], selection, args.context)
-    print(f"File: {args.outputs[0]}" + (f", {args.outputs[0].with_suffix('.xml')}" * (args.format == "label-studio")))
+    print(f"File: {args.outputs[0]}")
+    if args.format == "label-studio":
+        configuration = args.outputs[0].with_suffix(".xml")
+        write_configuration(configuration, choices)
+        print(f"Labelling configuration: {configuration}")
     if doubled := draw_double(stretches, args.double, args.seed):
         # Whoever sees a model's label agrees with it more, and a measure of agreement is about people.
         second = selection._replace(stretches=doubled, annotator=ANNOTATORS[1], predictions={})

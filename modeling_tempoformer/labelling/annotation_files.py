@@ -160,10 +160,7 @@ def write_csv(path: Path, selection: Selection, context: int):
 
 
 def write_label_studio(path: Path, selection: Selection, context: int):
-    """
-    Writes the tasks of Label Studio, one for each stretch, and beside them the labelling configuration, `.xml`, with
-    a choice for each post.
-    """
+    """Writes the tasks of Label Studio, one for each stretch, for the configuration of [`write_configuration`]."""
     tasks = []
     for task, stretch in selection.tasks(context):
         tasks.append({"data": task})
@@ -182,8 +179,12 @@ def write_label_studio(path: Path, selection: Selection, context: int):
             tasks[-1]["predictions"] = [{"model_version": "tempoformer", "result": results}]
     with written_whole(path) as partial:
         partial.write_text(json.dumps(tasks, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    choices = "\n".join(f"        <Choice value={quoteattr(label)}/>" for label in selection.labels)
-    with written_whole(path.with_suffix(".xml")) as partial:
+
+
+def write_configuration(path: Path, labels: Sequence[str]):
+    """Writes a labelling configuration of Label Studio: a choice of one of the labels for each post of a stretch."""
+    choices = "\n".join(f"        <Choice value={quoteattr(label)}/>" for label in labels)
+    with written_whole(path) as partial:
         partial.write_text(
             f"""<View>
   <Header value="Timeline ${TIMELINE}, stretch ${STRETCH}"/>

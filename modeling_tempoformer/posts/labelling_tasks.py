@@ -5,7 +5,7 @@ A task has a stretch of posts to label (`posts`) and the posts before it (`conte
 stretch; in the other tools each post of the stretch has one of its own.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -49,8 +49,8 @@ def task_content(value: Any) -> Any:
 
 def read_tasks(values: Iterable[tuple[str, Any]], path: str) -> Iterator[tuple[str, dict[str, Any]]]:
     """
-    Yields the posts of all tasks of a file: their place in the file, for errors, and their fields. A post is there
-    once, in however many tasks it is, or once for each of its labels.
+    Yields the posts of all tasks of a file, those of a timeline together and in order: their place in the file, for
+    errors, and their fields. A post is there once, in however many tasks it is, or once for each of its labels.
 
     Args:
         values (`Iterable[tuple[str, Any]]`): The place of each task in the file, and the task.
@@ -81,7 +81,9 @@ def read_tasks(values: Iterable[tuple[str, Any]], path: str) -> Iterator[tuple[s
     if left_out:
         logger.warning(f"{path}: {left_out} answers were cancelled, rejected or ignored, and are not read.")
     several = any(len(given) > 1 for given in answers.values())
-    for key, post in posts.items():
+    keys = list(posts)
+    for number in sorted_rows([timeline for timeline, _ in keys], [post[NUMBER] for post in posts.values()]):
+        key, post = keys[number], posts[keys[number]]
         row = {name: value for name, value in post.items() if name != TURN}
         for annotator, person, labels in answers.get(key, [("", None, None)]):
             # Where people have labelled the same posts of a file, the tool tells them apart.
@@ -97,14 +99,17 @@ def in_order(table: pa.Table) -> pa.Table:
     if not {TIMELINE, NUMBER, STRETCH} <= set(table.column_names):
         return table
     numbers = list(map(read_name, table[NUMBER].to_pylist()))
-    if not all(map(str.isdecimal, numbers)):
-        return table
+    return table.take(sorted_rows(table[TIMELINE].to_pylist(), numbers)) if all(map(str.isdecimal, numbers)) else table
+
+
+def sorted_rows(timelines: Sequence[str], numbers: Sequence[str]) -> list[int]:
+    """Returns the rows of posts by the first row of their timeline, and by their number in it."""
     first: dict[str, int] = {}
     keys = [
         (first.setdefault(timeline, len(first)), int(number))
-        for timeline, number in zip(table[TIMELINE].to_pylist(), numbers, strict=True)
+        for timeline, number in zip(timelines, numbers, strict=True)
     ]
-    return table.take(sorted(range(len(keys)), key=keys.__getitem__))
+    return sorted(range(len(keys)), key=keys.__getitem__)
 
 
 def read_answers(value: dict[str, Any]) -> tuple[list[Answer], int]:

@@ -87,6 +87,9 @@ def test_labelled_tasks_are_read_back_without_an_option(tool, tmp_path, capsys):
     for chosen in stretches.values():
         assert len({timeline for timeline, _ in chosen}) == 1 and len(chosen) == 4
         assert np.diff([place for _, place in chosen]).tolist() == [1, 1, 1] and chosen[0][1] > 0
+    # In a stream, a timeline's posts must stand together.
+    streamed = to_timelines(read_file(str(exported), None, streaming=True), names)
+    assert [timeline.labels for timeline in streamed] == [timeline.labels for timeline in read]
     # Without the ids, which nobody has to name, the timelines are the same.
     assert [timeline.labels for timeline in to_timelines(rows, names)] == [timeline.labels for timeline in read]
     assert "8 stretches with 32 posts to label, of 4 timelines" in said
