@@ -6,7 +6,7 @@ Chooses which posts to label, and writes them for the tool in which people label
     tempoformer select posts.csv --num 40 --output more.csv --labelled 'labelled/*.csv' \
         --model_name_or_path outputs/mine --by_model 0.3
 
-Stretches of a few consecutive posts of as many people as possible are worth more than whole timelines of a few.
+It chooses stretches of a few consecutive posts of as many people as possible, not all posts of a few.
 """
 
 from collections import Counter
