@@ -15,9 +15,10 @@ from importlib import import_module
 
 # Modules of `modeling_tempoformer.commands` and, about words, of `semantic_change.commands`
 COMMANDS = {
+    "select": "choose which posts to label, and write them for the tool in which people label",
+    "label": "write a page on which a person labels posts",
     "train": "train a model on posts, test it, and write its scores, predictions and card",
     "predict": "predict posts with a trained model",
-    "label": "write a page on which a person labels posts",
     "view": "write a page that shows timelines and what a model says of them",
     "threshold": "set the probability from which on a post is an alarm",
     "policy": "choose how alarms are raised: waiting, cooling down, lasting",
@@ -31,7 +32,7 @@ COMMANDS = {
 }
 OF_WORDS = ("words", "temporal_mlm")
 # The option of a file that may stand first, without the option's name
-FIRST = {"label": "--files"}
+FIRST = {"label": "--files", "select": "--posts_file"}
 
 
 def main():

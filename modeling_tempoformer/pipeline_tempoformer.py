@@ -153,7 +153,8 @@ class StreamClassificationPipeline(Pipeline):
     such as an id and labels; one that is nearly one of these, where that is missing, is refused.
     Posts that are out of order are sorted by time, with one warning; results come in the order of the input. A
     timeline may also be a [`~timeline_tempoformer.Timeline`], to which its logits and explanations are then attached,
-    and whose `vectors`, if there are any, are read instead of its texts.
+    and whose `vectors`, if there are any, are read instead of its texts. One with a member of the post model as
+    `held_out` is classified, not explained, by that member alone.
 
     The label is the most probable class, and its probability is the score; with decision thresholds another class can
     be more probable, and `reason` then says why. The answers of a model with a watched class begin with
@@ -316,7 +317,7 @@ class StreamClassificationPipeline(Pipeline):
         while some := list(islice(rows, num_rows)):
             if self.model.tempoformer.reads_vectors:
                 self.encode([row for row in some if "post_embeds" not in row])
-            for timed, neighbours in groupby(some, lambda row: "timestamps" in row):
+            for (timed, _), neighbours in groupby(some, lambda row: ("timestamps" in row, "held_out" in row)):
                 # One post more, because an older post enters where an explanation leaves one out.
                 collator = StreamCollator(self.tokenizer, self.model.config.window + explains, timed=timed)
                 while batch := list(islice(neighbours, batch_size)):
@@ -369,6 +370,8 @@ class StreamClassificationPipeline(Pipeline):
         # An explanation needs two posts of each speaker, as it leaves one of them out.
         own = timeline.speaker_posts(1 + explains) if config.reads_speakers else None
         rows = list(cut_rows(columns, config.window + explains, targets_per_row, own))
+        if timeline.held_out is not None and not explains:
+            rows = [{**row, "held_out": timeline.held_out} for row in rows]
         return {"timeline": timeline, "rows": rows, "truncated": num_cut}
 
     def _forward(

@@ -5,7 +5,7 @@ import subprocess
 import sys
 
 import pytest
-from helpers import NAMES, ROOT, read_json, read_table, save_encoder, write_posts
+from helpers import NAMES, ROOT, read_json, read_table, save_encoder, write_posts, write_table
 
 import tempoformer
 from modeling_tempoformer.commands import predict, train
@@ -63,3 +63,13 @@ def test_recipes_of_the_package_are_found_everywhere_and_own_files_come_first(tm
     for name in ("no_such.yaml", "elsewhere/default.yaml", "bert_tiny.json"):
         with pytest.raises(ValueError, match=f"{name}.*default.yaml"):
             find_recipe(name)
+
+
+def test_a_file_of_posts_may_stand_first(tmp_path, monkeypatch):
+    """Also one of JSON, as other commands have recipes there."""
+    posts = write_table(tmp_path / "posts.json", [{**post, "label": ""} for post in POSTS])
+    output = tmp_path / "to_label.csv"
+    arguments = ["select", posts, "--num", "3", "--stretch", "2", "--output", str(output)]
+    monkeypatch.setattr(sys, "argv", ["tempoformer", *arguments])
+    tempoformer.main()
+    assert sum(row["stretch"] != "" for row in read_table(output)) == 6

@@ -59,6 +59,7 @@ PROGRAMS += (
     "tempoformer label",
     "tempoformer policy",
     "tempoformer predict",
+    "tempoformer select",
     "tempoformer threshold",
     "tempoformer view",
     "tempoformer words",

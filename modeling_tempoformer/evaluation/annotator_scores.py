@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from ..posts.agreement import krippendorff_alpha
 from .significance import bootstrap_difference, count_by_timeline
 
 
@@ -90,20 +91,3 @@ def majorities(votes: np.ndarray) -> np.ndarray:
     most = votes.max(axis=-1)
     is_clear = (votes == most[:, None]).sum(axis=-1) == 1
     return np.where(is_clear, votes.argmax(axis=-1), MISSING)
-
-
-def krippendorff_alpha(votes: np.ndarray) -> float | None:
-    """
-    Measures the agreement of annotators by Krippendorff's alpha for classes without an order.
-
-    Args:
-        votes (`np.ndarray` of shape `(posts, classes)`): How many annotators gave each class.
-
-    Returns 1 for full agreement, 0 for that of chance, and None if posts with several labels have one class only.
-    """
-    several = votes[votes.sum(axis=-1) > 1]
-    numbers, totals = several.sum(axis=-1), several.sum(axis=0)
-    # Pairs of different labels: within posts, each weighing as many labels as it has, and among all labels.
-    observed = ((numbers**2 - (several**2).sum(axis=-1)) / (numbers - 1)).sum()
-    expected = (totals.sum() ** 2 - (totals**2).sum()) / (totals.sum() - 1)
-    return None if expected == 0 else float(1 - observed / expected)

@@ -6,9 +6,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..evaluation.annotator_scores import krippendorff_alpha
+from ..posts.agreement import krippendorff_alpha
+from ..posts.labelling_tasks import ANNOTATOR
 from ..timeline_tempoformer import NO_LABEL, Post, Timeline
-from .label_files import ANNOTATOR, CANNOT_SAY, NOTE, YES, Cells, LabelFile
+from .label_files import CANNOT_SAY, NOTE, YES, Cells, LabelFile
 
 
 class Agreement(NamedTuple):

@@ -12,6 +12,7 @@ from ..posts.arguments import PostArguments
 from ..posts.columns import TIMELINE, USUAL, Columns, cells_of, is_missing
 from ..posts.facts import Facts
 from ..posts.files import name_of_timeline
+from ..posts.labelling_tasks import ANNOTATOR, STRETCH
 from ..posts.post_errors import PostError
 from ..posts.reading import columns_of, read_timelines
 from ..posts.spellings import check_labels
@@ -22,10 +23,8 @@ from ..timeline_tempoformer import NO_LABEL, Timeline
 logger = logging.getLogger(__name__)
 
 # Columns that the page writes beside the label. No training reads them, unless an option names one.
-CANNOT_SAY, NOTE, ANNOTATOR = "cannot_say", "note", "annotator"
+CANNOT_SAY, NOTE = "cannot_say", "note"
 YES = "yes"
-# The column with the number of the stretch that a post is labelled in, empty for context
-STRETCH = "stretch"
 # The classes of posts that have no label yet, or only one of these
 USUAL_CLASSES = ["No-Switch", "Switch"]
 # The names of columns that are read without an option, by role

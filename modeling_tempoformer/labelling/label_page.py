@@ -9,12 +9,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from ..posts.labelling_tasks import ANNOTATOR
 from ..timeline_tempoformer import Timeline
 from ..times_tempoformer import are_since_start
 from ..view.page import render_page
 from ..view.silences import find_silences
 from .disagreements import Agreement
-from .label_files import ANNOTATOR, CANNOT_SAY, NOTE, YES
+from .label_files import CANNOT_SAY, NOTE, YES
 
 
 # Posts before a stretch that the page shows at first

@@ -100,9 +100,7 @@ class DataTrainingArguments(PostArguments, DatasetArguments):
 
     train_file: str | None = field(
         default=None,
-        metadata={
-            "help": "Table of posts: CSV, TSV, JSON lines or Parquet; with --streaming also a pattern (posts/*.csv)."
-        },
+        metadata={"help": "Table of posts: CSV, TSV, JSON lines or Parquet; or a pattern of several (posts/*.csv)."},
     )
     validation_file: str | None = None
     test_file: str | None = None

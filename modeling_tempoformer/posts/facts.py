@@ -7,7 +7,10 @@ from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+import numpy as np
+
 from ..timeline_tempoformer import NO_LABEL, Post, Timeline
+from .agreement import krippendorff_alpha
 from .columns import Columns
 from .post_errors import PostError
 
@@ -106,13 +109,20 @@ def all_facts(timelines: Iterable[Timeline]) -> list[Facts]:
 
 
 def describe_annotators(timelines: Sequence[Timeline]) -> str:
-    """Returns in words how many annotators, labels, posts with several labels and ties there are."""
+    """
+    Returns in words how many annotators, labels, posts with several labels and ties there are, and how well the
+    annotators agree.
+    """
     labels = [facts.labels for facts in all_facts(timelines) if facts.labels]
     several = [given.values() for given in labels if len(given) > 1]
     ties = sum(majority(given) == NO_LABEL for given in several)
     annotators, given = len(set().union(*labels)), sum(map(len, labels))
+    classes = 1 + max((label for given in labels for label in given.values()), default=0)
+    votes = np.array([[list(given).count(label) for label in range(classes)] for given in several])
+    alpha = krippendorff_alpha(votes) if several else None
     return (
         f"{annotators} annotators gave {given} labels to {len(labels)} posts; a post's label is the one that most of "
         f"them gave. {len(several)} posts have several, and {ties} of these count as posts without a label: no label "
         "has more votes than the others."
+        + ("" if alpha is None else f" On these posts they agree by Krippendorff's alpha {alpha:.3f}.")
     )

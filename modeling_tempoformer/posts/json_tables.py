@@ -13,6 +13,7 @@ from transformers.utils import logging
 
 from .columns import TIMELINE, find_column
 from .files import ROWS_AT_ONCE, decode_json, name_of_timeline, open_text, read_lines
+from .labelling_tasks import is_task, read_tasks
 from .nested_json import EACH, KEY, Flattener, each_record
 
 
@@ -57,7 +58,8 @@ def read_objects(
     """
     Yields the rows of a JSON file, every value as text. If `drop_incomplete`, objects without the records are left out
     with a warning that counts them. If `numbers_timelines`, and `columns` has the usual one of timelines, which no
-    object has, each list of records is a timeline.
+    object has, each list of records is a timeline. Without `records` the rows of tasks of `tempoformer select` are the
+    posts in them ([`read_tasks`]).
     """
     keys = records.split(".") if records else []
     flattener = Flattener(columns)
@@ -66,7 +68,13 @@ def read_objects(
     # Posts that are keyed by their ids lie in no list.
     numbers_timelines &= bool(keys) and keys[-1] != EACH and TIMELINE in columns
     nearest, num_objects = None, 0
-    for where, value in read_values(path):
+    values = read_values(path)
+    first = list(islice(values, 1))
+    values = chain(first, values)
+    if not keys and first and is_task(first[0][1]):
+        yield from (to_texts(row, where) for where, row in read_tasks(values, path))
+        return
+    for where, value in values:
         if not keys and where == str(path):
             parts = {kind: [name for name, part in value.items() if isinstance(part, kind)] for kind in (list, dict)}
             if len(parts[dict]) == len(value) > 0:

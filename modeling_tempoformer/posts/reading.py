@@ -177,6 +177,8 @@ def with_source(problem: ValueError, split: str, arguments: PostArguments) -> Va
     path, message = getattr(arguments, f"{split}_file"), str(problem)
     source = path or f"{arguments.dataset_name}, split {split}"
     if path is not None and isinstance(problem, PostError):
-        source = find_files(path)[problem.shard or 0]
+        files = find_files(path)
+        # Without a shard, the rows of several files are counted together.
+        source = path if problem.shard is None and len(files) > 1 else files[problem.shard or 0]
     # An error about a file names it already.
     return ValueError(message if message.startswith(source) else f"{source}: {message}")

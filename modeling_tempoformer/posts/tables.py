@@ -15,6 +15,7 @@ from .csv_tables import read_csv, read_excel
 from .files import ZIPPED, name_of_timeline, naming_broken_file, unzipped_name
 from .garbled_texts import mend_texts
 from .json_tables import LISTS, read_json, text_column
+from .labelling_tasks import in_order
 
 
 # Endings of tables of text, which may be compressed, and of all tables.
@@ -32,14 +33,15 @@ def load_table(
     drop_incomplete: bool = False,
 ) -> Dataset:
     """
-    Reads a table into memory.
+    Reads a table, or several, into memory.
 
     Args:
-        path (`str` or `Path`): A `.csv`, `.tsv`, `.json`, `.jsonl`, `.ndjson`, `.xlsx` or `.parquet` file. All but the
-            last two are UTF-8, and compressed if `.gz` or `.zst` follows. Cells of a `.csv` or `.tsv` are separated by
-            commas, semicolons, tabs or vertical bars, whichever the first line has most of, or as a line `sep=;`
-            before it says. JSON has objects in lines or one after the other, one list of objects, or with `records`
-            one object. The first sheet of a spreadsheet is read, by the extra `excel`.
+        path (`str` or `Path`): A `.csv`, `.tsv`, `.json`, `.jsonl`, `.ndjson`, `.xlsx` or `.parquet` file, or a
+            pattern of several, such as `labelled/*.csv`. All but the last two are UTF-8, and compressed if `.gz` or
+            `.zst` follows. Cells of a `.csv` or `.tsv` are separated by commas, semicolons, tabs or vertical bars,
+            whichever the first line has most of, or as a line `sep=;` before it says. JSON has objects in lines or one
+            after the other, one list of objects, or with `records` one object. The first sheet of a spreadsheet is
+            read, by the extra `excel`.
         records (`str`, *optional*): The path of keys, joined by dots, to a list in each object of a JSON file: each of
             its objects is a row, with the fields of the objects around it. Where both have a field, the outer one is
             named `..field`. `*` stands for all keys of an object, each of which becomes a field `key`. By default
@@ -65,7 +67,8 @@ def load_table(
         Raises a `ValueError` that names the file, and if possible the line, for a file that is not such a table or has
         no rows.
     """
-    tables = list(read_tables(path, records, columns, one_timeline, drop_incomplete))
+    form = (records, columns, one_timeline, drop_incomplete)
+    tables = [table for file in find_files(str(path)) for table in read_tables(file, *form)]
     # Perhaps only one piece of a JSON file has lists in a column.
     lists = {field.name for table in tables for field in table.schema if field.type == LISTS}
     for number, table in enumerate(tables):
@@ -74,7 +77,7 @@ def load_table(
                 values = text_column(table[name].to_pylist(), as_lists=True)
                 table = table.set_column(table.column_names.index(name), name, values)
         tables[number] = table
-    return Dataset(pa.concat_tables(tables, promote_options="default"))
+    return Dataset(in_order(pa.concat_tables(tables, promote_options="default")))
 
 
 def find_files(pattern: str) -> list[str]:

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from sklearn.metrics import f1_score
 
-from modeling_tempoformer.evaluation.annotator_scores import krippendorff_alpha, score_annotators
+from modeling_tempoformer.evaluation.annotator_scores import score_annotators
+from modeling_tempoformer.posts.agreement import krippendorff_alpha
 
 
 def test_alpha_of_the_published_example():
