@@ -42,11 +42,11 @@ from modeling_tempoformer.training.fewer_labels import StandIns, count_predictio
 # For each corpus n, and the number of timelines to test on
 SIZES = {
     "lrs": (50, 150),
-    "mood_diaries": (30, 80),
-    "tiage": (50, 150),
+    "mood_diaries": (30, 86),
+    "tiage": (50, 300),
     "meld": (50, 200),
     "ubuntu_irc": (50, 200),
-    "annomi": (25, 50),
+    "annomi": (25, 83),
     "topic_shift": (20, 19),
 }
 WINDOW, LENGTH, MEMBERS = 20, 128, 5
@@ -146,15 +146,15 @@ def main():
     parser.add_argument("--whole", type=int, default=1, help="How many of them train whole models.")
     parser.add_argument("--output_dir", type=Path, required=True)
     args = parser.parse_args()
+    args.output_dir.mkdir(parents=True, exist_ok=True)
+    corpora = list(read_corpora(args))
     for kind, draws in (("stand-in", args.draws), ("whole", args.draws[: args.whole])):
-        for corpus, names, timelines in read_corpora(args):
-            for draw, double in product(draws, (1, 2)):
-                size = double * SIZES[corpus][0]
-                path = args.output_dir / f"{corpus}-{kind}-{size}-{draw}.npz"
-                if not path.exists():
-                    print(path, flush=True)
-                    args.output_dir.mkdir(parents=True, exist_ok=True)
-                    np.savez(path, **run(args, corpus, names, timelines, size, draw, kind))
+        for draw, (corpus, names, timelines), double in product(draws, corpora, (1, 2)):
+            size = double * SIZES[corpus][0]
+            path = args.output_dir / f"{corpus}-{kind}-{size}-{draw}.npz"
+            if not path.exists():
+                print(path, flush=True)
+                np.savez(path, **run(args, corpus, names, timelines, size, draw, kind))
 
 
 if __name__ == "__main__":

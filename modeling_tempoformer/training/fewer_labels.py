@@ -158,6 +158,9 @@ class StandIns:
         fit_words(stand_in, tokens, self.tokenizer)
         stand_in.to(self.device)
         grow_experts(stand_in, self.read(rows, stand_in), seed)
+        # Weights that are chosen from few posts leave out now this expert, now that one: all count alike.
+        stand_in.mixture.weights.fill_(1)
+        stand_in.mixture.held_out.fill_(1)
         return stand_in
 
     def read(self, rows: Dataset, stand_in: PostTempoFormerForStreamClassification) -> Dataset:
