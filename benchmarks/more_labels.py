@@ -33,7 +33,6 @@ from modeling_tempoformer import (
     to_rows,
     to_timelines,
 )
-from modeling_tempoformer.evaluation.more_labels import expect_more, macro_f1
 from modeling_tempoformer.posts.reading import read_file
 from modeling_tempoformer.timeline_tempoformer import Timeline
 from modeling_tempoformer.training.fewer_labels import StandIns, count_predictions, deal_rows

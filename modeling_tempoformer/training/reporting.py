@@ -18,8 +18,8 @@ from ..posts.arguments import DataTrainingArguments
 from ..timeline_tempoformer import Timeline
 from ..view.timelines import TIMELINES, write_view
 from .arguments import ModelArguments
-from .hub_trainer import kept_evaluation
 from .fewer_labels import measure_more_labels
+from .hub_trainer import kept_evaluation
 from .resuming import clear_results, report_metrics
 from .seeds import score_seeds, seed_folders
 from .stream_trainer import MORE_LABELS, StreamTrainer
