@@ -4,7 +4,8 @@ r"""Checks what a run says that more labels would be worth.
         --lrs threads.jsonl.gz --mood_diaries diaries.csv.gz --output_dir outputs/more_labels
 
 For each corpus and each draw of its timelines: a model that has learned from n timelines expects the macro F1 of
-another one that has learned from 2n, and that one comes. Both are scored on timelines that neither has seen, too. The
+another one that has learned from 2n, and that one comes: `own` is its score on its training posts, held out in turn, and
+`test` that on other timelines. The
 stand-in is the model without its network, which is fitted in seconds; the first `--whole` draws train whole models, by
 the default settings. Posts are encoded once for each corpus. Finished draws are not repeated.
 """
@@ -16,6 +17,7 @@ from itertools import product
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 from datasets import Dataset, concatenate_datasets
 from transformers import AutoTokenizer, Trainer, TrainingArguments, set_seed
 
@@ -33,9 +35,10 @@ from modeling_tempoformer import (
     to_rows,
     to_timelines,
 )
+from modeling_tempoformer.evaluation.more_labels import expect_more, macro_f1
 from modeling_tempoformer.posts.reading import read_file
 from modeling_tempoformer.timeline_tempoformer import Timeline
-from modeling_tempoformer.training.fewer_labels import StandIns, count_predictions, deal_rows
+from modeling_tempoformer.training.fewer_labels import PARTS, StandIns, count_predictions, deal_rows
 
 
 # For each corpus n, and the number of timelines to test on
@@ -136,6 +139,24 @@ def run(
     return counts
 
 
+def compare(folder: Path, corpus: str, kind: str, draw: int) -> dict:
+    """Returns what is expected of twice as many timelines, and what came."""
+    size = SIZES[corpus][0]
+    stand_in, now, then = (
+        np.load(folder / f"{corpus}-{of}-{number}-{draw}.npz")
+        for of, number in (("stand-in", size), (kind, size), (kind, 2 * size))
+    )
+    parts = {1: stand_in["own"][None], **{count: stand_in[f"parts_{count}"] for count in PARTS[1:]}}
+    facts = expect_more(now["own"], parts)
+    low, high = facts["expected_interval"]
+    row = {"now": facts["macro_f1"], "expected": facts["expected_macro_f1"], "low": low, "high": high}
+    row |= {"gains": facts["gains"], "has_learned": facts["has_learned"]}
+    for part in ("own", "test"):
+        came = macro_f1(np.ones((1, len(then[part]))), then[part][None])[0]
+        row |= {part: came, f"{part}_is_in": low <= came <= high}
+    return {"corpus": corpus, "kind": kind, "timelines": size, "draw": draw, **row}
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model_name_or_path", required=True, help="An encoder.")
@@ -146,7 +167,7 @@ def main():
     parser.add_argument("--output_dir", type=Path, required=True)
     args = parser.parse_args()
     args.output_dir.mkdir(parents=True, exist_ok=True)
-    corpora = list(read_corpora(args))
+    corpora, rows = list(read_corpora(args)), []
     for kind, draws in (("stand-in", args.draws), ("whole", args.draws[: args.whole])):
         for draw, (corpus, names, timelines), double in product(draws, corpora, (1, 2)):
             size = double * SIZES[corpus][0]
@@ -154,6 +175,18 @@ def main():
             if not path.exists():
                 print(path, flush=True)
                 np.savez(path, **run(args, corpus, names, timelines, size, draw, kind))
+            if double == 2:
+                rows.append(compare(args.output_dir, corpus, kind, draw))
+    table = pd.DataFrame(rows).set_index(["kind", "corpus", "timelines", "draw"])
+    table.to_csv(args.output_dir / "table.csv")
+    print(table.to_string(float_format="{:.3f}".format))
+    for kind, own in table.groupby("kind"):
+        for part in ("own", "test"):
+            off = {name: own[name] - own[part] for name in ("expected", "now")}
+            words = ", ".join(
+                f"{name} off by {by.abs().mean():.3f} (bias {by.mean():+.3f})" for name, by in off.items()
+            )
+            print(f"{kind}, {part}: {words}; {own[f'{part}_is_in'].sum()} of {len(own)} in the interval")
 
 
 if __name__ == "__main__":

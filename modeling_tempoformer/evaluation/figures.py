@@ -244,7 +244,7 @@ def write_alarm_figure(
 
 @rc_context(STYLE)
 def more_labels_figure(facts: Mapping[str, Any]) -> Figure:
-    """The macro F1 by the number of labelled timelines, from [`expect_more`], with intervals of 90 %."""
+    """The macro F1 by the number of labelled timelines, from [`expect_more`], with intervals of 95 %."""
     figure = new_figure(COLUMN, 0.85 * COLUMN)
     axes, number = figure.subplots(), facts["timelines"]
     twice = number + facts["more_timelines"]

@@ -36,17 +36,17 @@ def test_the_score_of_a_sample_is_that_of_its_posts():
 
 
 def test_a_curve_goes_on_as_its_formula_does():
-    # 0.8 less 1 / sqrt(timelines), for 10, 20 and 40 of them; the model itself is 0.05 better than its stand-in.
-    scores = [0.8 - 1 / size**0.5 for size in (40, 20, 10)]
+    # 0.8 less 4 / timelines, for 10, 20 and 40 of them; the model itself is 0.05 better than its stand-in.
+    scores = [0.8 - 4 / size for size in (40, 20, 10)]
     facts = expect_more(counts_of(scores[0] + 0.05), of_parts(*scores))
-    expected = 0.85 - 1 / 80**0.5
+    expected = 0.85 - 4 / 80
     assert facts["expected_macro_f1"] == pytest.approx(expected)
     # All timelines are alike, so that other ones would have the same score.
     assert facts["expected_interval"] == pytest.approx([expected] * 2)
     assert [point["timelines"] for point in facts["stand_in"]] == [10, 20, 40]
     assert [point["macro_f1"] for point in facts["stand_in"]] == pytest.approx(scores[::-1])
     assert (facts["timelines"], facts["more_timelines"], facts["has_learned"], facts["gains"]) == (40, 40, True, True)
-    assert "40 more timelines" in more_labels_sentence(facts) and "0.69 to about 0.74" in more_labels_sentence(facts)
+    assert "40 more timelines" in more_labels_sentence(facts) and "0.75 to about 0.80" in more_labels_sentence(facts)
 
 
 def test_a_curve_that_falls_promises_nothing():
@@ -57,11 +57,24 @@ def test_a_curve_that_falls_promises_nothing():
 
 def test_timelines_that_differ_make_intervals_wide():
     facts = expect_more(counts_of(0.7, spread=0.2), of_parts(0.7, 0.65, 0.6, spread=0.2))
-    # The standard deviation of a mean of 40 timelines is 0.032, and an interval of 90 % has 3.3 of them.
+    # The standard deviation of a mean of 40 timelines is 0.032, and an interval of 95 % has 3.9 of them.
     low, high = facts["macro_f1_interval"]
-    assert high - low == pytest.approx(3.29 * 0.2 / 40**0.5, rel=0.2)
+    assert high - low == pytest.approx(3.92 * 0.2 / 40**0.5, rel=0.2)
     low, high = facts["expected_interval"]
     assert low < facts["expected_macro_f1"] < high and high - low > 0.08
+
+
+def test_fits_that_differ_make_the_interval_wide():
+    """The variance between halves is divided by 4 and that between quarters by 16, as for so many more timelines."""
+    parts = {
+        part: np.stack([counts_of(score) for score in scores])
+        for part, scores in ((1, [0.7]), (2, [0.6, 0.7]), (4, [0.5, 0.6, 0.6, 0.7]))
+    }
+    spread = ((0.05**2 * 2 / 4 + 0.1**2 * 2 / 16) / (1 + 3)) ** 0.5
+    facts = expect_more(counts_of(0.7), parts)
+    low, high = facts["expected_interval"]
+    assert high - low == pytest.approx(2 * 1.96 * spread, rel=0.1)
+    assert facts["macro_f1_interval"] == pytest.approx([0.7, 0.7])
 
 
 def test_of_labels_of_chance_nothing_is_promised():
