@@ -4,10 +4,10 @@ r"""Checks what a run says that more labels would be worth.
         --lrs threads.jsonl.gz --mood_diaries diaries.csv.gz --output_dir outputs/more_labels
 
 For each corpus and each draw of its timelines: a model that has learned from n timelines expects the macro F1 of
-another one that has learned from 2n, and that one comes: `own` is its score on its training posts, held out in turn, and
-`test` that on other timelines. The
-stand-in is the model without its network, which is fitted in seconds; the first `--whole` draws train whole models, by
-the default settings. Posts are encoded once for each corpus. Finished draws are not repeated.
+another one that has learned from 2n, and that one comes: `own` is its score on its training posts, held out in turn,
+and `test` that on other timelines. The stand-in is the model without its network, fitted in seconds; the first
+`--whole` draws train whole models, too, by the default settings. Posts are encoded once for each corpus. What was
+computed is not computed again.
 """
 
 import argparse
