@@ -49,7 +49,7 @@ from .experts import GrowExperts
 from .frozen_encoder import embed_rows, freeze_encoder, freeze_layers
 from .kept_states import keep_lower_states
 from .recipes import check_overrides, options_given, parse, recipe_arguments, split_recipes
-from .reporting import report_results
+from .reporting import report_more_labels, report_results
 from .resuming import begun_checkpoint, check_posts, train_or_resume
 from .seeds import leave_out_alarm, seed_runs, seed_settings
 from .stream_trainer import StreamTrainer, StreamTrainingArguments
@@ -217,6 +217,7 @@ def run(
         grows = members > 1 and model.mixture is not None
         if training.do_train and grows:
             fit_words(model, rows["train"], tokenizer)
+        tokens = rows.get("train")
         collator = StreamCollator(tokenizer, model.config.window, timed=splits.timed)
         if data.streaming:
             rows["train"] = shuffle_forever(rows["train"], training.seed)
@@ -248,6 +249,15 @@ def run(
                 train_or_resume(trainer, splits.surveys["train"].fingerprint, model_args, data, others=others)
 
         # Report
+        # A fold of a cross-validation is one of many trainings of the same posts.
+        if training.do_train and data.folds_file is None:
+            if grows:
+                report_more_labels(trainer, rows["train"], tokens)
+            else:
+                logger.info(
+                    "What more labels would be worth is measured for a new model over a frozen encoder alone: each "
+                    "number of timelines would be a training."
+                )
         report_results(trainer, rows, timelines, model_args, data)
     return trainer.model.eval()
 

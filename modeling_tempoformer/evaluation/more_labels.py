@@ -1,0 +1,128 @@
+"""
+Tells what more labels would be worth, from the scores of models that have learned from parts of the timelines. All
+scores are of timelines from which the model that predicts them has not learned.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+
+RESAMPLES = 2_000
+# The ends of the intervals
+LOW, HIGH = 0.025, 0.975
+# With a part of the timelines the score falls short of that with endless ones by a multiple of its size to this power.
+# With -0.5 gains were overestimated (docs/results.md).
+POWER = -1.0
+
+
+def expect_more(whole: np.ndarray, parts: Mapping[int, np.ndarray]) -> dict[str, Any]:
+    """
+    Expects the macro F1 of a model that learns from twice as many timelines of the same kind.
+
+    The parts' macro F1 is fitted by `a - b / timelines` (least squares, `b` at least 0), and the model's own
+    changes as this formula does. Intervals of 95 % are by a bootstrap over timelines, the same for all scores; that of
+    the expected score has the spread between fits ([`spread_of_fits`]), and that of a score on twice as many, too.
+
+    Args:
+        whole (`np.ndarray` of shape `(timelines, 2, classes)`): Counts of [`count_by_timeline`] of the model itself.
+        parts (`Mapping[int, np.ndarray]`): The counts (fits, timelines, 2, classes) of stand-ins of the model, of the
+            same posts, by the part of the timelines that each has learned from: 1 for all, 2 for a half and so on.
+
+    Returns:
+        `timelines`, `macro_f1` and `macro_f1_interval` of the model; `guessing`, the expected macro F1 of guessing
+        each class by its share; `has_learned`, whether the interval is above it; the `stand_in`: for each number of
+        `timelines` the mean `macro_f1` of its `fits`, and its interval; `more_timelines`, and the `expected_macro_f1`
+        and `expected_interval` with so many more; `gains`, whether 97.5 % of the samples of the timelines have a
+        higher score then.
+    """
+    number, counts = len(whole), sorted(parts, reverse=True)
+    sizes = number / np.array(counts)
+    drawn = np.random.default_rng(0).multinomial(number, np.full(number, 1 / number), size=RESAMPLES)
+    # The first row is the timelines as they are.
+    drawn = np.concatenate((np.ones((1, number)), drawn))
+    own = macro_f1(drawn, whole[None])
+    scores = np.stack([macro_f1(drawn, parts[count]) for count in counts], axis=-1)
+    gain = expected_gain(sizes, scores, number)
+    # Other timelines to learn from would make another model, which is then scored on twice as many.
+    spread = np.hypot(spread_of_fits(parts), own[1:].std() / 2**0.5)
+    chance = spread * np.random.default_rng(1).standard_normal(RESAMPLES)
+    expected, guessing = own + gain + np.concatenate(([0], chance)), 1 / whole.shape[-1]
+    return {
+        "timelines": number,
+        "macro_f1": float(own[0]),
+        "macro_f1_interval": interval(own),
+        "guessing": guessing,
+        "has_learned": interval(own)[0] > guessing,
+        "stand_in": [
+            {
+                "timelines": round(sizes[at]),
+                "fits": len(parts[count]),
+                "macro_f1": float(scores[0, at]),
+                "macro_f1_interval": interval(scores[:, at]),
+            }
+            for at, count in enumerate(counts)
+        ],
+        "more_timelines": number,
+        "expected_macro_f1": float(expected[0]),
+        "expected_interval": interval(expected),
+        "gains": bool(np.quantile(gain[1:], 1 - HIGH) > 0),
+    }
+
+
+def macro_f1(drawn: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """
+    Returns the macro F1 (samples,), the mean over fits, of samples that hold each timeline so often (samples,
+    timelines), from the counts (fits, timelines, 2, classes). A class that a sample lacks has an F1 of 0.
+    """
+    hits, sizes = np.moveaxis(np.tensordot(drawn, counts, axes=(1, 1)), -2, 0)
+    return np.divide(hits, sizes, out=np.zeros(hits.shape), where=sizes > 0).mean((-2, -1))
+
+
+def expected_gain(sizes: np.ndarray, scores: np.ndarray, number: int) -> np.ndarray:
+    """
+    Returns what twice the `number` of timelines add to the scores (samples,), from those of parts with these `sizes`
+    (samples, sizes).
+    """
+    shortfall = sizes**POWER
+    centred = shortfall - shortfall.mean()
+    slopes = np.maximum(-(scores @ centred) / (centred @ centred), 0)
+    return slopes * number**POWER * (1 - 2**POWER)
+
+
+def spread_of_fits(parts: Mapping[int, np.ndarray]) -> float:
+    """
+    Returns the standard deviation of the scores of models that learn from other timelines, as many as these are. It is
+    that between the fits to parts, which shrinks with their size as the shortfall does.
+    """
+    squares, degrees = 0.0, 0
+    for count, fits in parts.items():
+        scores = [macro_f1(np.ones((1, fits.shape[1])), fit[None])[0] for fit in fits]
+        squares += np.square(scores - np.mean(scores)).sum() * count ** (2 * POWER)
+        degrees += len(fits) - 1
+    return float((squares / degrees) ** 0.5)
+
+
+def interval(samples: np.ndarray) -> list[float]:
+    """Returns the percentile interval of 95 % of samples, whose first one is the score itself."""
+    return np.quantile(samples[1:], [LOW, HIGH]).tolist()
+
+
+def more_labels_sentence(facts: Mapping[str, Any]) -> str:
+    """Says what [`expect_more`] expects."""
+    number, score = facts["more_timelines"], f"{facts['macro_f1']:.2f}"
+    if not facts["has_learned"]:
+        return (
+            f"Nothing was learned from these {facts['timelines']} timelines that can be told apart from guessing "
+            f"(macro F1 {score}, {words(facts['macro_f1_interval'])}; guessing {facts['guessing']:.2f}): nothing says "
+            "that more labels of this kind would help."
+        )
+    then = f"{facts['expected_macro_f1']:.2f} ({words(facts['expected_interval'])})"
+    sentence = f"{number} more timelines of this kind: macro F1 {score} to about {then}"
+    return f"{sentence}." if facts["gains"] else f"{sentence}; that they would help at all is not sure."
+
+
+def words(ends: Sequence[float]) -> str:
+    """Returns an interval in words."""
+    return " to ".join(f"{end:.2f}" for end in ends)

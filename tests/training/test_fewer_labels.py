@@ -1,0 +1,77 @@
+"""Checks the fits to parts of the labels: what can be learned is, and none is scored on what it has learned from."""
+
+import numpy as np
+import pytest
+from helpers import make_timeline, tiny_reader
+
+from modeling_tempoformer import embed_rows, fit_words, grow_experts, hold_out, to_rows
+from modeling_tempoformer.evaluation.more_labels import more_labels_sentence
+from modeling_tempoformer.training.fewer_labels import FEWEST_TIMELINES, deal, measure_more_labels
+
+
+READER = {"model_type": "post_tempoformer", "num_labels": 2, "num_words": 512, "num_trees": 10, "num_members": 3}
+# Each is one token.
+WORDS, NAMES = "abcdefghijkl", "mnopqrstuvwxyz"
+
+
+def measure(rule, count: int = 40, num_posts: int = 8):
+    """
+    Measures what more labels would be worth to a model of timelines, each of whose posts has three words, and two that
+    are those of the timeline alone. `rule` gives the label from the words and a draw from 0 and 1.
+    """
+    chance, timelines = np.random.default_rng(0), []
+    for number in range(count):
+        own = [NAMES[number % 14], NAMES[number // 14]]
+        texts = [[*chance.choice(list(WORDS), 3), *own] for _ in range(num_posts)]
+        drawn = chance.integers(0, 2)
+        labels = [int(rule(text[:3], drawn)) for text in texts]
+        timelines.append(make_timeline(labels, str(number), list(map(" ".join, texts))))
+    timelines = hold_out(timelines, READER["num_members"], 0)
+    model, tokenizer = tiny_reader(**READER)
+    tokens = to_rows(timelines, tokenizer, model.config.window, targets_per_row=4, only_labelled=True)
+    fit_words(model, tokens, tokenizer)
+    rows = embed_rows({"train": tokens}, model, tokenizer, keeps=False)["train"]
+    grow_experts(model, rows)
+    before = {name: values.clone() for name, values in model.state_dict().items()}
+    facts = measure_more_labels(model, rows, tokens, tokenizer)
+    # The model itself stays as it is.
+    assert all(values.equal(before[name]) for name, values in model.state_dict().items())
+    return facts
+
+
+@pytest.mark.slow
+def test_what_words_say_is_learned_from_more_timelines():
+    facts = measure(lambda words, drawn: "a" in words or "b" in words)
+    quarter, _, whole = facts["stand_in"]
+    assert whole["macro_f1"] > quarter["macro_f1"] + 0.02 and facts["has_learned"]
+    assert [point["fits"] for point in facts["stand_in"]] == [4, 2, 1]
+    assert facts["expected_macro_f1"] > facts["macro_f1"]
+
+
+@pytest.mark.slow
+def test_labels_of_chance_are_at_chance_though_each_timeline_can_be_told():
+    """All posts of a timeline have one label, so that who has learned from some of them knows the others."""
+    facts = measure(lambda words, drawn: drawn)
+    scores = [point["macro_f1"] for point in [facts, *facts["stand_in"]]]
+    # The standard deviation of 40 guesses is 0.08; who has learned from a timeline has a score of 1.
+    assert max(scores) < 0.7 and not facts["has_learned"]
+    assert "Nothing was learned" in more_labels_sentence(facts)
+
+
+def test_parts_have_as_many_timelines_of_each_fold():
+    folds = np.random.default_rng(0).permutation(np.repeat(np.arange(5), [8, 8, 9, 7, 9]))
+    for count in (1, 2, 4):
+        parts = deal(folds, count, 0)
+        assert sorted(np.concatenate(parts)) == list(range(41))
+        for part in parts:
+            assert np.abs(np.bincount(folds[part], minlength=5) - np.bincount(folds) / count).max() < 1
+            assert abs(len(part) - 41 / count) < 1
+    # Two quarters are a half.
+    halves = deal(folds, 2, 0)
+    assert sorted(np.concatenate(deal(folds, 4, 0)[::2])) == halves[0].tolist()
+
+
+def test_few_timelines_and_rare_classes_are_not_measured():
+    assert measure(lambda words, drawn: drawn, count=FEWEST_TIMELINES - 1, num_posts=2) is None
+    asked = iter(range(1000))
+    assert measure(lambda words, drawn: next(asked) == 0, count=FEWEST_TIMELINES, num_posts=2) is None
