@@ -172,9 +172,11 @@ def verdict(results: Mapping[str, Any]) -> str | None:
 
 
 def warn_of_worthless(metrics: dict[str, float], names: list[str]):
-    """Warns if nothing shows that a model with these `eval_` metrics has learned anything ([`verdict`])."""
+    """Warns if a model with these `eval_` metrics has learned nothing that shows ([`verdict`])."""
     if note := verdict(group_by_class(metrics, "eval", names)):
-        logger.warning("Nothing shows that the model has learned: on the validation split %s. %s.", note, WHAT_HELPS)
+        logger.warning(
+            "The model that is kept has learned nothing that shows: on the validation split %s. %s.", note, WHAT_HELPS
+        )
 
 
 def remarks(results: Mapping[str, Any]) -> list[str]:
