@@ -30,7 +30,10 @@ from .rivals import compare, compare_with, learn_rivals
 RESULTS = "all_results.json"
 # Names in the file that differ from those of the metrics
 RENAMED = {"support": "posts", "runtime": "seconds", "epoch": "epochs", "samples_per_second": "rows_per_second"}
-TROUBLESHOOTING = "docs/troubleshooting.md"
+WHAT_HELPS = (
+    "That is nothing to rely on. What helps: labels of more people, a short stretch of each, and what "
+    "docs/troubleshooting.md says"
+)
 # A score of so few timelines depends on which timelines they are.
 FEW_TIMELINES = 4
 CENTRAL = (0.025, 0.975)
@@ -147,7 +150,10 @@ def read_test(model: str, **downloads: Any) -> dict[str, Any]:
 
 
 def verdict(results: Mapping[str, Any]) -> str | None:
-    """A note that all predictions are one class, or that macro F1 does not beat guessing each class by its share."""
+    """
+    A note that all predictions are one class, or that macro F1 is not surely above guessing each class by its share:
+    that the interval, or without one the score, reaches down to it.
+    """
     if "classes" not in results:
         return None
     classes, macro_f1 = results["classes"], results["macro_f1"]
@@ -160,23 +166,23 @@ def verdict(results: Mapping[str, Any]) -> str | None:
     guessed = 1 / len(classes)
     if macro_f1 <= guessed:
         return f"macro F1 {macro_f1:.3f} does not beat guessing by the classes' shares, {guessed:.3f}"
+    if results.get("macro_f1_interval", [1.0])[0] <= guessed:
+        return f"macro F1 {macro_f1_of(results)} {AS_GOOD} guessing by the classes' shares, {guessed:.3f}"
     return None
 
 
 def warn_of_worthless(metrics: dict[str, float], names: list[str]):
-    """Warns if a model with these `eval_` metrics has learned nothing ([`verdict`])."""
+    """Warns if a model with these `eval_` metrics has learned nothing that shows ([`verdict`])."""
     if note := verdict(group_by_class(metrics, "eval", names)):
         logger.warning(
-            "The model that is kept has learned nothing that shows: on the validation split %s. What helps: %s",
-            note,
-            TROUBLESHOOTING,
+            "The model that is kept has learned nothing that shows: on the validation split %s. %s.", note, WHAT_HELPS
         )
 
 
 def remarks(results: Mapping[str, Any]) -> list[str]:
     """Sentences about results that are worth little; none if all is well, or if no post has a label."""
     note = verdict(results)
-    sentences = [f"{note[0].upper()}{note[1:]}. What helps: {TROUBLESHOOTING}"] if note else []
+    sentences = [f"{note[0].upper()}{note[1:]}. {WHAT_HELPS}."] if note else []
     sentences += rival_sentences(results, AS_GOOD, WORSE)
     sentences += [
         f"It is worse for {name}: macro F1 {group['macro_f1']:.3f}, {-group['difference']:.3f} below that of all "

@@ -51,6 +51,21 @@ def test_one_class_and_guessing_are_called_so(actual, predicted, words):
     assert said is None if words is None else all(word in said for word in words)
 
 
+def test_a_score_that_may_be_guessing_is_called_so():
+    """Ten timelines whose predictions are drawn apart from the labels, and the same where nine in ten are right."""
+    generator = np.random.default_rng(4)
+    labels, drawn = generator.random((2, 10, 20)) < 0.4
+    right = np.where(generator.random(labels.shape) < 0.9, labels, ~labels)
+    timelines = [make_timeline(row.astype(int).tolist()) for row in labels]
+    by_chance, learned = (results_of(timelines, given.astype(int).ravel().tolist()) for given in (drawn, right))
+    # Above a half by chance, but not for sure
+    assert by_chance["macro_f1_interval"][0] < 0.5 < by_chance["macro_f1"]
+    assert "0.500" in verdict(by_chance) and "more people" in remarks(by_chance)[0]
+    assert verdict(learned) is None
+    # One timeline has no interval: the score alone decides.
+    assert verdict({name: value for name, value in by_chance.items() if name != "macro_f1_interval"}) is None
+
+
 def results_of(
     timelines: list[Timeline], predicted: list[int], train: list[Timeline] | None = None, names=NAMES
 ) -> dict:
