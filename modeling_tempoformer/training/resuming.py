@@ -130,6 +130,8 @@ def train_or_resume(
     if not has_length(trainer.train_dataset):
         # The library takes the `max_steps` of a stream for an epoch.
         metrics.pop("epoch", None)
+    # The library's callback that prints takes it out of the metrics, the one with a progress bar does not.
+    metrics.pop("total_flos", None)
     report_metrics(trainer, "train", {"train_parameters": trainer.get_num_trainable_parameters(), **metrics})
     trainer.save_state()
     draw_learning_curve(trainer)

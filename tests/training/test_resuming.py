@@ -108,6 +108,7 @@ def test_a_training_that_has_ended_is_loaded_and_not_trained_again(tmp_path, tok
     # What the second run does not compute stays, here the page and the scores of the test.
     (tmp_path / TIMELINES).write_text("a page")
     results = json.loads((tmp_path / RESULTS).read_text())
+    assert "total_flos" not in results["train"]
     (tmp_path / RESULTS).write_text(json.dumps({**results, "test": {"macro_f1": 0.5}}))
     moved = Arguments(train_file="elsewhere/posts.csv", max_predict_samples=3)
     again = begin(tmp_path, tokenization, own=moved, callbacks=[Stop(1), EarlyStoppingCallback(2)], **settings)
