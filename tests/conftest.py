@@ -55,14 +55,15 @@ def empty_cache(tmp_path, monkeypatch):
 
 @pytest.fixture
 def all_forms():
-    """Lets a test draw figures in all formats."""
+    """Lets a test draw figures as a run does, in all formats."""
 
 
 @pytest.fixture(autouse=True)
 def few_forms(request, monkeypatch):
-    """Draws figures as PNG alone, because the other formats take a quarter of the time of a short run."""
+    """Draws figures as small PNG alone, because figures for print take a third of the time of a short run."""
     if "all_forms" not in request.fixturenames:
         monkeypatch.setattr(figures, "FORMS", figures.FORMS[:1])
+        monkeypatch.setattr(figures, "DPI", 50)
 
 
 @pytest.fixture

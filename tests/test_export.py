@@ -101,8 +101,8 @@ def check_exported(model: torch.nn.Module, seen: Batch, others: list[Batch]):
 
 
 def variant(settings: dict):
-    """Marks the variants of the default model, whose exports are checked with other kernels, too."""
-    marks = pytest.mark.plain_kernels if settings.get("model_type") == "post_tempoformer" else ()
+    """Marks two variants of the default model, which have all its parts, to be checked with other kernels, too."""
+    marks = pytest.mark.plain_kernels if {"states", "post_pooling"} & settings.keys() else ()
     return pytest.param(settings, id=str(settings), marks=marks)
 
 

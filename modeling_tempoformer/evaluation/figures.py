@@ -37,6 +37,7 @@ FIGURES = {
     MORE_LABELS: "Macro F1 by the number of labelled timelines, and the expected one with twice as many",
 }
 FORMS = (".png", ".svg", ".pdf")
+DPI = 300  # of the PNG
 COLUMN = 3.3  # Inches; the width of a column in a paper with two columns.
 # Sizes that can be read in a column, fonts that journals accept, and dollar signs that do not begin formulas
 STYLE = {
@@ -68,7 +69,7 @@ def save_figure(figure: Figure, path: Path):
     """Writes a figure as PNG to `path`, and as SVG and PDF beside it. Each file is written whole or not at all."""
     for form in FORMS:
         with written_whole(path.with_suffix(form)) as partial:
-            figure.savefig(partial, dpi=300, format=form[1:])
+            figure.savefig(partial, dpi=DPI, format=form[1:])
 
 
 def all_forms(name: str) -> list[str]:
