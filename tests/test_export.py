@@ -106,7 +106,7 @@ def variant(settings: dict):
     return pytest.param(settings, id=str(settings), marks=marks)
 
 
-@pytest.mark.parametrize("settings", map(variant, SETTINGS))
+@pytest.mark.parametrize("settings", [variant(settings) for settings in SETTINGS])
 def test_every_variant(settings):
     batches = [streams_of(*size) for size in SIZES]
     for batch in batches if "expert_weights" in settings else ():
