@@ -76,7 +76,7 @@ class StreamTrainingArguments(HubTrainingArguments):
             posts that are computed once. For a `post_tempoformer`.
         freeze_layers (`int`, *optional*): Number of the encoder's lowest layers that do not learn, nor the embeddings.
         early_stopping_patience (`int`, *optional*): Number of evaluations without a better `metric_for_best_model`
-            after which the training stops.
+            after which the training stops, if it has evaluations.
         restore_callback_states_from_checkpoint (`bool`, *optional*, defaults to `True`): If True, early stopping
             keeps its patience when a training resumes.
     """
@@ -122,9 +122,11 @@ class StreamTrainingArguments(HubTrainingArguments):
         else:
             self.min_steps = 0
         super().__post_init__()
-        is_evaluated = self.metric_for_best_model is not None and self.eval_strategy != "no"
-        if self.do_train and self.early_stopping_patience is not None and not is_evaluated:
-            raise ValueError("--early_stopping_patience needs --metric_for_best_model and --eval_strategy.")
+
+    @property
+    def finds_best(self) -> bool:
+        """Whether evaluations during a training find its best step, so that it may stop early."""
+        return self.metric_for_best_model is not None and self.eval_strategy != "no"
 
     def extend_epochs(self, num_rows: int):
         """Raises `num_train_epochs` until `num_rows` training rows give `min_steps` optimiser steps."""
@@ -157,7 +159,7 @@ class StreamTrainer(HubTrainer):
             names, metric = ["loss", *score_names(self.class_names)], self.args.metric_for_best_model
             if metric is not None and metric.removeprefix("eval_") not in names:
                 raise ValueError(f"--metric_for_best_model {metric} is none of the scores: {', '.join(names)}.")
-        if self.args.early_stopping_patience is not None:
+        if self.args.early_stopping_patience is not None and self.args.finds_best:
             self.add_callback(EarlyStoppingCallback(self.args.early_stopping_patience))
 
     def own_learning_rate(self) -> tuple[float | None, list[nn.Parameter]]:

@@ -42,8 +42,8 @@ def tell_minutes(
     if minutes >= 0.5:
         said = "a minute" if minutes < 1.5 else f"{minutes:.0f} minutes"
         logger.info(
-            f"Once the posts are read: about {said} for {steps} steps of training, and up to as long again for its "
-            "evaluations, trees, the test and its rivals."
+            f"Once the posts are read: about {said} for {steps} steps of training, less if it stops early, and up to "
+            "as long again for its evaluations, trees, the test and its rivals."
         )
 
 
