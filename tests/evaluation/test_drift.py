@@ -145,7 +145,7 @@ def write(folder, table: pd.DataFrame, kind: str) -> str:
 
 
 @pytest.mark.parametrize("kind", ["", "scored", "_predictions.csv", "_predictions.parquet"])
-def test_the_command_reads_what_runs_and_scoring_write(kind, tmp_path, capsys):
+def test_the_command_reads_what_runs_and_scoring_write(kind, tmp_path, capsys, all_forms):
     before, after = predictions(0), predictions(1, shift=1.5)
     # A post that the model was not asked about.
     before.loc[3, "prediction"] = None

@@ -74,6 +74,7 @@ def test_a_stopped_training_ends_in_the_weights_of_one_that_was_not(tmp_path, to
     """
     library = logging.getLogger("transformers")
     monkeypatch.setattr(library, "propagate", True)
+    caplog.set_level(logging.WARNING, library.name)
     whole = begin(tmp_path / "whole", tokenization)
     with pytest.raises(KeyboardInterrupt):
         begin(tmp_path / "stopped", tokenization, callbacks=[Stop(5)], save_steps=0.3)
