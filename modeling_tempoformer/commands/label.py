@@ -73,6 +73,6 @@ def main(arguments: list[str]):
 
 
 def read_text(path: str) -> str:
-    """Reads a text file. Raises a `ValueError` that names a file that is no text."""
+    """Reads a text file in UTF-8. Raises a `ValueError` that names the file if it cannot be decoded."""
     with naming_broken_file(path), open_text(path) as file:
         return file.read()

@@ -208,7 +208,7 @@ def labelled_before(pattern: str | None, timelines: Sequence[Timeline]) -> list[
         return masks
     earlier = read_file(pattern, None)
     if missing := {TIMELINE, POST_ID, LABEL, "text"} - set(earlier.column_names):
-        raise ValueError(f"{pattern} is no file of `tempoformer select`: it has no column {sorted(missing)[0]!r}.")
+        raise ValueError(f"{pattern} was not written by `tempoformer select`: the column {sorted(missing)[0]!r} is missing.")
     places = {
         (str(timeline.timeline_id), post_id): (number, place)
         for number, timeline in enumerate(timelines)
