@@ -208,7 +208,9 @@ def labelled_before(pattern: str | None, timelines: Sequence[Timeline]) -> list[
         return masks
     earlier = read_file(pattern, None)
     if missing := {TIMELINE, POST_ID, LABEL, "text"} - set(earlier.column_names):
-        raise ValueError(f"{pattern} was not written by `tempoformer select`: the column {sorted(missing)[0]!r} is missing.")
+        raise ValueError(
+            f"{pattern} was not written by `tempoformer select`: the column {sorted(missing)[0]!r} is missing."
+        )
     places = {
         (str(timeline.timeline_id), post_id): (number, place)
         for number, timeline in enumerate(timelines)
