@@ -36,6 +36,8 @@ FIGURES = {
     LEARNING_CURVE: "Learning curve: training loss, and the scores of each evaluation, by step",
     MORE_LABELS: "Macro F1 by the number of labelled timelines, and the expected one with twice as many",
 }
+# Those that a test draws; the others are of a training.
+OF_TEST = (CONFUSION, RELIABILITY, ALARMS)
 FORMS = (".png", ".svg", ".pdf")
 DPI = 300  # of the PNG
 COLUMN = 3.3  # Inches; the width of a column in a paper with two columns.

@@ -114,9 +114,9 @@ def more_labels_sentence(facts: Mapping[str, Any]) -> str:
     number, score = facts["more_timelines"], f"{facts['macro_f1']:.2f}"
     if not facts["has_learned"]:
         return (
-            f"Nothing was learned from these {facts['timelines']} timelines that can be told apart from guessing "
-            f"(macro F1 {score}, {words(facts['macro_f1_interval'])}; guessing {facts['guessing']:.2f}), so "
-            "they cannot tell what more of their kind would be worth."
+            f"Held out in turn, these {facts['timelines']} timelines do not tell the model from guessing (macro F1 "
+            f"{score}, {words(facts['macro_f1_interval'])}; guessing {facts['guessing']:.2f}), nor can they tell what "
+            "more of their kind would be worth."
         )
     then = f"{facts['expected_macro_f1']:.2f} ({words(facts['expected_interval'])})"
     sentence = f"{number} more timelines of this kind: macro F1 {score} to about {then}"

@@ -15,7 +15,7 @@ from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, get_last_checkpoin
 
 from ..cards.pushing import PUSHED
 from ..checks_tempoformer import check_whole
-from ..evaluation.figures import FIGURES, LEARNING_CURVE, all_forms, learning_curve, save_figure
+from ..evaluation.figures import FIGURES, LEARNING_CURVE, OF_TEST, all_forms, learning_curve, save_figure
 from ..evaluation.latex import TEST_TABLE
 from ..evaluation.prediction_table import HELD_OUT, MISTAKES, PREDICTIONS, PREDICTIONS_PARQUET
 from ..evaluation.report import RESULTS
@@ -294,7 +294,8 @@ def clear_results(training: TrainingArguments):
     """Removes the scores, predictions and figures of an earlier run from the output folder."""
     clear_test(training)
     if training.process_index == 0:
-        for name in (RESULTS, HELD_OUT, TIMELINES, *all_forms(LEARNING_CURVE)):
+        figures = [name for figure in FIGURES for name in all_forms(figure)]
+        for name in (RESULTS, HELD_OUT, TIMELINES, *figures):
             (Path(training.output_dir) / name).unlink(missing_ok=True)
         shutil.rmtree(Path(training.output_dir) / PUSHED, ignore_errors=True)
 
@@ -302,7 +303,7 @@ def clear_results(training: TrainingArguments):
 def clear_test(training: TrainingArguments):
     """Removes the predictions and figures of an earlier test from the output folder."""
     if training.process_index == 0:
-        figures = [name for figure in set(FIGURES) - {LEARNING_CURVE} for name in all_forms(figure)]
+        figures = [name for figure in OF_TEST for name in all_forms(figure)]
         for name in (PREDICTIONS, PREDICTIONS_PARQUET, MISTAKES, TEST_TABLE, *figures):
             (Path(training.output_dir) / name).unlink(missing_ok=True)
 
