@@ -205,10 +205,12 @@ def write_report(
     truth: Mapping[str, float] | None = None,
     left_out: dict[str, dict[str, int]] | None = None,
     seed: int = 0,
-    steady: Collection[str] = (),
-    drawn: bool = False,
+    concluded: str = "",
 ) -> str:
-    """Writes `changes.csv`, `results.json` and the figure `changes`. Returns table, notes and agreement as text."""
+    """
+    Writes `changes.csv`, `results.json` and the figure `changes`. Returns table, notes and agreement as text; the
+    first note is the one that was `concluded`.
+    """
     folder, left_out = Path(output_dir), left_out or {}
     scores = table.set_index("word")[measures_of(table)]
     missing: dict[str, list[str]] = {}
@@ -218,7 +220,7 @@ def write_report(
         if words := tuple(scores.index[scores[name].isna()]):
             without.setdefault(words, []).append(name)
     agreements: dict[str, dict] = {}
-    notes = [conclude(table, times, steady, drawn)] if "change" in table else []
+    notes = [concluded] if concluded else []
     notes += (
         [f"Not compared, with too few usages at {times[0]} or {times[-1]}: {describe_counts(left_out)}."]
         if left_out

@@ -37,7 +37,7 @@ from ..reading.dated_texts import numbers_in
 from ..reading.files_read import FILES, describe_files, write_files
 from ..reading.passages import Columns
 from ..reading.text_layouts import time_of_file
-from ..report import CHANGES, FIGURE, RESULTS, format_table, ranked_table, write_report
+from ..report import CHANGES, FIGURE, RESULTS, conclude, format_table, ranked_table, write_report
 from ..tokenizer_fit import warn_of_language
 from ..unranked import UNRANKED, write_unranked
 from ..usages import Frequencies, Usages, UsagesByText
@@ -403,12 +403,12 @@ def run(
     # Files of an earlier run, which this run may not overwrite
     for name in (CHANGES, RESULTS, *all_forms(FIGURE), UNRANKED, *ENTRY_FILES, USES, JUDGED, SEARCHED, FILES, PAGE):
         (folder / name).unlink(missing_ok=True)
-    num_searched, said, tell = 0, "", partial(tell_files, folder)
+    num_searched, said, tell = 0, [], partial(tell_files, folder)
     if words is None or args.num_drawn:
         searched, tell = search_words(args, reader), None
     if words is None:
         discovered = discover_words(args, reader, searched, steady)
-        words, said = discovered.words, discovered.said
+        words, said = discovered.words, [discovered.said]
         # The search may not have compared the steady words, which are tested, too.
         num_searched = len({*discovered.compared, *steady})
     if args.num_drawn:
@@ -435,9 +435,9 @@ def run(
     table = ranked_table(
         columns, usages.count_usages(by_word), truth, frequencies, documents, list(steady), num_searched
     )
-    print(write_report(folder, table, args.times, truth, left_out, args.seed, list(steady), bool(args.num_drawn)))
-    if said:
-        print(said)
+    concluded = conclude(table, args.times, list(steady), bool(args.num_drawn)) if "change" in table else ""
+    print(write_report(folder, table, args.times, truth, left_out, args.seed, concluded), *said, sep="\n")
+    said = [text for text in (concluded, *said) if text]
     unranked = write_unranked(folder, left_out, args.times, args.min_usages, frequencies, documents)
     by_word = {word: drawn[word] for word in (*table["word"], *unranked["word"])}
     unread = {

@@ -93,7 +93,7 @@ def words_page(
     entries: Mapping[str, Entry],
     frequencies: Frequencies | None = None,
     unranked: pd.DataFrame | None = None,
-    searched: str = "",
+    said: Sequence[str] = (),
     texts: GivenTexts | None = None,
 ) -> str:
     """
@@ -105,7 +105,7 @@ def words_page(
         entries: The entries of all words. The first [`MAX_WORDS`] words show theirs.
         frequencies: The frequencies in the whole corpus.
         unranked: The [`unranked_table`]: words without a score, which have entries too.
-        searched: Tells which words were searched, if there was no list.
+        said: Texts about the words, a paragraph each.
         texts: The texts of known senses, which the page saves with the reader's own.
     """
     names = [escape_control_characters(time) for time in times]
@@ -152,7 +152,7 @@ def words_page(
         times=names,
         columns=columns,
         unranked=data["unranked"],
-        searched=searched,
+        said=[escape_control_characters(text) for text in said],
         shown_charts=charts,
     )
 
