@@ -129,12 +129,13 @@ def plot_scores(table: pd.DataFrame, times: Sequence[str]) -> Figure:
     return figure
 
 
-def conclude(table: pd.DataFrame, times: Sequence[str], steady: Collection[str] = (), drawn: bool = False) -> str:
+def conclude(table: pd.DataFrame, times: Sequence[str], steady: Collection[str] = (), drawn: bool = False) -> list[str]:
     """
-    Counts the words that changed more than chance and says how much more, and those that changed more than words that
-    are known to be steady, or than nine in ten words that were `drawn` as steady ones. Names the words with too few
-    documents for a test, those whose interval ends below a quarter of the largest change and, if there are more than
-    two times, those with the largest change between neighbouring times.
+    Returns sentences about the words. The first counts those that changed more than chance and says how much more.
+    Others count those that changed more than words that are known to be steady, or than nine in ten words that were
+    `drawn` as steady ones, and name the words with too few documents for a test, those whose interval ends below a
+    quarter of the largest change and, if there are more than two times, those with the largest change between
+    neighbouring times.
     """
     changed, is_tested = table[table["p_fdr"] < LEVEL], table["p"].notna()
     sentences = []
@@ -181,7 +182,7 @@ def conclude(table: pd.DataFrame, times: Sequence[str], steady: Collection[str] 
         steps = table.dropna(subset="change_step").nlargest(3, "change_step")
         named = (f"{row['word']} ({row[STEP]}, {row['change_step']:.1f})" for _, row in steps.iterrows())
         sentences.append(f"Largest changes between neighbouring times: {', '.join(named)}")
-    return ". ".join(sentences) + "."
+    return [f"{sentence}." for sentence in sentences]
 
 
 def describe_untested(table: pd.DataFrame, times: Sequence[str]) -> str:
@@ -205,11 +206,11 @@ def write_report(
     truth: Mapping[str, float] | None = None,
     left_out: dict[str, dict[str, int]] | None = None,
     seed: int = 0,
-    concluded: str = "",
+    concluded: Sequence[str] = (),
 ) -> str:
     """
     Writes `changes.csv`, `results.json` and the figure `changes`. Returns table, notes and agreement as text; the
-    first note is the one that was `concluded`.
+    first note is what was `concluded`.
     """
     folder, left_out = Path(output_dir), left_out or {}
     scores = table.set_index("word")[measures_of(table)]
@@ -220,7 +221,7 @@ def write_report(
         if words := tuple(scores.index[scores[name].isna()]):
             without.setdefault(words, []).append(name)
     agreements: dict[str, dict] = {}
-    notes = [concluded] if concluded else []
+    notes = [" ".join(concluded)] if concluded else []
     notes += (
         [f"Not compared, with too few usages at {times[0]} or {times[-1]}: {describe_counts(left_out)}."]
         if left_out

@@ -435,9 +435,8 @@ def run(
     table = ranked_table(
         columns, usages.count_usages(by_word), truth, frequencies, documents, list(steady), num_searched
     )
-    concluded = conclude(table, args.times, list(steady), bool(args.num_drawn)) if "change" in table else ""
+    concluded = conclude(table, args.times, list(steady), bool(args.num_drawn)) if "change" in table else []
     print(write_report(folder, table, args.times, truth, left_out, args.seed, concluded), *said, sep="\n")
-    said = [text for text in (concluded, *said) if text]
     unranked = write_unranked(folder, left_out, args.times, args.min_usages, frequencies, documents)
     by_word = {word: drawn[word] for word in (*table["word"], *unranked["word"])}
     unread = {
@@ -462,7 +461,7 @@ def run(
     write_uses(folder, {word: entry.sampled for word, entry in entries.items()})
     if judgments is not None:
         write_judged(folder, judgments, entries)
-    write_page(folder / PAGE, words_page(table, args.times, entries, frequencies, unranked, said, texts))
+    write_page(folder / PAGE, words_page(table, args.times, entries, frequencies, unranked, [*concluded, *said], texts))
     print(f"Words to look at: {folder / PAGE}")
 
 
