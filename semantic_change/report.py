@@ -129,7 +129,9 @@ def plot_scores(table: pd.DataFrame, times: Sequence[str]) -> Figure:
     return figure
 
 
-def conclude(table: pd.DataFrame, times: Sequence[str], steady: Collection[str] = (), drawn: bool = False) -> list[str]:
+def conclude(
+    table: pd.DataFrame, times: Sequence[str], steady: Collection[str] = (), drawn: bool = False
+) -> list[str]:
     """
     Returns sentences about the words. The first counts those that changed more than chance and says how much more.
     Others count those that changed more than words that are known to be steady, or than nine in ten words that were

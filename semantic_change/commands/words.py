@@ -461,7 +461,8 @@ def run(
     write_uses(folder, {word: entry.sampled for word, entry in entries.items()})
     if judgments is not None:
         write_judged(folder, judgments, entries)
-    write_page(folder / PAGE, words_page(table, args.times, entries, frequencies, unranked, [*concluded, *said], texts))
+    said = [*concluded, *said]
+    write_page(folder / PAGE, words_page(table, args.times, entries, frequencies, unranked, said, texts))
     print(f"Words to look at: {folder / PAGE}")
 
 
