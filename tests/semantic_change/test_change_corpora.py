@@ -362,6 +362,16 @@ def test_a_table_for_each_time_beside_a_text_file(tmp_path):
     assert (bare.date, bare.source) == ("", "bare.csv, row 0")
 
 
+def test_rows_without_a_text_are_counted_and_lists_are_refused(tmp_path, caplog):
+    rows = 'text,source\na plane,A\n,B\n"  ",C\nplanes,D\n'
+    assert [sentence.source for sentence in read_text(tmp_path / "gaps.csv", rows, ["plane"])] == ["A", "D"]
+    assert "2 rows without a text" in caplog.text and "row 1" in caplog.text
+    with pytest.raises(ValueError, match=r"empty\.csv.*row 0"):
+        read_text(tmp_path / "empty.csv", "text,source\n,A\n", ["plane"])
+    with pytest.raises(ValueError, match=r"lists\.jsonl, row 0: .*'text'.*\['a', 'plane'\]"):
+        read_text(tmp_path / "lists.jsonl", '{"text": ["a", "plane"]}\n', ["plane"])
+
+
 @pytest.mark.parametrize(
     ("columns", "times", "named"),
     [
