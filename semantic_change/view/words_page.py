@@ -158,10 +158,11 @@ def words_page(
 
 
 def table_columns(table: pd.DataFrame, times: Sequence[str]) -> list[dict[str, Any]]:
-    """Makes the columns of the page's table. At first a reader sees only those that are `main`."""
+    """Makes the columns of the page's table. A reader first sees those that are `main`, none of them empty."""
     by_time = "per_million_" if f"per_million_{times[0]}" in table else "usages_"
     main = ["word", measures_of(table)[0], "above_steady", "times_chance", "change_step", STEP]
-    main = [name for name in (*main, f"{by_time}{times[0]}", f"{by_time}{times[-1]}") if name in table]
+    main += [f"{by_time}{times[0]}", f"{by_time}{times[-1]}"]
+    main = [name for name in main if name in table and table[name].replace("", np.nan).notna().any()]
     return [{**describe_column(table[name]), "main": name in main} for name in dict.fromkeys([*main, *table])]
 
 
