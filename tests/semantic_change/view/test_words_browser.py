@@ -449,6 +449,19 @@ def test_all_names_of_senses_are_seen(opened):
     opened.wait_for(lambda: opened.driver.execute_script(inside) == most)
 
 
+def test_no_two_senses_look_alike(opened):
+    """Also where they are more than the colours, such as senses of a table and clusters beside them."""
+    while len(opened.find_all("#senses article")) < 10:
+        opened.find("#new-sense").click()
+    look = """
+        const symbols = [...document.querySelectorAll("#shares .role-legend-symbol path")];
+        return symbols.map((symbol) => symbol.getAttribute("fill") + symbol.getAttribute("d"));
+    """
+    opened.wait_for(lambda: len(opened.driver.execute_script(look)) >= 10)
+    assert len(set(opened.driver.execute_script(look))) == len(opened.find_all("#senses article"))
+    opened.find("#forget-choices").click()
+
+
 def test_the_trend_of_a_sense_is_that_of_the_file(browser, tmp_path):
     """Usages of two decades in each of two times, some without a date, in documents of three usages."""
     chance, usages = np.random.default_rng(0), {}
