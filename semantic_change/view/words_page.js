@@ -220,8 +220,8 @@ function describeCollocate([word, count, strength], total) {
   return `${word} (${count} of ${total}, × ${strength.toFixed(strength < 10 ? 1 : 0)})`;
 }
 
-// Shows the senses of the chosen word with the reader's choices. What the reader looks at stays: the focus, the sense on the
-// map and that of the list.
+// Shows the senses of the chosen word with the reader's choices. The focus stays, and so do the sense on the map and that of
+// the list.
 function showSenses() {
   const { word, entry } = words[state.word];
   Object.assign(state, readSenses(word, entry));

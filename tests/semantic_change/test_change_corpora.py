@@ -304,7 +304,7 @@ ROWS = {
 
 def test_a_dated_table(tmp_path, caplog):
     """
-    A row goes to the time that contains its date. Rows outside all times are counted by reason, blank texts are not.
+    A row goes to the time that contains its date. Rows outside all times are counted by reason, without blank ones.
     """
     path = tmp_path / "texts.csv.gz"
     pd.DataFrame(ROWS).to_csv(path, index=False)
