@@ -140,13 +140,14 @@ def read_semeval(
         the corpus tells it. Raises a `ValueError` if a file cannot be read, if a corpus has no sentence, or if two
         targets share a form.
     """
-    capitals, blocks, files = Capitals(), Blocks(list(paths_by_time.values()), columns), FilesRead()
+    paths = list(paths_by_time.values())
+    capitals, blocks, files = Capitals(), Blocks(paths, columns), FilesRead(paths)
     for time, path in paths_by_time.items():
         finder = TargetFinder(path, targets, ignore_case, columns, capitals, blocks)
         sentence = None
         for passage in read_passages(path, columns):
             sentence = finder.find(time, passage)
-            files.add(passage, time)
+            files.add(path, passage, time)
             yield sentence
         if sentence is None:
             raise ValueError(f"The corpus of '{time}', {path}, is empty.")
@@ -182,10 +183,10 @@ def read_dated_corpus(
     finder = TargetFinder(path, targets, ignore_case, columns, capitals, Blocks([path], columns, len(times)))
     counts: Counter[str] = Counter()
     unknown: Counter[str] = Counter()
-    files = FilesRead()
+    files = FilesRead([path])
     for passage in read_passages(path, columns):
         time = find_time(passage.date)
-        files.add(passage, time)
+        files.add(path, passage, time)
         if time is None:
             unknown[passage.date] += 1
         else:
