@@ -165,8 +165,9 @@ def read_dated_corpus(
     tell_files: Callable[[pd.DataFrame], object] | None = None,
 ) -> Iterator[DatedSentence]:
     """
-    Reads one corpus of the texts of all times. A text belongs to the time point that holds its date. A warning counts
-    the texts of no time point: those with another date, with a date that is not read, or without a date.
+    Reads one corpus of the texts of all times. A text belongs to the time point that holds its date, or both ends of
+    the span in which it was written (`1850/1855`). A warning counts the texts of no time point: those with another
+    date, with a date that is not read, or without a date.
 
     Args:
         path (`str` or `Path`): A table, a file or a folder, as [`read_semeval`] reads them, with dates that
@@ -177,8 +178,15 @@ def read_dated_corpus(
     Raises a `ValueError` if a time has no text.
     """
     points = TimePoints(list(times))
+
     # Many texts share a few dates.
-    find_time = cache(points.get)
+    @cache
+    def find_time(date: str) -> str | None:
+        if (time := points.get(date)) is not None:
+            return time
+        first, _, last = date.partition("/")
+        return time if (time := points.get(first)) == points.get(last) else None
+
     capitals = Capitals()
     finder = TargetFinder(path, targets, ignore_case, columns, capitals, Blocks([path], columns, len(times)))
     counts: Counter[str] = Counter()

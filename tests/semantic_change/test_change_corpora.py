@@ -317,6 +317,14 @@ def test_a_dated_table(tmp_path, caplog):
         assert re.search(count, caplog.text)
 
 
+def test_a_span_belongs_to_the_time_that_holds_both_ends(tmp_path, caplog):
+    spans = ["1815/1820", "1855/1865", "1815-06/1860", "1700/1710", "1962/soon", "2000/2010"]
+    pd.DataFrame({"date": spans, "text": "a plane"}).to_csv(tmp_path / "t.csv", index=False)
+    found = [(sentence.time, sentence.date) for sentence in read_dated_corpus(tmp_path / "t.csv", TIMES, ["plane"])]
+    assert found == [(TIMES[0], spans[0]), (TIMES[0], spans[2]), (TIMES[1], spans[5])]
+    assert "3 of 6 texts" in caplog.text
+
+
 def test_seconds_since_1970_are_dates_of_a_table_and_years_stay_years(tmp_path, caplog):
     """Seconds are read from 1973 on and before 1967. Days of spreadsheets and milliseconds are not read."""
     dates = [1850, 1108425600, -4_000_000_000, 38398, 1108425600000]
