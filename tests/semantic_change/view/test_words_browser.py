@@ -164,7 +164,7 @@ def test_a_reader_s_choices_about_senses_stay_and_go_into_a_file(opened, folder,
     assert counts().tolist() == [(before[0] + before[2]).tolist(), before[1].tolist()]
     assert opened.text("#senses h4").startswith("Sense 1 + 3")
     opened.set_value("#senses article:nth-child(1) .tools input", "to fly")
-    opened.wait_for(lambda: opened.text("#senses h4").startswith("to fly"))
+    opened.wait_for(lambda: opened.texts("#senses h4")[0].startswith("to fly"))
     place = next(index for index, row in enumerate(counts()[1]) if row)
     opened.find(f"#senses article:nth-child(2) .times > :nth-child({place + 1}) .misfiled").click()
     after = counts()
@@ -182,7 +182,7 @@ def test_a_reader_s_choices_about_senses_stay_and_go_into_a_file(opened, folder,
     opened.find("#forget-choices").click()
     assert len(opened.texts("#senses h4")) == len(senses_of(folder, "flew"))
     opened.find("#load-choices").send_keys(str(saved))
-    opened.wait_for(lambda: opened.text("#senses h4").startswith("to fly"))
+    opened.wait_for(lambda: opened.texts("#senses h4")[0].startswith("to fly"))
     assert counts().tolist() == after.tolist()
     opened.find("#senses article .tools button").click()
     assert len(opened.texts("#senses h4")) == 3
@@ -201,11 +201,11 @@ def test_what_a_reader_looks_at_stays_after_a_choice(opened):
     one, two = "#senses article:nth-child(1)", "#senses article:nth-child(2)"
     # Naming by keyboard, and a click that ends it
     opened.find(f"{one} .tools input").send_keys("to fly", Keys.TAB)
-    opened.wait_for(lambda: opened.text(f"{one} h4").startswith("to fly"))
+    opened.wait_for(lambda: opened.texts(f"{one} h4")[0].startswith("to fly"))
     assert opened.driver.switch_to.active_element == opened.find(f"{one} .tools select")
     opened.find(f"{two} .tools input").send_keys("to flee")
     opened.find(f"{two} .show").click()
-    opened.wait_for(lambda: opened.text(f"{two} h4").startswith("to flee"))
+    opened.wait_for(lambda: opened.texts(f"{two} h4")[0].startswith("to flee"))
     assert [show.get_attribute("aria-pressed") for show in opened.find_all("#senses .show")] == [
         "false",
         "true",
