@@ -176,6 +176,23 @@ def test_an_encoder_reads_the_letters_of_today():
     assert kept["Haus"]["t"] == [old]
 
 
+@pytest.mark.parametrize(
+    ("word", "written"), [("für", "fu\u0364r"), ("für", "fu\u0308r"), ("Häuſer", "Ha\u0364u\u00ad\u017fer")]
+)
+def test_a_cased_encoder_reads_letters_and_not_their_parts(word, written):
+    """Tokenizers such as that of a cased BERT compose no accents, and that of this family keeps soft hyphens."""
+    pieces = ["\u2581das", "\u2581für", "\u2581uns", *"\u2581für\u0308Hä\u00adusea"]
+    tokenizer = XLMRobertaTokenizer(
+        vocab=[*((token, 0.0) for token in ("<s>", "<pad>", "</s>", "<unk>")), *((piece, -5.0) for piece in pieces)]
+    )
+    # The places of the word count the characters that are written, those before it included.
+    usages = [Usage("t", f"{one} das {one} uns", len(one) + 5, 2 * len(one) + 5) for one in (written, word)]
+    (row, first, last), expected = (encode_usage(tokenizer, usage, 32) for usage in usages)
+    assert (row, first, last) == expected
+    assert tokenizer.decode(row["input_ids"][first:last]) == word.replace("\u017f", "s")
+    assert tokenizer.unk_token_id not in row["input_ids"]
+
+
 def test_german_words_are_discovered_across_old_letters(tmp_path):
     (tmp_path / "c.txt").write_text("Ha\u0364u\u017fer Häuser Ha\u0364user\n" * 30, encoding="utf-8")
     vocabulary = Vocabulary.of(read_semeval({"t": tmp_path / "c.txt"}, {}), 5)
