@@ -153,6 +153,14 @@ def test_words_that_lines_of_a_book_divide(tmp_path, hyphen, before, after, whol
     assert shown(tmp_path, text, targets) == [whole] * 20
 
 
+def test_narrow_lines_of_old_print_are_joined_and_those_of_verse_are_not(tmp_path):
+    prose = "Hartkopf, der Frau Amtmaͤnnin das ver⸗\nſprochene zu uͤberbringen, ließ die\nHaͤu⸗\nſer ſtehen.\n\n"
+    assert shown(tmp_path, prose * 20, ["versprochene", "Häuser"]) == ["verſprochene", "Haͤuſer"] * 20
+    verse = "Wie herrlich leuchtet mir die Natur,\nwie glaͤnzt die Sonne, wie lacht die Flur!\n\n"
+    (tmp_path / "c.txt").write_text(verse * 20, encoding="utf-8")
+    assert len(list(read_semeval({"t": tmp_path / "c.txt"}, []))) == 40
+
+
 def test_halves_of_two_words_are_not_joined(tmp_path):
     """The hyphen of "Haus- und Hof" and that before a noun are no division."""
     for line, found in (("Haus-\nund Hof", []), ("Haus=\nund Hof", []), ("das Haus-\nTier", [])):
