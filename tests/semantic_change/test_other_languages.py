@@ -207,6 +207,13 @@ def test_german_words_are_discovered_across_old_letters(tmp_path):
     assert dict(vocabulary.counts) == {("häuser", "t"): 90}
 
 
+@pytest.mark.parametrize(("article", "found"), [("et", {"via", "vir"}), ("the", {"vir"})])
+def test_function_words_are_left_out_in_english_texts_only(tmp_path, article, found):
+    (tmp_path / "c.txt").write_text(f"{article} {article} {article} via vir\n" * 30, encoding="utf-8")
+    vocabulary = Vocabulary.of(read_semeval({"t": tmp_path / "c.txt"}, {}), 5)
+    assert set(vocabulary.search(["t"], 20).forms) == found
+
+
 def usages_of(text: str) -> dict:
     return {"a": {"t": [Usage("t", f"{text} {number}", 0, 1) for number in range(100)]}}
 
