@@ -165,7 +165,7 @@ def count_raw(texts: list[str], forms: list[str]) -> int:
     """Counts the forms in raw texts, where they are no part of a longer word, nor of one with a hyphen."""
     joined = unicodedata.normalize("NFC", " \n ".join(texts)).replace("\u00ad", "")
     choice = "|".join(re.escape(form).replace("\\ ", r"\s+") for form in forms)
-    return len(re.findall(rf"(?<![^\W_'’])(?<!\w[-‑])(?:{choice})(?![^\W_'’])(?![-‑]\w)", joined))
+    return len(re.findall(rf"(?<![^\W_])(?<!\w[-‑'’])(?:{choice})(?![^\W_])(?![-‑'’]\w)", joined))
 
 
 def count_lemmas(path: Path, lemmas: list[str]) -> int:
