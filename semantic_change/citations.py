@@ -7,12 +7,13 @@ from .usages import Usage
 
 # The end of a sentence: its last marks with closing quotes and brackets, and a space, unless a small letter follows.
 # Chinese and Japanese marks need no space.
-END = re.compile(r"[.!?…]+[\"'”’»)\]]*\s+(?![a-zà-ÿ])|[。！？]+[」』”’]*\s*")
+END = re.compile(r"[.!?…]+[\"'”’“»«)\]]*\s+|[。！？]+[」』”’]*\s*")
 # No sentence ends after these: initials and titles (J. Adams, Mr. Adams, the U.S. Army), what scholars shorten, single
-# letters (z. B., d. h., i. e.), and what Germans shorten.
+# letters (z. B., d. h., i. e.), what Germans shorten, and their ordinals (am 3. Oktober, but not Abs. 3). Texts of
+# tokens have a space before the mark.
 ABBREVIATION = re.compile(
-    r"(?:^|[\s(.])(?:[A-Z][a-z]?|[a-z]|Prof|Abs|sog|geb|bzw|vgl"
-    r"|Mrs|Gen|Gov|Hon|Col|Rev|Sen|Rep|Messrs|(?i:et al|cf|ca|vs|pp|vols?|figs?|eds?))$"
+    r"(?:(?:^|(?<![.\s])\s)\d\d?|(?:^|[\s(.])(?:[A-Z][a-z]?|[a-z]|Prof|Abs|sog|geb|bzw|vgl"
+    r"|Mrs|Gen|Gov|Hon|Col|Rev|Sen|Rep|Messrs|(?i:et al|cf|ca|vs|pp|vols?|figs?|eds?))) ?$"
 )
 # Characters on each side of the word, in texts without marks.
 LONGEST = 600
@@ -23,7 +24,8 @@ def sentence_ends(text: str) -> list[re.Match]:
     return [
         match
         for match in END.finditer(text)
-        if not ABBREVIATION.search(text[max(0, match.start() - 8) : match.start()])
+        if not text[match.end() : match.end() + 1].islower()
+        and not ABBREVIATION.search(text[max(0, match.start() - 8) : match.start()])
     ]
 
 

@@ -144,13 +144,16 @@ class Vocabulary:
     def search(self, times: Sequence[str], min_usages: int, without_names: bool = False) -> Searched:
         """
         Finds the words that can be compared: those with `min_usages` occurrences at the first and at the last time
-        that are not among the most frequent words nor function words of English. With `without_names` they do not
-        begin with a capital in most of their occurrences. At other times with fewer occurrences they have no usages.
+        that are not among the most frequent words nor, where "the" is one of these, function words of English. With
+        `without_names` they do not begin with a capital in most of their occurrences. At other times with fewer
+        occurrences they have no usages.
         """
         spellings: dict[str, Counter[str]] = {}
         for spelling, count in self.spellings.items():
             spellings.setdefault(spelling.lower(), Counter())[spelling] = count
         frequent, forms, usages, rows = frequent_words(self.tokens), {}, {}, []
+        # In other languages some are words with a meaning, such as Latin "via" and German "Not".
+        function_words = FUNCTION_WORDS if "the" in frequent else set()
         for word, spelled in spellings.items():
             counts = [self.counts[word, time] for time in times]
             if max(counts) < min_usages:
@@ -162,7 +165,7 @@ class Vocabulary:
                 left_out = RARE
             elif untagged(word) in frequent:
                 left_out = FREQUENT
-            elif untagged(word) in FUNCTION_WORDS:
+            elif untagged(word) in function_words:
                 left_out = FUNCTION
             elif without_names and 2 * spelled[word] < spelled.total():
                 left_out = NAME

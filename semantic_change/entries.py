@@ -87,9 +87,9 @@ class Entry:
         return usage in self.earliest[: self.num_sure]
 
     def support(self, option: int, usage: int) -> float:
-        """Returns the share of a usage's neighbours that have its sense."""
-        labels = self.labels[option]
-        return float(np.mean(labels[self.neighbours[usage]] == labels[usage]))
+        """Returns the share of a usage's neighbours that have its sense, NaN for the only usage of a word."""
+        labels, near = self.labels[option], self.neighbours[usage]
+        return float(np.mean(labels[near] == labels[usage])) if near else math.nan
 
 
 def make_entry(search: Search, frequent: Collection[str] = ()) -> Entry:

@@ -22,7 +22,7 @@ from .dated_sentences import DatedSentence
 from .kept_vectors import KeptVectors
 from .measures import ReadUsages, Vectors, design_effects
 from .reading.dated_texts import check_same_times, make_row, special_tokens, token_limit
-from .reading.passages import OLD_LETTERS, fold, untagged
+from .reading.passages import READ, compose_accents, fold, untagged
 
 
 logger = logging.get_logger(__name__)
@@ -290,19 +290,22 @@ def ignores_case(tokenizer: PreTrainedTokenizerBase) -> bool:
 
 def as_read(text: str) -> str:
     """
-    Returns a text as an encoder reads it, with the letters of today in place of the long s and others, which many
-    encoders do not know. It is as long as before.
+    Returns a text as an encoder reads it: with the letters of today in place of the long s and others, which many
+    encoders do not know, with composed accents, and without soft hyphens.
     """
-    return text.translate(OLD_LETTERS)
+    return compose_accents(text.translate(READ))
 
 
 def find_pieces(tokenizer: PreTrainedTokenizerBase, usage: Usage) -> tuple[list[int], list[int]]:
     """Returns the token ids of the text, and the indices of those that belong to the word."""
     time = {"time": usage.time} if hasattr(tokenizer, "time_points") else {}
     settings = {"add_special_tokens": False, "return_offsets_mapping": True, "verbose": False}
-    encoding = tokenizer(as_read(usage.text), **settings, **time)
+    text, first, last = usage.text, usage.start, usage.end
+    before, word, after = map(as_read, (text[:first], text[first:last], text[last:]))
+    encoding = tokenizer(before + word + after, **settings, **time)
+    first, last = len(before), len(before + word)
     offsets = enumerate(encoding["offset_mapping"])
-    return encoding["input_ids"], [index for index, (start, end) in offsets if start < usage.end and end > usage.start]
+    return encoding["input_ids"], [index for index, (start, end) in offsets if start < last and end > first]
 
 
 def drop_unknown(tokenizer: PreTrainedTokenizerBase, usages: Usages, read_names: bool = True) -> Usages:

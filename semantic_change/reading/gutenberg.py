@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
-from .passages import IN_NAME, Origin, Passage, find_compounds, find_date_in_name
+from .passages import IN_NAME, Origin, Passage, find_compounds, find_date_in_name, join_divided
 
 
 Lines = Iterator[tuple[int, str]]
@@ -23,6 +23,8 @@ BOOK_NUMBER = re.compile(r"(?:pg)?\d+(?:-(?:\d|h|images))?", re.IGNORECASE)
 CREDITS = re.compile(r"(?:(?:this )?e-?text (?:was )?)?(?:produced|prepared|transcribed) (?:by|from)\b", re.IGNORECASE)
 # The most characters of a line of wrapped text, and the fewest of a full line inside a paragraph.
 LONGEST_LINE, FULL_LINE = 90, 45
+# A larger share of lines that divide a word: narrow print, not verse.
+DIVIDED_SHARE = 0.03
 
 
 def is_gutenberg(lines: Sequence[str]) -> bool:
@@ -33,16 +35,19 @@ def is_gutenberg(lines: Sequence[str]) -> bool:
 def are_wrapped(lines: Sequence[str]) -> bool:
     """
     Tells whether paragraphs are wrapped to short lines, with blank lines between them: nearly all lines that another
-    one follows are full, most of them do not end a sentence, and no line is long.
+    one follows are full or some divide a word, most of them do not end a sentence, and no line is long.
     """
     pairs = list(pairwise(lines))
-    followed = [line.rstrip() for line, following in pairs if line.strip() and following.strip()]
+    inside = [(line.rstrip(), following) for line, following in pairs if line.strip() and following.strip()]
+    followed = [line for line, _ in inside]
     breaks = sum(bool(line.strip()) and not following.strip() for line, following in pairs)
     if breaks < 2 or len(followed) < breaks or max(map(len, lines)) > LONGEST_LINE:
         return False
     full = sum(len(line) >= FULL_LINE for line in followed)
     ended = sum(line.endswith((".", "!", "?")) for line in followed)
-    return full >= 0.8 * len(followed) and ended <= 0.4 * len(followed)
+    divided = sum(join_divided(line.split()[-1], following.split()[0], ()) is not None for line, following in inside)
+    is_filled = full >= 0.8 * len(followed) or divided > DIVIDED_SHARE * len(followed)
+    return is_filled and ended <= 0.4 * len(followed)
 
 
 def read_paragraphs(

@@ -42,8 +42,9 @@ APOSTROPHES = "\u2018\u2019\u201b\u02bc\u00b4\uff07"
 HYPHENS = "\u2010\u2011\u2e17\ufe63\uff0d"
 LIGATURES = "\ufb00\ufb01\ufb02\ufb03\ufb04\ufb05\ufb06"
 UNSEEN = "\u00ad\u200b\u200c\u200d\u200e\u200f\u2060\ufeff"
-# One character for each, so that places in a text stay.
 OLD_LETTERS = str.maketrans("\u017f\ua75b\u0364", "sr\u0308")
+# An encoder reads a soft hyphen as a piece of its own, or leaves it out.
+READ = str.maketrans({**OLD_LETTERS, "\u00ad": None})
 PRINTED = str.maketrans(
     {
         **OLD_LETTERS,

@@ -95,6 +95,13 @@ def test_a_usage_between_two_senses_is_unsure(sample):
     assert entry.earliest[0] == usage and 0.2 < entry.support(entry.chosen, usage) < 0.9
 
 
+@pytest.mark.filterwarnings("error")
+def test_a_word_with_one_usage_has_no_neighbours():
+    one = [dated(1850, 0)]
+    entry = entries_of({"1800": one}, {"1800": [one]})["plane"]
+    assert entry.earliest == [0] and math.isnan(entry.support(entry.chosen, 0))
+
+
 def test_usages_of_one_date_come_in_the_order_of_the_corpus(sample):
     """The sample has been shuffled."""
     same = [Usage("1800", f"plane {number}", 0, 5, "1800") for number in range(5)]
@@ -236,6 +243,14 @@ def test_texts_without_dates_have_no_trend(tmp_path):
             "Gut. Prof. Lee (geb. Roe) sah, z. B. im Jh. d. Not, bzw. Angst, das *Haus*, vgl. Abs. 3. Nein",
             "Prof. Lee (geb. Roe) sah, z. B. im Jh. d. Not, bzw. Angst, das *Haus*, vgl. Abs. 3.",
         ),
+        (
+            "Gut. Am 3. Oktober 1990, im 20. Jahrhundert, fiel das *Haus*. Nein",
+            "Am 3. Oktober 1990, im 20. Jahrhundert, fiel das *Haus*.",
+        ),
+        ("Gut . Am 3 . Oktober sah Prof . Lee das *Haus* . Nein", "Am 3 . Oktober sah Prof . Lee das *Haus* ."),
+        ("Gut. „Das *Haus* ist alt.“ Nein.", "„Das *Haus* ist alt.“"),
+        ("Gut. »Das *Haus* ist alt!« ſagte ſie. Nein.", "»Das *Haus* ist alt!« ſagte ſie."),
+        ("In 1815. The *plane* tree stood. It fell.", "The *plane* tree stood."),
         ("M. Tullius vidit. Cn. Pompeius *virtutem* laudat. Deinde", "Cn. Pompeius *virtutem* laudat."),
         ("下雨了。*飞机*走了。是", "*飞机*走了。"),
     ],

@@ -153,6 +153,14 @@ def test_words_that_lines_of_a_book_divide(tmp_path, hyphen, before, after, whol
     assert shown(tmp_path, text, targets) == [whole] * 20
 
 
+def test_narrow_lines_of_old_print_are_joined_and_those_of_verse_are_not(tmp_path):
+    prose = "Hartkopf, der Frau Amtmaͤnnin das ver⸗\nſprochene zu uͤberbringen, ließ die\nHaͤu⸗\nſer ſtehen.\n\n"
+    assert shown(tmp_path, prose * 20, ["versprochene", "Häuser"]) == ["verſprochene", "Haͤuſer"] * 20
+    verse = "Wie herrlich leuchtet mir die Natur,\nwie glaͤnzt die Sonne, wie lacht die Flur!\n\n"
+    (tmp_path / "c.txt").write_text(verse * 20, encoding="utf-8")
+    assert len(list(read_semeval({"t": tmp_path / "c.txt"}, []))) == 40
+
+
 def test_halves_of_two_words_are_not_joined(tmp_path):
     """The hyphen of "Haus- und Hof" and that before a noun are no division."""
     for line, found in (("Haus-\nund Hof", []), ("Haus=\nund Hof", []), ("das Haus-\nTier", [])):
@@ -176,10 +184,34 @@ def test_an_encoder_reads_the_letters_of_today():
     assert kept["Haus"]["t"] == [old]
 
 
+@pytest.mark.parametrize(
+    ("word", "written"), [("für", "fu\u0364r"), ("für", "fu\u0308r"), ("Häuſer", "Ha\u0364u\u00ad\u017fer")]
+)
+def test_a_cased_encoder_reads_letters_and_not_their_parts(word, written):
+    """Tokenizers such as that of a cased BERT compose no accents, and that of this family keeps soft hyphens."""
+    pieces = ["\u2581das", "\u2581für", "\u2581uns", *"\u2581für\u0308Hä\u00adusea"]
+    tokenizer = XLMRobertaTokenizer(
+        vocab=[*((token, 0.0) for token in ("<s>", "<pad>", "</s>", "<unk>")), *((piece, -5.0) for piece in pieces)]
+    )
+    # The places of the word count the characters that are written, those before it included.
+    usages = [Usage("t", f"{one} das {one} uns", len(one) + 5, 2 * len(one) + 5) for one in (written, word)]
+    (row, first, last), expected = (encode_usage(tokenizer, usage, 32) for usage in usages)
+    assert (row, first, last) == expected
+    assert tokenizer.decode(row["input_ids"][first:last]) == word.replace("\u017f", "s")
+    assert tokenizer.unk_token_id not in row["input_ids"]
+
+
 def test_german_words_are_discovered_across_old_letters(tmp_path):
     (tmp_path / "c.txt").write_text("Ha\u0364u\u017fer Häuser Ha\u0364user\n" * 30, encoding="utf-8")
     vocabulary = Vocabulary.of(read_semeval({"t": tmp_path / "c.txt"}, {}), 5)
     assert dict(vocabulary.counts) == {("häuser", "t"): 90}
+
+
+@pytest.mark.parametrize(("article", "found"), [("et", {"via", "vir"}), ("the", {"vir"})])
+def test_function_words_are_left_out_in_english_texts_only(tmp_path, article, found):
+    (tmp_path / "c.txt").write_text(f"{article} {article} {article} via vir\n" * 30, encoding="utf-8")
+    vocabulary = Vocabulary.of(read_semeval({"t": tmp_path / "c.txt"}, {}), 5)
+    assert set(vocabulary.search(["t"], 20).forms) == found
 
 
 def usages_of(text: str) -> dict:
