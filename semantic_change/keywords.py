@@ -21,7 +21,9 @@ NEAR = 3
 # With the end of English "didn't", which is no "didn".
 WORD = r"[^\W\d_]{3,}(?:'t(?!\w))?"
 WORDS = re.compile(rf"\b{WORD}\b")
-BEFORE, AFTER = re.compile(rf"\b({WORD})[\s-]$"), re.compile(rf"^[\s-]({WORD})\b")
+# Words of any length, with what they are contracted with.
+BESIDE = r"[^\W\d_]+(?:'[^\W\d_]+)*"
+BEFORE, AFTER = re.compile(rf"\b({BESIDE})[\s-]$"), re.compile(rf"^[\s-]({BESIDE})\b")
 # Stands for the word beside its neighbours, as in dictionaries.
 SWUNG_DASH = "~"
 
@@ -91,19 +93,25 @@ def words_of(text: str, frequent: Collection[str] = ()) -> list[str]:
     return [word for word in WORDS.findall(fold(text).lower()) if word not in frequent]
 
 
-def words_beside(usage: Usage, frequent: Collection[str] = ()) -> Iterator[str]:
-    """Yields the words of [`words_of`] right before and after a usage, with a swung dash for it ("solar ~")."""
-    if (before := BEFORE.search(fold(usage.text[: usage.start]).lower())) and before[1] not in frequent:
+def words_beside(usage: Usage) -> Iterator[str]:
+    """
+    Yields the words right before and after a usage, with a swung dash for it ("solar ~"). Frequent words are among
+    them, because they tell the grammar of a word ("in ~", "to ~", "thou ~").
+    """
+    if before := BEFORE.search(fold(usage.text[: usage.start]).lower()):
         yield f"{before[1]} {SWUNG_DASH}"
-    if (after := AFTER.search(fold(usage.text[usage.end :]).lower())) and after[1] not in frequent:
+    if after := AFTER.search(fold(usage.text[usage.end :]).lower()):
         yield f"{SWUNG_DASH} {after[1]}"
 
 
 class Keywords:
-    """Finds keywords of senses, as dictionaries give collocates. `frequent` has words that are none."""
+    """
+    Finds keywords of senses, as dictionaries give collocates. `frequent` has words that are none unless they stand
+    right beside the word.
+    """
 
     def __init__(self, usages: Sequence[Usage], frequent: Collection[str] = ()):
-        self.beside = WordsAround([list(words_beside(usage, frequent)) for usage in usages])
+        self.beside = WordsAround([list(words_beside(usage)) for usage in usages])
         self.near, self.around = (
             WordsAround([words_of(context(usage, *window), frequent) for usage in usages]) for window in ((NEAR,), ())
         )
