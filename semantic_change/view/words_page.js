@@ -302,8 +302,8 @@ function senseSection(entry, sense) {
     title,
     senseTools(sense),
     element("div", { className: "times" }, ...parts),
-    element("h5", {}, `First attestations, ${where}`),
-    element("ul", { className: "sentences firsts" }, ...firsts.map((usage) => attestation(entry, usage))),
+    element("h5", { className: "of-senses" }, `First attestations, ${where}`),
+    element("ul", { className: "sentences firsts of-senses" }, ...firsts.map((usage) => attestation(entry, usage))),
   );
 }
 

@@ -441,6 +441,20 @@ def test_all_names_of_senses_are_seen(opened):
     opened.wait_for(lambda: opened.driver.execute_script(inside) == most)
 
 
+def test_a_word_of_one_sense_has_no_shares_and_its_first_attestations_once(opened):
+    choose(opened, "flew")
+    widths = []
+    for number in (2, 1, 2):
+        opened.set_value("#number", number)
+        shown = opened.find("#shares").is_displayed()
+        assert shown == opened.find(".firsts").is_displayed() == (number > 1)
+        assert opened.find("#earliest li").is_displayed() and opened.find("#senses .times").is_displayed()
+        if shown:
+            opened.wait_for(lambda: opened.find("#shares svg").size["width"] > 200)
+            widths.append(opened.find("#shares svg").size["width"])
+    assert widths[0] == widths[1]
+
+
 def test_the_trend_of_a_sense_is_that_of_the_file(browser, tmp_path):
     """Usages of two decades in each of two times, some without a date, in documents of three usages."""
     chance, usages = np.random.default_rng(0), {}
