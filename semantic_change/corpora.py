@@ -140,13 +140,14 @@ def read_semeval(
         the corpus tells it. Raises a `ValueError` if a file cannot be read, if a corpus has no sentence, or if two
         targets share a form.
     """
-    capitals, blocks, files = Capitals(), Blocks(list(paths_by_time.values()), columns), FilesRead()
+    paths = list(paths_by_time.values())
+    capitals, blocks, files = Capitals(), Blocks(paths, columns), FilesRead(paths)
     for time, path in paths_by_time.items():
         finder = TargetFinder(path, targets, ignore_case, columns, capitals, blocks)
         sentence = None
         for passage in read_passages(path, columns):
             sentence = finder.find(time, passage)
-            files.add(passage, time)
+            files.add(path, passage, time)
             yield sentence
         if sentence is None:
             raise ValueError(f"The corpus of '{time}', {path}, is empty.")
@@ -164,8 +165,9 @@ def read_dated_corpus(
     tell_files: Callable[[pd.DataFrame], object] | None = None,
 ) -> Iterator[DatedSentence]:
     """
-    Reads one corpus of the texts of all times. A text belongs to the time point that holds its date. A warning counts
-    the texts of no time point: those with another date, with a date that is not read, or without a date.
+    Reads one corpus of the texts of all times. A text belongs to the time point that holds its date, or both ends of
+    the span in which it was written (`1850/1855`). A warning counts the texts of no time point: those with another
+    date, with a date that is not read, or without a date.
 
     Args:
         path (`str` or `Path`): A table, a file or a folder, as [`read_semeval`] reads them, with dates that
@@ -176,16 +178,23 @@ def read_dated_corpus(
     Raises a `ValueError` if a time has no text.
     """
     points = TimePoints(list(times))
+
     # Many texts share a few dates.
-    find_time = cache(points.get)
+    @cache
+    def find_time(date: str) -> str | None:
+        if (time := points.get(date)) is not None:
+            return time
+        first, _, last = date.partition("/")
+        return time if (time := points.get(first)) == points.get(last) else None
+
     capitals = Capitals()
     finder = TargetFinder(path, targets, ignore_case, columns, capitals, Blocks([path], columns, len(times)))
     counts: Counter[str] = Counter()
     unknown: Counter[str] = Counter()
-    files = FilesRead()
+    files = FilesRead([path])
     for passage in read_passages(path, columns):
         time = find_time(passage.date)
-        files.add(passage, time)
+        files.add(path, passage, time)
         if time is None:
             unknown[passage.date] += 1
         else:

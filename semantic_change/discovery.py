@@ -9,6 +9,7 @@ from heapq import heappush, heapreplace
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
 import pandas as pd
 from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 
@@ -55,6 +56,33 @@ class Searched(NamedTuple):
     usages: Usages
     table: pd.DataFrame
     num_words: int
+
+    def apart_from(self, words: Mapping[str, Sequence[str]]) -> list[str]:
+        """Returns the words that can be compared and share no form, in any case, with those that are given."""
+        taken = {form.lower() for word, forms in words.items() for form in (word, *forms)}
+        return [word for word, forms in self.forms.items() if taken.isdisjoint(map(str.lower, forms))]
+
+    def draw(
+        self, number: int, without: Mapping[str, Sequence[str]], ends: Sequence[str], seed: int
+    ) -> dict[str, list[str]]:
+        """
+        Draws words that can be compared, in proportion to their occurrences at the end that has fewer of them.
+
+        Args:
+            number: The number of words. If there are fewer, all are returned.
+            without: Words with their forms; a word that shares one with them is not drawn.
+            ends: The first and the last time.
+            seed: The seed of the draw.
+
+        Raises:
+            ValueError: If there is no such word.
+        """
+        counts = self.table.set_index("word").loc[self.apart_from(without), count_columns(ends)].min(axis=1)
+        if counts.empty:
+            raise ValueError("--steady draws no word: no other words of the corpora are frequent enough at both ends.")
+        number, generator = min(number, len(counts)), np.random.default_rng(seed)
+        drawn = generator.choice(counts.index, number, replace=False, p=counts / counts.sum())
+        return {word: self.forms[word] for word in drawn}
 
     def describe(self, min_usages: int) -> str:
         """Tells how many words were searched and can be compared, and how many are left out and why."""

@@ -69,6 +69,8 @@ def read_judgments(path: str | Path) -> pd.DataFrame:
     """
     path = Path(path)
     files = sorted(path.rglob("judgments.csv")) if path.is_dir() else [path]
+    if not files:
+        raise ValueError(f"{path} has no file judgments.csv.")
     rows, num_undecided = [], 0
     for where, row in (each for file in files for each in read_tsv(file)):
         try:

@@ -4,6 +4,7 @@ import csv
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
@@ -11,6 +12,7 @@ import numpy as np
 from transformers.utils import logging
 
 from modeling_tempoformer.cards.markdown import escape_control_characters
+from modeling_tempoformer.posts.csv_tables import find_separator
 from modeling_tempoformer.posts.files import naming_broken_file, open_text
 
 from .citations import sentence_of
@@ -95,18 +97,26 @@ def read_known_senses(path: str | Path) -> GivenTexts:
     Raises a `ValueError` that names the first line of another form, or if the file has no row.
     """
     texts: GivenTexts = {}
+    alike: dict[tuple[str, str], GivenText] = {}
     with naming_broken_file(path), open_text(path, newline="") as file:
-        rows = csv.DictReader(file, strict=True)
+        header = file.readline()
+        rows = csv.DictReader(chain([header], file), delimiter=find_separator(header), strict=True)
         if missing := [name for name in COLUMNS if name not in (rows.fieldnames or ())]:
             found = ", ".join(rows.fieldnames or ()) or "none"
             raise ValueError(
                 f"{path}, line 1: the column {', '.join(map(repr, missing))} is missing. It must be a CSV file with "
-                f"the columns {', '.join(COLUMNS)}, separated by commas; it has {found}."
+                f"the columns {', '.join(COLUMNS)}; it has {found}."
             )
         try:
             for row in rows:
                 word, text = read_row(row, f"{path}, line {rows.line_num}")
                 texts.setdefault(word, []).append(text)
+                other = alike.setdefault((word, fold(text.sense).lower()), text)
+                if other.sense != text.sense:
+                    raise ValueError(
+                        f"{text.where}: the sense {text.sense!r} is written {other.sense!r} in {other.where}: give a "
+                        "sense one name."
+                    )
         except csv.Error as problem:
             raise ValueError(
                 f"{path}, line {rows.line_num + 1}: {problem}. A text in quotation marks must end with one, and those "
@@ -121,12 +131,12 @@ def read_row(row: Mapping[str | None, str | None], where: str) -> tuple[str, Giv
     """Reads a word and its text from a row of the table of [`read_known_senses`]."""
     if None in row:
         raise ValueError(f"{where}: there are more cells than columns: put a text with commas in quotation marks.")
-    word, sense, text = (" ".join((row[name] or "").split()) for name in COLUMNS)
+    word, sense, text = (compose_accents(" ".join((row[name] or "").split())) for name in COLUMNS)
     if empty := [name for name, cell in zip(COLUMNS, (word, sense, text), strict=True) if not cell]:
         raise ValueError(f"{where}: the cell of {repr(empty[0])} is empty.")
     start = (row.get(START) or "").strip()
     if not start:
-        return fold(word), GivenText(sense, compose_accents(text), None, where)
+        return fold(word), GivenText(sense, text, None, where)
     # As it is written, because its characters are numbered.
     text = row["text"]
     if not (start.isdecimal() and int(start) < len(text)):

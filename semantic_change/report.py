@@ -129,10 +129,13 @@ def plot_scores(table: pd.DataFrame, times: Sequence[str]) -> Figure:
     return figure
 
 
-def conclude(table: pd.DataFrame, times: Sequence[str], steady: Collection[str] = ()) -> str:
+def conclude(
+    table: pd.DataFrame, times: Sequence[str], steady: Collection[str] = (), drawn: bool = False
+) -> list[str]:
     """
-    Counts the words that changed more than chance and says how much more, and those that changed more than words that
-    are known to be steady. Names the words with too few documents for a test, those whose interval ends below a
+    Returns sentences about the words. The first counts those that changed more than chance and says how much more.
+    Others count those that changed more than words that are known to be steady, or than nine in ten words that were
+    `drawn` as steady ones, and name the words with too few documents for a test, those whose interval ends below a
     quarter of the largest change and, if there are more than two times, those with the largest change between
     neighbouring times.
     """
@@ -152,13 +155,23 @@ def conclude(table: pd.DataFrame, times: Sequence[str], steady: Collection[str] 
         )
     is_steady = table["word"].isin(steady)
     if is_steady.any():
-        most = table.loc[table.loc[is_steady, "change"].idxmax()]
-        larger = (table.loc[~is_steady, "change"] > most["change"]).sum()
-        sentences.append(
-            f"Words that are known to be steady: {is_steady.sum()}, with a median change of "
-            f"{table.loc[is_steady, 'change'].median():.1f} and a largest one of {most['change']:.1f} "
-            f"('{most['word']}'). Of the other {(~is_steady).sum()}, {larger} changed more than each of them"
-        )
+        changes, others = table.loc[is_steady].set_index("word")["change"], table.loc[~is_steady, "change"]
+        middle = f"with a median change of {changes.median():.1f}"
+        if drawn:
+            # Some of these may have changed.
+            bound = changes.quantile(0.9)
+            sentences.append(
+                f"Words drawn from the corpora, most of which are steady: {len(changes)}, {middle}, and nine in ten "
+                f"have at most {bound:.1f} ({', '.join(changes.index)})"
+            )
+        else:
+            bound = changes.max()
+            sentences.append(
+                f"Words that are known to be steady: {len(changes)}, {middle} and a largest one of {bound:.1f} "
+                f"('{changes.idxmax()}')"
+            )
+        than = "nine in ten" if drawn else "each"
+        sentences.append(f"Of the other {len(others)}, {(others > bound).sum()} changed more than {than} of them")
     if not is_tested.all():
         sentences.append(describe_untested(table[~is_tested], times))
     little_changed = table.loc[table[INTERVAL[1]] < table["change"].max() / 4, "word"]
@@ -171,7 +184,7 @@ def conclude(table: pd.DataFrame, times: Sequence[str], steady: Collection[str] 
         steps = table.dropna(subset="change_step").nlargest(3, "change_step")
         named = (f"{row['word']} ({row[STEP]}, {row['change_step']:.1f})" for _, row in steps.iterrows())
         sentences.append(f"Largest changes between neighbouring times: {', '.join(named)}")
-    return ". ".join(sentences) + "."
+    return [f"{sentence}." for sentence in sentences]
 
 
 def describe_untested(table: pd.DataFrame, times: Sequence[str]) -> str:
@@ -195,9 +208,12 @@ def write_report(
     truth: Mapping[str, float] | None = None,
     left_out: dict[str, dict[str, int]] | None = None,
     seed: int = 0,
-    steady: Collection[str] = (),
+    concluded: Sequence[str] = (),
 ) -> str:
-    """Writes `changes.csv`, `results.json` and the figure `changes`. Returns table, notes and agreement as text."""
+    """
+    Writes `changes.csv`, `results.json` and the figure `changes`. Returns table, notes and agreement as text; the
+    first note is what was `concluded`.
+    """
     folder, left_out = Path(output_dir), left_out or {}
     scores = table.set_index("word")[measures_of(table)]
     missing: dict[str, list[str]] = {}
@@ -207,7 +223,7 @@ def write_report(
         if words := tuple(scores.index[scores[name].isna()]):
             without.setdefault(words, []).append(name)
     agreements: dict[str, dict] = {}
-    notes = [conclude(table, times, steady)] if "change" in table else []
+    notes = [" ".join(concluded)] if concluded else []
     notes += (
         [f"Not compared, with too few usages at {times[0]} or {times[-1]}: {describe_counts(left_out)}."]
         if left_out

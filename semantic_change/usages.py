@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from itertools import chain
+from textwrap import shorten
 from typing import NamedTuple
 
 import numpy as np
@@ -74,6 +76,8 @@ UsagesByText = dict[str, dict[str, list[list[Usage]]]]
 CONTEXT_WORDS = 10
 # The most frequent words that make up this share of a corpus say little about its contents.
 FREQUENT_SHARE = 0.5
+# Texts with fewer spaces may be equal by chance. A few copies change little.
+FEWEST_SPACES, MOST_COPIES = 7, 0.05
 
 
 def find_usages(sentences: Iterable[DatedSentence], targets: Iterable[str], times: Sequence[str]) -> UsagesByText:
@@ -85,7 +89,26 @@ def find_usages(sentences: Iterable[DatedSentence], targets: Iterable[str], time
             by_word.setdefault(word, []).append(Usage.of(sentence, start, end))
         for word in by_word.keys() & found.keys():
             found[word][sentence.time].append(by_word[word])
+    warn_of_copies(found)
     return found
+
+
+def warn_of_copies(found: UsagesByText):
+    """Warns of texts that stand in several documents of a time, which tests and intervals take for independent."""
+    documents: dict[tuple[str, str], set[str]] = {}
+    for by_time in found.values():
+        for usage, *_ in chain.from_iterable(by_time.values()):
+            if usage.text.count(" ") >= FEWEST_SPACES:
+                documents.setdefault((usage.time, usage.text), set()).add(usage.document)
+    total = sum(map(len, documents.values()))
+    copies = total - len(documents)
+    if copies > MOST_COPIES * total:
+        _, text = max(documents, key=lambda place: len(documents[place]))
+        example = shorten(text, 60, placeholder="…")
+        logger.warning(
+            f"{copies:,} of {total:,} texts with the words are copies of others in another document, such as "
+            f"{example!r}. Each counts as evidence of its own, so leave out reprints and rows that are there twice."
+        )
 
 
 def draw_usages(found: UsagesByText, num_samples: int, seed: int = 42) -> Usages:

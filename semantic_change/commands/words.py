@@ -28,7 +28,7 @@ from modeling_tempoformer.view.page import check_view, write_page
 
 from .. import corpora, measures, usages
 from ..dated_sentences import DatedSentence
-from ..discovery import SEARCHED, Vocabulary, rank_by_change, write_searched
+from ..discovery import SEARCHED, Searched, Vocabulary, rank_by_change, write_searched
 from ..durel import JUDGED, USES, compare_with_people, read_judgments, write_uses
 from ..entries import ENTRY_FILES, Entry, make_entries, write_entries
 from ..kept_vectors import KeptVectors
@@ -37,7 +37,7 @@ from ..reading.dated_texts import numbers_in
 from ..reading.files_read import FILES, describe_files, write_files
 from ..reading.passages import Columns
 from ..reading.text_layouts import time_of_file
-from ..report import CHANGES, FIGURE, RESULTS, format_table, ranked_table, write_report
+from ..report import CHANGES, FIGURE, RESULTS, conclude, format_table, ranked_table, write_report
 from ..tokenizer_fit import warn_of_language
 from ..unranked import UNRANKED, write_unranked
 from ..usages import Frequencies, Usages, UsagesByText
@@ -88,8 +88,9 @@ class ChangeArguments:
     steady: str | None = field(
         default=None,
         metadata={
-            "help": "A file of words that are known to be steady, as in --targets. They join the list, and the column "
-            "above_steady is how much more a word changed than they do in the middle."
+            "help": "A file of words that are known to be steady, as in --targets; or the number of words to draw "
+            "from --corpora, most of which are steady. They join the list, and the column above_steady is how much "
+            "more a word changed than they do in the middle."
         },
     )
     discover: int | None = field(
@@ -166,6 +167,8 @@ class ChangeArguments:
             )
         if self.discover is not None and (self.targets is not None or self.corpora is None):
             raise ValueError("--discover finds the words of --corpora: leave out --targets and --dwug.")
+        if self.num_drawn == 0 or (self.num_drawn and self.corpora is None):
+            raise ValueError(f"--steady {self.steady} draws words from --corpora: give 1 or more, or a file of words.")
         if self.target_marks is not None and len(self.target_marks) != 2:
             raise ValueError(f"--target_marks takes two texts, got {len(self.target_marks)}.")
         if self.times is None:
@@ -185,6 +188,11 @@ class ChangeArguments:
     def is_one_corpus(self) -> bool:
         """Returns whether the texts of all times are in one table, file or folder."""
         return self.corpora is not None and len(self.corpora) == 1
+
+    @property
+    def num_drawn(self) -> int | None:
+        """The number of steady words that are drawn from the corpora, or None if there are none or a file has them."""
+        return int(self.steady) if self.steady is not None and self.steady.isdecimal() else None
 
     @property
     def reads_names(self) -> bool:
@@ -311,14 +319,20 @@ class Discovered(NamedTuple):
     said: str
 
 
-def discover_words(args: ChangeArguments, reader: Reader, steady: Mapping[str, Sequence[str]]) -> Discovered:
-    """
-    Proposes the words of the corpora whose few usages change most between two compared times, without those that share
-    a form with a steady word. Steady words join the list later.
-    """
+def search_words(args: ChangeArguments, reader: Reader) -> Searched:
+    """Finds the words of the corpora that can be compared."""
     num_kept, tell = min(SIEVE_USAGES, args.num_samples), partial(tell_files, Path(args.output_dir))
     vocabulary = Vocabulary.of(read_sentences(args, {}, reader.ignores_case, tell), num_kept, args.seed)
-    searched = vocabulary.search(args.times, args.min_usages, args.without_names)
+    return vocabulary.search(args.times, args.min_usages, args.without_names)
+
+
+def discover_words(
+    args: ChangeArguments, reader: Reader, searched: Searched, steady: Mapping[str, Sequence[str]]
+) -> Discovered:
+    """
+    Proposes the words whose few usages change most between two compared times, without those that share a form with a
+    steady word. Steady words join the list later.
+    """
     said = searched.describe(args.min_usages)
     few = reader.drop_unknown(searched.usages)
     few = {word: by_time for word, by_time in few.items() if all(by_time.values())}
@@ -327,8 +341,9 @@ def discover_words(args: ChangeArguments, reader: Reader, steady: Mapping[str, S
         raise ValueError(f"--discover finds no word. {said}{unknown}")
     scores = rank_by_change(reader.read_compared(few), args.seed)
     write_searched(Path(args.output_dir), searched, scores)
-    taken = {form.lower() for word, forms in steady.items() for form in (word, *forms)}
-    best = [word for word in scores if taken.isdisjoint(map(str.lower, searched.forms[word]))][: args.discover]
+    free = {*searched.apart_from(steady)}
+    best = [word for word in scores if word in free][: args.discover]
+    num_kept = min(SIEVE_USAGES, args.num_samples)
     said += f" These {len(best)} changed most by {num_kept} usages at each time; {SEARCHED} has the others."
     return Discovered({word: searched.forms[word] for word in best}, scores, said)
 
@@ -388,12 +403,16 @@ def run(
     # Files of an earlier run, which this run may not overwrite
     for name in (CHANGES, RESULTS, *all_forms(FIGURE), UNRANKED, *ENTRY_FILES, USES, JUDGED, SEARCHED, FILES, PAGE):
         (folder / name).unlink(missing_ok=True)
-    num_searched, said, tell = 0, "", partial(tell_files, folder)
+    num_searched, said, tell = 0, [], partial(tell_files, folder)
+    if words is None or args.num_drawn:
+        searched, tell = search_words(args, reader), None
     if words is None:
-        discovered = discover_words(args, reader, steady)
-        words, said, tell = discovered.words, discovered.said, None
+        discovered = discover_words(args, reader, searched, steady)
+        words, said = discovered.words, [discovered.said]
         # The search may not have compared the steady words, which are tested, too.
         num_searched = len({*discovered.compared, *steady})
+    if args.num_drawn:
+        steady = searched.draw(args.num_drawn, words, args.ends, args.seed)
     words = words | {word: forms for word, forms in steady.items() if word not in words}
     texts = take_words(texts, words)
     found, frequencies, frequent = find_words(args, words, reader.ignores_case, tell)
@@ -416,9 +435,8 @@ def run(
     table = ranked_table(
         columns, usages.count_usages(by_word), truth, frequencies, documents, list(steady), num_searched
     )
-    print(write_report(folder, table, args.times, truth, left_out, args.seed, list(steady)))
-    if said:
-        print(said)
+    concluded = conclude(table, args.times, list(steady), bool(args.num_drawn)) if "change" in table else []
+    print(write_report(folder, table, args.times, truth, left_out, args.seed, concluded), *said, sep="\n")
     unranked = write_unranked(folder, left_out, args.times, args.min_usages, frequencies, documents)
     by_word = {word: drawn[word] for word in (*table["word"], *unranked["word"])}
     unread = {
@@ -443,6 +461,7 @@ def run(
     write_uses(folder, {word: entry.sampled for word, entry in entries.items()})
     if judgments is not None:
         write_judged(folder, judgments, entries)
+    said = [*concluded, *said]
     write_page(folder / PAGE, words_page(table, args.times, entries, frequencies, unranked, said, texts))
     print(f"Words to look at: {folder / PAGE}")
 
@@ -467,6 +486,6 @@ def main(arguments: list[str]):
     words, truth = read_words(args)
     texts = {} if args.senses is None else read_known_senses(args.senses)
     judgments = None if args.judgments is None else read_judgments(args.judgments)
-    steady = {} if args.steady is None else corpora.read_targets(args.steady)
+    steady = {} if args.steady is None or args.num_drawn else corpora.read_targets(args.steady)
     with lock_folder(args.output_dir):
         run(args, words, steady, truth, texts, judgments)

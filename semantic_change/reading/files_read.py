@@ -1,5 +1,6 @@
 """A table of the files of a corpus: the date of each, where it was found, and the time that it belongs to."""
 
+import os
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
@@ -27,15 +28,23 @@ def age(date: str) -> tuple[bool, tuple[int, ...], str]:
 
 
 class FilesRead:
-    """Counts the texts of each file, work and time, and keeps their first and last date."""
+    """
+    Counts the texts of each file, work and time, and keeps their first and last date.
 
-    def __init__(self):
-        self.counts: Counter[tuple[Origin, str | None]] = Counter()
-        self.dates: dict[tuple[Origin, str | None], set[str]] = {}
+    Args:
+        paths (`Iterable[str | Path]`): The corpora. Files of one name in several folders keep the folders' names.
+    """
 
-    def add(self, passage: Passage, time: str | None):
-        """Counts a text, which belongs to a time or to none."""
-        key = passage.origin, time
+    def __init__(self, paths: Iterable[str | Path]):
+        folders = {path: os.path.abspath(path if Path(path).is_dir() else Path(path).parent) for path in paths}
+        around = os.path.commonpath(folders.values())
+        self.folders = {path: Path(os.path.relpath(folder, around)) for path, folder in folders.items()}
+        self.counts: Counter[tuple[str | Path, Origin, str | None]] = Counter()
+        self.dates: dict[tuple[str | Path, Origin, str | None], set[str]] = {}
+
+    def add(self, path: str | Path, passage: Passage, time: str | None):
+        """Counts a text of a corpus, which belongs to a time or to none."""
+        key = path, passage.origin, time
         self.counts[key] += 1
         self.dates.setdefault(key, set()).add(passage.date)
 
@@ -45,10 +54,11 @@ class FilesRead:
         they are written; empty if there is none), `date_found` (where), `author`, `title`, `period` and `texts`.
         """
         rows = []
-        for (origin, time), count in self.counts.items():
-            dates = sorted(self.dates[origin, time], key=age)
+        for key, count in self.counts.items():
+            (path, origin, time), dates = key, sorted(self.dates[key], key=age)
             found = {"date_found": origin.date_found or NONE, "author": origin.author, "title": origin.title}
-            named = {"file": origin.file, "first_date": dates[0], "last_date": dates[-1]}
+            file = (self.folders[path] / origin.file).as_posix()
+            named = {"file": file, "first_date": dates[0], "last_date": dates[-1]}
             rows.append(named | found | {"period": NONE if time is None else time, "texts": count})
         return pd.DataFrame(rows)
 

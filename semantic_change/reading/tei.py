@@ -83,7 +83,9 @@ def read_text(
     origin = Origin(name, place, *names) if date else origin_of_file(name, *names)
     date = date or find_date_in_name(name)
     for content in text.findall("text"):
-        reader = TokenReader.of(content, search, path)
+        reader = TokenReader.of(content, search, path, dropped)
+        if reader is None:
+            continue
         passages = [(found, *reader.read(found.element)) for found in PassageFinder().find(content)]
         compounds = find_compounds(chain.from_iterable(lines for _, lines, _ in passages))
         for found, lines, marks in passages:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 from xml.etree import ElementTree
 
-from .passages import CLOSING, GAP, OPENING
+from .passages import CLOSING, GAP, OPENING, Dropped
 from .tei_places import KEY, LINE, PAGE, Mark, take_marks, write_mark
 from .token_lines import OTHER_NAMES
 
@@ -86,12 +86,13 @@ class TokenReader(NamedTuple):
     search: Sequence[str]
 
     @classmethod
-    def of(cls, text: ElementTree.Element, search: Sequence[str], path: str | Path) -> "TokenReader":
+    def of(
+        cls, text: ElementTree.Element, search: Sequence[str], path: str | Path, dropped: Dropped
+    ) -> "TokenReader | None":
         """
         Makes the reader of a text, whose tokens are looked up by `search`: names of attributes, or `word`. A text
-        without tokens is read as running text.
-
-        Raises a `ValueError` if no token has one of the attributes.
+        without tokens is read as running text. Returns None if no token has one of the attributes, and counts the text
+        as left out: its words would be looked up in another way than those of other texts.
         """
         spaces, known = Spaces.of(text), {name for token in text.iter("w") for name in token.attrib}
         if tuple(search) == ("word",) or text.find(".//w") is None:
@@ -102,9 +103,9 @@ class TokenReader(NamedTuple):
             names.append(next((other for other in others if other in known), name))
             if name != "word" and names[-1] not in known:
                 listed = ", ".join(sorted(other for other in known if not other.startswith("{"))) or "none"
-                raise ValueError(
-                    f"{path}: no <w> has the attribute '{name}' (--search_columns); the attributes are {listed}."
-                )
+                lacking = f"without the attribute '{name}' in <w> (--search_columns)"
+                dropped.add(f"{path}, whose attributes are {listed}", f"text {lacking}", f"texts {lacking}")
+                return None
         return cls(spaces, names)
 
     def read(self, passage: ElementTree.Element) -> tuple[list[str], list[Mark]]:

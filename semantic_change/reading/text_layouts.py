@@ -73,15 +73,19 @@ def read_passages(path: str | Path, columns: Columns = Columns()) -> Iterator[Pa
     that names the file, and if possible the line, for what cannot be read, and for a file that is not in the layout
     that was guessed ([`WhatWasRead`]).
     """
-    path, dropped = Path(path), Dropped()
+    path, dropped, is_empty = Path(path), Dropped(), True
     small, files = WhatWasRead(path, "small files"), find_files(path, dropped)
     for file, name in files:
         layout, passages = read_file(file, name, columns, dropped)
         for passage in checked(passages, WhatWasRead(file, NAMES[layout]), small):
+            is_empty = False
             # One of several files is a document, unless it marks its own.
             yield passage if passage.document or len(files) == 1 else replace(passage, document=name)
     small.check()
     dropped.say(path)
+    if is_empty and dropped.first:
+        (one, _), where = next(iter(dropped.first.items()))
+        raise ValueError(f"{path}: all texts are left out, first the {one} in {where}.")
 
 
 def find_files(path: Path, dropped: Dropped) -> list[tuple[Path, str]]:
@@ -105,7 +109,7 @@ def find_files(path: Path, dropped: Dropped) -> list[tuple[Path, str]]:
 def read_file(path: Path, name: str, columns: Columns, dropped: Dropped) -> tuple[str, Iterator[Passage]]:
     """Returns the layout of a file, by its ending or its first lines, and its passages."""
     if is_table(path):
-        return "table", read_rows(path, columns)
+        return "table", read_rows(path, columns, dropped)
     layout = LAYOUTS.get(Path(unzipped_name(path)).suffix)
     lines = read_lines(path, keep_blank=True)
     # XML may have another encoding than UTF-8.
@@ -144,8 +148,12 @@ def read_text_lines(lines: Lines, path: Path, name: str, dropped: Dropped) -> It
         yield Passage.of_text(date, source, line, document, origin)
 
 
-def read_rows(path: Path, columns: Columns) -> Iterator[Passage]:
-    """Yields the text of each row of a table. Rows that share date and source are parts of one document."""
+def read_rows(path: Path, columns: Columns, dropped: Dropped) -> Iterator[Passage]:
+    """
+    Yields the text of each row of a table. Rows that share date and source are parts of one document.
+
+    Raises a `ValueError` for a cell of the column of texts that holds something else, such as a list.
+    """
     number, dated, undated = -1, Origin(path.name, f"column {columns.time}"), Origin(path.name)
     for table in read_tables(str(path)):
         cells = []
@@ -154,7 +162,13 @@ def read_rows(path: Path, columns: Columns) -> Iterator[Passage]:
             found = (find_column if may_lack else require_column)(table.column_names, column, role)
             cells.append(table[found].to_pylist() if found else [None] * table.num_rows)
         for number, (text, date, source) in enumerate(zip(*cells, strict=True), number + 1):
-            if not is_missing(text):
-                date = "" if is_missing(date) else as_name(date)
-                source = f"{path.name}, row {number}" if is_missing(source) else str(source)
-                yield Passage.of_text(date, source, str(text), f"{source}, {date}", dated if date else undated)
+            if is_missing(text):
+                dropped.add(f"{path}, row {number}", "row without a text", "rows without a text")
+                continue
+            if not isinstance(text, str):
+                raise ValueError(
+                    f"{path}, row {number}: the column '{columns.text}' must hold a text, got {text!r:.80}."
+                )
+            date = "" if is_missing(date) else as_name(date)
+            source = f"{path.name}, row {number}" if is_missing(source) else str(source)
+            yield Passage.of_text(date, source, text, f"{source}, {date}", dated if date else undated)

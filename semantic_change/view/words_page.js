@@ -7,6 +7,8 @@ const charts = {};
 // Sentences for each sense and time.
 const NEAREST = 3;
 const EARLIEST = 5;
+// The charts on which a sense can stand out.
+const OF_SENSES = ["map", "shares", "trend"];
 // The usages to save, each as the index of its word and its own.
 const citations = new Set();
 
@@ -172,7 +174,7 @@ function chooseWord() {
   byId("is-whole").textContent = areSure(entry, earliestOf(entry, () => true))
     ? "These are the earliest of all usages in the texts, not only of the sample."
     : "These are the earliest that were read: the texts may have earlier ones (--max_attested).";
-  showSenses();
+  showOtherSenses();
   drawRows();
   drawUnranked();
 }
@@ -218,11 +220,16 @@ function describeCollocate([word, count, strength], total) {
   return `${word} (${count} of ${total}, × ${strength.toFixed(strength < 10 ? 1 : 0)})`;
 }
 
-// Shows the senses of the chosen word with the reader's choices.
+// Shows the senses of the chosen word with the reader's choices. The focus stays, and so do the sense on the map and that of
+// the list.
 function showSenses() {
   const { word, entry } = words[state.word];
-  Object.assign(state, { ...readSenses(word, entry), sense: NO_SENSE });
+  Object.assign(state, readSenses(word, entry));
   const { senses, counts } = state;
+  const ids = senses.map(({ id }) => id);
+  if (!ids.includes(state.sense)) state.sense = NO_SENSE;
+  const listed = byId("of-sense").value;
+  const focus = focusOf();
   byId("number").value = numberOf(word, entry);
   byId("word").classList.toggle("one-sense", senses.length === 1);
   byId("order").textContent = orderOf(counts);
@@ -231,6 +238,7 @@ function showSenses() {
     ...senses.map(({ id, title }) => element("option", { value: id }, title)),
     element("option", { value: NO_SENSE }, "misfiled"),
   );
+  byId("of-sense").value = [...ids, NO_SENSE].map(String).includes(listed) ? listed : "all";
   const firsts = earliestOf(entry, () => true);
   byId("earliest").replaceChildren(...firsts.map((usage) => attestation(entry, usage)));
   byId("senses").replaceChildren(...senses.map((sense) => senseSection(entry, sense)));
@@ -238,6 +246,17 @@ function showSenses() {
   fillCharts(words[state.word]);
   showUsage();
   listUsages();
+  focus();
+}
+
+// Returns a function that gives the focus to the field that stands where the one that has it stood.
+function focusOf() {
+  const place = document.activeElement.closest("#earliest, #senses, #usage, #usages");
+  const fields = () => [...place.querySelectorAll("button, input, select")];
+  const index = place ? fields().indexOf(document.activeElement) : -1;
+  return () => {
+    if (index >= 0) fields().slice(0, index + 1).at(-1)?.focus();
+  };
 }
 
 // Tells from which time to which the order of senses is.
@@ -280,7 +299,7 @@ function inDocuments(number) {
 
 function senseSection(entry, sense) {
   const button = element("button", { type: "button", className: "show no-print of-senses", value: sense.id }, "Show on the map");
-  button.setAttribute("aria-pressed", "false");
+  button.setAttribute("aria-pressed", String(sense.id === state.sense));
   button.addEventListener("click", () => chooseSense(sense.id));
   const parts = times.map((time, index) => {
     const total = state.totals[index];
@@ -310,7 +329,7 @@ function senseSection(entry, sense) {
 // Creates the fields that name a sense and merge it.
 function senseTools(sense) {
   const name = element("input", { type: "text", value: sense.name, placeholder: "a name", autocomplete: "off" });
-  name.addEventListener("change", () => changeChoices((choice) => nameSense(choice, sense.id, name.value)));
+  name.addEventListener("change", () => changeChoices((choice) => nameSense(choice, sense.id, name.value), showSensesSoon));
   const others = state.senses.filter(({ id }) => id !== sense.id);
   const into = element("select", {}, element("option", { value: "" }, "no other"));
   into.append(...others.map(({ id, short }) => element("option", { value: id }, short)));
@@ -343,7 +362,7 @@ function chooseSense(sense) {
   for (const button of document.querySelectorAll("#senses .show")) {
     button.setAttribute("aria-pressed", String(Number(button.value) === state.sense));
   }
-  for (const name of ["map", "shares", "trend"]) charts[name]?.signal("sense", state.sense).run();
+  for (const name of OF_SENSES) charts[name]?.signal("sense", state.sense).run();
   byId("of-sense").value = state.sense === NO_SENSE ? "all" : state.sense;
   listUsages();
 }
@@ -415,19 +434,27 @@ function saveCitations() {
 
 // Choices -------------------------------------------------------------------------------------------------------------
 
-// Changes the choices about the chosen number of senses of the chosen word.
-function changeChoices(change) {
+// Changes the choices about the chosen number of senses of the chosen word, and shows them.
+function changeChoices(change, show = showSenses) {
   const { word, entry } = words[state.word];
   change(optionChoice(word, entry, true));
   keepChoices();
-  showSenses();
+  show();
+}
+
+// Shows the senses after the focus has moved from a text field, or the click has come that moved it: the field to which
+// they go would be another one by then.
+function showSensesSoon() {
+  const show = () => setTimeout(showSenses);
+  if (document.querySelector(":active")) document.addEventListener("mouseup", show, { once: true });
+  else show();
 }
 
 function chooseNumber({ target }) {
   const { word } = words[state.word];
   choices[word] = { ...choices[word], number: Number(target.value) };
   keepChoices();
-  showSenses();
+  showOtherSenses();
 }
 
 function beginSense() {
@@ -440,6 +467,13 @@ function beginSense() {
 function forgetChoices() {
   delete choices[words[state.word].word];
   keepChoices();
+  showOtherSenses();
+}
+
+// Shows senses of which none is one of those that are shown.
+function showOtherSenses() {
+  state.sense = NO_SENSE;
+  byId("of-sense").value = "all";
   showSenses();
 }
 
@@ -449,7 +483,7 @@ async function loadChoices({ target }) {
   byId("choices-said").textContent = readChoices(await file.text());
   // The same file may be chosen again.
   target.value = "";
-  showSenses();
+  showOtherSenses();
 }
 
 // Charts --------------------------------------------------------------------------------------------------------------
@@ -484,7 +518,7 @@ function fillCharts({ entry, frequency }) {
   });
   // Both directions of the map have one scale, so its height follows its data.
   state.tall = Math.max(0.4, ...entry.y.map(Math.abs));
-  charts.map.data("usages", points).data("means", means).signal("tall", state.tall).signal("sense", NO_SENSE).signal("chosen", -1);
+  charts.map.data("usages", points).data("means", means).signal("tall", state.tall).signal("chosen", state.usage);
   const series = (values, index, name, write, groups = times) =>
     values.flatMap((interval, group) => {
       if (!interval) return [];
@@ -493,9 +527,10 @@ function fillCharts({ entry, frequency }) {
       return [{ series: name, index, time: groups[group], value, low: low ?? value, high: high ?? value, label }];
     });
   const shares = state.senses.flatMap(({ id, shares, short }) => series(shares, id, short, percent));
-  charts.shares.data("rows", shares).signal("sense", NO_SENSE);
+  charts.shares.data("rows", shares);
   const trends = state.senses.flatMap(({ id, trend, short }) => series(trend, id, short, percent, spans));
-  charts.trend?.data("rows", trends).signal("sense", NO_SENSE);
+  charts.trend?.data("rows", trends);
+  for (const name of OF_SENSES) charts[name]?.signal("sense", state.sense);
   if (frequency) charts.frequency.data("rows", series(frequency, 0, "", perMillion));
   fitCharts();
 }

@@ -33,6 +33,9 @@ from ..usages import Frequencies, Frequency, Usage, number_documents
 PAGE = "_changes.html"
 # Words with usages on the page; many more make browsers slow.
 MAX_WORDS = 200
+# The points of curves. Where there are more senses than colours, such as those of a lexicographer and clusters beside
+# them, each shape has all colours.
+SHAPES = ("circle", "square", "triangle-up", "diamond")
 # The kind of a column of changes.csv, which sets how the page writes and sorts it, and its meaning. Other columns are
 # scores.
 COLUMNS = {
@@ -93,7 +96,7 @@ def words_page(
     entries: Mapping[str, Entry],
     frequencies: Frequencies | None = None,
     unranked: pd.DataFrame | None = None,
-    searched: str = "",
+    said: Sequence[str] = (),
     texts: GivenTexts | None = None,
 ) -> str:
     """
@@ -105,7 +108,7 @@ def words_page(
         entries: The entries of all words. The first [`MAX_WORDS`] words show theirs.
         frequencies: The frequencies in the whole corpus.
         unranked: The [`unranked_table`]: words without a score, which have entries too.
-        searched: Tells which words were searched, if there was no list.
+        said: Texts about the words, a paragraph each.
         texts: The texts of known senses, which the page saves with the reader's own.
     """
     names = [escape_control_characters(time) for time in times]
@@ -152,16 +155,17 @@ def words_page(
         times=names,
         columns=columns,
         unranked=data["unranked"],
-        searched=searched,
+        said=[escape_control_characters(text) for text in said],
         shown_charts=charts,
     )
 
 
 def table_columns(table: pd.DataFrame, times: Sequence[str]) -> list[dict[str, Any]]:
-    """Makes the columns of the page's table. At first a reader sees only those that are `main`."""
+    """Makes the columns of the page's table. A reader first sees those that are `main`, none of them empty."""
     by_time = "per_million_" if f"per_million_{times[0]}" in table else "usages_"
     main = ["word", measures_of(table)[0], "above_steady", "times_chance", "change_step", STEP]
-    main = [name for name in (*main, f"{by_time}{times[0]}", f"{by_time}{times[-1]}") if name in table]
+    main += [f"{by_time}{times[0]}", f"{by_time}{times[-1]}"]
+    main = [name for name in main if name in table and table[name].replace("", np.nan).notna().any()]
     return [{**describe_column(table[name]), "main": name in main} for name in dict.fromkeys([*main, *table])]
 
 
@@ -294,11 +298,18 @@ def curves(names: list[str], title: str, several: bool = False, **axis: Any) -> 
         ),
         # Beside each other, so that intervals do not overlap.
         "xOffset": alt.XOffset("series:N", sort=None),
-        "color": alt.Color("series:N", sort=None, scale=alt.Scale(range=COLOURS), legend=legend),
         "opacity": alt.when("sense < 0 || datum.index == sense").then(alt.value(1)).otherwise(alt.value(0.15)),
     }
+    colours, shapes = alt.Scale(range=COLOURS), alt.Scale(range=[shape for shape in SHAPES for _ in COLOURS])
+    # Lines have the colours of points, and no legend of their own.
+    lined = {"stroke": alt.Stroke("series:N", sort=None, scale=colours, legend=None), **look}
+    filled = {
+        "fill": alt.Fill("series:N", sort=None, scale=colours, legend=legend),
+        "shape": alt.Shape("series:N", sort=None, scale=shapes, legend=legend),
+        **look,
+    }
     rows = alt.Chart(alt.NamedData("rows"))
-    intervals = rows.mark_rule(strokeWidth=1.5).encode(y=alt.Y("low:Q"), y2="high:Q", **look)
-    lines = rows.mark_line().encode(y=up, **look)
-    points = rows.mark_point(filled=True, size=60).encode(y=up, description="label:N", **look)
+    intervals = rows.mark_rule(strokeWidth=1.5).encode(y=alt.Y("low:Q"), y2="high:Q", **lined)
+    lines = rows.mark_line().encode(y=up, **lined)
+    points = rows.mark_point(filled=True, size=60).encode(y=up, description="label:N", **filled)
     return alt.layer(intervals, lines, points).add_params(sense).properties(width=400, height=220)

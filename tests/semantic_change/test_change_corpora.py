@@ -304,7 +304,7 @@ ROWS = {
 
 def test_a_dated_table(tmp_path, caplog):
     """
-    A row goes to the time that contains its date. Rows outside all times are counted by reason, blank texts are not.
+    A row goes to the time that contains its date. Rows outside all times are counted by reason, without blank ones.
     """
     path = tmp_path / "texts.csv.gz"
     pd.DataFrame(ROWS).to_csv(path, index=False)
@@ -315,6 +315,14 @@ def test_a_dated_table(tmp_path, caplog):
     assert marked(second) == [("plane", "planes"), ("plane", "plane")]
     for count in ("5 of 7 texts", "2 outside of 1810-1860", "1 without a date", "2 with a date .*'June 1815'"):
         assert re.search(count, caplog.text)
+
+
+def test_a_span_belongs_to_the_time_that_holds_both_ends(tmp_path, caplog):
+    spans = ["1815/1820", "1855/1865", "1815-06/1860", "1700/1710", "1962/soon", "2000/2010"]
+    pd.DataFrame({"date": spans, "text": "a plane"}).to_csv(tmp_path / "t.csv", index=False)
+    found = [(sentence.time, sentence.date) for sentence in read_dated_corpus(tmp_path / "t.csv", TIMES, ["plane"])]
+    assert found == [(TIMES[0], spans[0]), (TIMES[0], spans[2]), (TIMES[1], spans[5])]
+    assert "3 of 6 texts" in caplog.text
 
 
 def test_seconds_since_1970_are_dates_of_a_table_and_years_stay_years(tmp_path, caplog):
@@ -360,6 +368,16 @@ def test_a_table_for_each_time_beside_a_text_file(tmp_path):
     assert rows[2:] == [("2", "it", "2001-02-03", "Bo"), ("3", "a plane", "", "text.txt, line 1")]
     (bare,) = read_text(tmp_path / "bare.csv", "text\na plane\n", ["plane"])
     assert (bare.date, bare.source) == ("", "bare.csv, row 0")
+
+
+def test_rows_without_a_text_are_counted_and_lists_are_refused(tmp_path, caplog):
+    rows = 'text,source\na plane,A\n,B\n"  ",C\nplanes,D\n'
+    assert [sentence.source for sentence in read_text(tmp_path / "gaps.csv", rows, ["plane"])] == ["A", "D"]
+    assert "2 rows without a text" in caplog.text and "row 1" in caplog.text
+    with pytest.raises(ValueError, match=r"empty\.csv.*row 0"):
+        read_text(tmp_path / "empty.csv", "text,source\n,A\n", ["plane"])
+    with pytest.raises(ValueError, match=r"lists\.jsonl, row 0: .*'text'.*\['a', 'plane'\]"):
+        read_text(tmp_path / "lists.jsonl", '{"text": ["a", "plane"]}\n', ["plane"])
 
 
 @pytest.mark.parametrize(

@@ -197,8 +197,9 @@ def test_a_change_is_compared_with_that_of_steady_words(folder, tmp_path, capsys
         assert float(row["above_steady"]) == pytest.approx(above, abs=1e-9)
     assert "Of the other 1, 1 changed more" in capsys.readouterr().out
     (tmp_path / "steady.txt").write_text("trees\n", encoding="utf-8")
-    with pytest.raises(ValueError, match="--steady"):
-        rank(folder, tmp_path / "rare", *given, "--steady", tmp_path / "steady.txt")
+    for refused in (tmp_path / "steady.txt", "0"):
+        with pytest.raises(ValueError, match="--steady"):
+            rank(folder, tmp_path / "rare", *given, "--steady", refused)
 
 
 def test_a_corpus_in_another_layout_gives_the_same_table(folder, tmp_path):

@@ -1,10 +1,12 @@
 """Checks the search for the most changed words of a corpus, on texts in which one word was made to change."""
 
 import random
+import re
 from collections import Counter
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from helpers import read_table
@@ -13,7 +15,7 @@ from transformers import BertConfig, BertModel, BertTokenizer
 import run_semantic_change
 from semantic_change.corpora import read_semeval
 from semantic_change.dated_sentences import Blocks, Capitals, DatedSentence, TargetFinder
-from semantic_change.discovery import Vocabulary, words_of
+from semantic_change.discovery import Searched, Vocabulary, words_of
 from semantic_change.reading.passages import Columns, Passage
 from semantic_change.usages import Usage, count_frequencies, embed_usages
 
@@ -188,6 +190,40 @@ def test_steady_words_join_a_search_and_are_not_found_by_it(folder, tmp_path):
     assert [float(row["p_fdr"]) for row in rows] == pytest.approx(adjusted, abs=1e-12)
 
 
+@pytest.mark.parametrize("given", [("--targets", "words.txt"), ("--discover", "2")])
+def test_steady_words_are_drawn_from_the_corpora(folder, tmp_path, monkeypatch, capsys, given):
+    """They join the words of a list or a search, and a change is compared with nine in ten of them."""
+    monkeypatch.chdir(tmp_path)
+    Path("words.txt").write_text("cloud: Cloud\nof: wagon\n", encoding="utf-8")
+    change = {row["word"]: row for row in run(folder, tmp_path / "out", *given, "--steady", "5")}
+    above = {word: float(row["above_steady"]) for word, row in change.items()}
+    change = {word: float(row["change"]) for word, row in change.items()}
+    said = capsys.readouterr().out
+    drawn = re.search(r"steady: 5, .*?\((.*?)\)", said)[1].split(", ")
+    others = change.keys() - drawn
+    assert len(drawn) == 5 and len(others) == 2
+    if given[0] == "--targets":
+        assert others == {"cloud", "of"} and "wagon" not in drawn
+    third, fourth, fifth = sorted(change[word] for word in drawn)[2:]
+    assert above == pytest.approx({word: change[word] - third for word in change}, abs=1e-9)
+    larger = sum(change[word] > fourth + 0.6 * (fifth - fourth) for word in others)
+    page = (tmp_path / "out" / "_changes.html").read_text(encoding="utf-8")
+    assert all(f"Of the other 2, {larger} changed more" in text for text in (said, page))
+
+
+def test_frequent_words_are_drawn_more_often():
+    """In proportion to the smaller number, without words of which a form is given."""
+    counts = {"rare": (20, 900), "often": (80, 60), "seldom": (40, 20), "named": (500, 500)}
+    table = pd.DataFrame([{"word": word, "count_a": a, "count_b": b} for word, (a, b) in counts.items()])
+    searched = Searched({word: [word] for word in counts}, {}, table, 4)
+    draws = (searched.draw(1, {"x": ["Named"]}, ["a", "b"], seed) for seed in range(1000))
+    drawn = Counter(word for words in draws for word in words)
+    # 20, 60 and 20 of 100, with standard deviations of 13 and 15 in 1,000 draws
+    assert drawn.keys() == {"rare", "often", "seldom"}
+    assert drawn["often"] == pytest.approx(600, abs=60) and drawn["rare"] == pytest.approx(200, abs=50)
+    assert {*searched.draw(9, {}, ["a", "b"], 0)} == counts.keys()
+
+
 def test_counts_are_those_of_the_ranking(folder):
     """`Cloud` with a comma is a usage of `cloud`."""
     corpora, frequencies = {time: folder / f"{time}.txt" for time in (OLD, NEW)}, {}
@@ -219,8 +255,11 @@ def test_usages_in_one_text_have_the_vectors_of_usages_alone(folder):
     [
         (("--discover", "0"), "discover"),
         (("--discover", "3", "--min_usages", "100"), "finds no word"),
+        (("--targets", "words.txt", "--steady", "5", "--min_usages", "100"), "draws no word"),
     ],
 )
-def test_a_search_that_finds_nothing_is_refused(folder, tmp_path, arguments, message):
+def test_a_search_that_finds_nothing_is_refused(folder, tmp_path, monkeypatch, arguments, message):
+    monkeypatch.chdir(tmp_path)
+    Path("words.txt").write_text("cloud\n", encoding="utf-8")
     with pytest.raises(ValueError, match=message):
         run(folder, tmp_path, *arguments, "--num_samples", "200")

@@ -26,7 +26,7 @@ from semantic_change.measures import (
     share_interval,
     shuffled_prototypes,
 )
-from semantic_change.usages import count_documents, count_frequencies, sample_usages
+from semantic_change.usages import count_documents, count_frequencies, find_usages, sample_usages
 
 
 WIDTH = 12
@@ -124,6 +124,28 @@ def p_of(pairs: list[tuple[np.ndarray, np.ndarray]], by_usage: bool = False) -> 
     joined = np.concatenate([before, after])
     documents = (np.arange(len(before)), np.arange(len(after))) if by_usage else (own, other)
     return shuffled_prototypes(joined, joined, documents, resamples=199)[1]
+
+
+def test_copies_in_other_documents_are_counted(caplog):
+    def find(texts: list[tuple[str, str]]) -> str:
+        """Returns what is said of texts and their documents."""
+        caplog.clear()
+        sentences = (DatedSentence("t", text, (("air", 0, 3),), (), document=document) for text, document in texts)
+        find_usages(sentences, ["air"], ["t"])
+        return caplog.text
+
+    own = [(f"air of a long text that has the number {number}", str(number)) for number in range(94)]
+    reprinted = [("air of a long text that was printed again", str(number)) for number in range(7)]
+    # Six of 101 texts are copies of another one, five of 100 are too few to tell.
+    said = find(own + reprinted)
+    assert "6 of 101 texts" in said and "printed again" in said
+    assert find(own + reprinted[:6]) == ""
+    # One document may repeat itself, and short texts are alike by chance.
+    assert (
+        find([(text, "one") for text, _ in own + reprinted])
+        == find([("air of a text", "1"), ("air of a text", "2")])
+        == ""
+    )
 
 
 def test_documents_that_are_dealt_at_random_are_no_change():

@@ -57,6 +57,9 @@ def test_judgements_of_one_pair_are_averaged(tmp_path, caplog):
     write(tmp_path / "data" / "w" / "judgments.csv", rows)
     assert read_judgments(tmp_path).to_dict("records") == [{"one": "a", "other": "b", "judgment": 2.5, "count": 2}]
     assert "1 judgements without a decision" in caplog.text
+    (tmp_path / "other").mkdir()
+    with pytest.raises(ValueError, match=r"other has no file judgments\.csv"):
+        read_judgments(tmp_path / "other")
 
 
 @pytest.mark.parametrize(

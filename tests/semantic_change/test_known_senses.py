@@ -25,7 +25,8 @@ def write(path, text: str):
     ("text", "said"),
     [
         ("word,sense\nplane,a\n", ["line 1", "'text'"]),
-        ("word;sense;text\nplane;a;b\n", ["line 1", "'word'"]),
+        ("word:sense:text\nplane:a:b\n", ["line 1", "'word'"]),
+        ("word,sense,text\nplane,Machine,b\nair,machine,b\nplane,machine,c\n", ["line 4", "line 2", "'Machine'"]),
         ("word,sense,text\n\nplane,a,b\nplane,a, \n", ["line 4", "'text'"]),
         ('word,sense,text\nplane,a,"b\nb"\nplane,,b\n', ["line 4", "'sense'"]),
         ("word,sense,text,start\nplane,a,the plane,9\n", ["line 2", "'9'", "'start'"]),
@@ -39,6 +40,13 @@ def test_a_table_of_another_form_is_refused_with_its_line(tmp_path, text, said):
     with pytest.raises(ValueError) as raised:
         read_known_senses(write(tmp_path, text))
     assert all(part in str(raised.value) for part in ["senses.csv", *said])
+
+
+def test_a_table_of_a_spreadsheet_may_have_semicolons(tmp_path):
+    text = '\ufeffword;sense;text\nplane;machine;"a plane, which flew; twice"\nplane;level;a plane, flat\n'
+    (machine, level), *others = read_known_senses(write(tmp_path, text)).values()
+    assert (machine.sense, machine.text) == ("machine", "a plane, which flew; twice") and not others
+    assert (level.sense, level.text) == ("level", "a plane, flat")
 
 
 def test_texts_of_other_words_are_counted(tmp_path, caplog):
@@ -90,8 +98,9 @@ def test_a_quotation_may_tell_where_the_word_is(tmp_path):
 
 
 def test_accents_of_texts_are_written_as_in_corpora(tmp_path):
-    text = "word,sense,text,start\nplane_nn,a,pla\u0302ne u\u0308ber,\nplane_nn,b,u\u0308ber pla\u0302ne,6\n"
-    _, usages = read(tmp_path, text, forms=["pl\u00e2ne"])
+    rows = "plane_nn,caf\u00e9,pla\u0302ne u\u0308ber,\nplane_nn,cafe\u0301,u\u0308ber pla\u0302ne,6\n"
+    known, usages = read(tmp_path, f"word,sense,text,start\n{rows}", forms=["pl\u00e2ne"])
+    assert known.names == ["caf\u00e9"]
     assert [usage.text[usage.start : usage.end] for usage in usages] == ["pl\u00e2ne"] * 2
     assert [usage.text for usage in usages] == ["pl\u00e2ne \u00fcber", "\u00fcber pl\u00e2ne"]
 

@@ -298,12 +298,12 @@ def test_the_last_sentences_say_how_much_words_changed():
     # The adjusted values are 0.004, 0.04, 0.04 and 0.9. 'c' ends below a quarter of 8, 'd' does not.
     table = change_table(0.001, 0.02, 0.03, 0.9)
     # 'd' did not change more than chance.
-    sentence = conclude(table.assign(times_chance=[20, 5, 2.5, 1.2]), ["1", "2"])
-    assert "3 of 4" in sentence and "2.5 ('c')" in sentence and "20.0 ('a')" in sentence and "'a': c." in sentence
-    assert "0 of 4" in (sentence := conclude(change_table(0.9, 0.9, 0.9, 0.9).assign(times_chance=1), ["1", "2"]))
-    assert "'a'" not in sentence
+    first, last = conclude(table.assign(times_chance=[20, 5, 2.5, 1.2]), ["1", "2"])
+    assert "3 of 4" in first and "2.5 ('c')" in first and "20.0 ('a')" in first and "'a': c." in last
+    (only,) = conclude(change_table(0.9, 0.9, 0.9, 0.9).assign(times_chance=1), ["1", "2"])
+    assert "0 of 4" in only and "'a'" not in only
     steps = table.assign(times_chance=2, change_step=[1, 9, 2, 0], step=["1 to 2", "2 to 3", "1 to 2", "1 to 2"])
-    assert "$b$ (2 to 3, 9.0), c (1 to 2, 2.0), a" in conclude(steps, ["1", "2", "3"])
+    assert "$b$ (2 to 3, 9.0), c (1 to 2, 2.0), a" in conclude(steps, ["1", "2", "3"])[-1]
 
 
 def test_the_figure_has_the_words_from_the_most_changed_to_the_least():

@@ -94,7 +94,19 @@ def test_a_corpus_for_each_time_tells_the_period(folder):
     paths = {"old": folder / "first.xml", "new": folder / "part"}
     list(read_semeval(paths, [], tell_files=tables.append))
     columns = ["file", "first_date", "period", "texts"]
-    assert tables[0][columns].values.tolist() == [["first.xml", "1847", "old", 2], ["1700.txt", "1700", "new", 1]]
+    assert tables[0][columns].values.tolist() == [["first.xml", "1847", "old", 2], ["part/1700.txt", "1700", "new", 1]]
+
+
+def test_files_of_one_name_are_told_apart(tmp_path):
+    paths = {time: tmp_path / time / "lemma" for time in ("old", "new")}
+    for path in paths.values():
+        path.mkdir(parents=True)
+        for name in ("a.txt", "b.txt"):
+            (path / name).write_text("a plane\n", encoding="utf-8")
+    tables = []
+    list(read_semeval(paths, [], tell_files=tables.append))
+    assert tables[0]["file"].tolist() == ["old/lemma/a.txt", "old/lemma/b.txt", "new/lemma/a.txt", "new/lemma/b.txt"]
+    assert "4 files" in describe_files(tables[0])
 
 
 def test_the_files_are_written_before_a_time_without_texts_is_an_error(folder, tmp_path):

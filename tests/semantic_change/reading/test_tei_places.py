@@ -177,3 +177,12 @@ def test_a_token_is_on_its_line(tmp_path):
     path = write(tmp_path / "a.xml", f"<div>{body}</div>")
     found = find_usages(read_semeval({"t": path}, ["plane"], columns=Columns(search=["lemma"])), ["plane"], ["t"])
     assert [usage.source for usage in found["plane"]["t"][0]] == ["Ann Lee, The Wood, l. 2"]
+
+
+def test_texts_without_the_attribute_are_left_out_and_counted(tmp_path, caplog):
+    """Only written words would be found in them, and would count as fewer occurrences at their time."""
+    for name, attribute in (("a", "lemma"), ("b", "norm"), ("c", "pos"), ("d", "lemma")):
+        write(tmp_path / f"{name}.xml", f"<p><w {attribute}='plane'>planes</w></p>")
+    assert texts(tmp_path, "lemma") == ["planes"] * 2
+    assert "2 texts without the attribute 'lemma'" in caplog.text and "b.xml" in caplog.text
+    assert texts(tmp_path) == ["planes"] * 4

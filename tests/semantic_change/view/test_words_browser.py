@@ -165,7 +165,7 @@ def test_a_reader_s_choices_about_senses_stay_and_go_into_a_file(opened, folder,
     assert counts().tolist() == [(before[0] + before[2]).tolist(), before[1].tolist()]
     assert opened.text("#senses h4").startswith("Sense 1 + 3")
     opened.set_value("#senses article:nth-child(1) .tools input", "to fly")
-    assert opened.text("#senses h4").startswith("to fly")
+    opened.wait_for(lambda: opened.text("#senses h4").startswith("to fly"))
     place = next(index for index, row in enumerate(counts()[1]) if row)
     opened.find(f"#senses article:nth-child(2) .times > :nth-child({place + 1}) .misfiled").click()
     after = counts()
@@ -196,6 +196,38 @@ def test_a_reader_s_choices_about_senses_stay_and_go_into_a_file(opened, folder,
     opened.find("#forget-choices").click()
 
 
+def test_what_a_reader_looks_at_stays_after_a_choice(opened):
+    choose(opened, "flew")
+    opened.set_value("#number", 3)
+    one, two = "#senses article:nth-child(1)", "#senses article:nth-child(2)"
+    # Naming by keyboard, and a click that ends it
+    opened.find(f"{one} .tools input").send_keys("to fly", Keys.TAB)
+    opened.wait_for(lambda: opened.text(f"{one} h4").startswith("to fly"))
+    assert opened.driver.switch_to.active_element == opened.find(f"{one} .tools select")
+    opened.find(f"{two} .tools input").send_keys("to flee")
+    opened.find(f"{two} .show").click()
+    opened.wait_for(lambda: opened.text(f"{two} h4").startswith("to flee"))
+    assert [show.get_attribute("aria-pressed") for show in opened.find_all("#senses .show")] == [
+        "false",
+        "true",
+        "false",
+    ]
+    # Usages of a list are misfiled one after the other.
+    opened.find("#all summary").click()
+    opened.wait_for(lambda: opened.find_all("#usages .misfiled"))
+    listed = opened.texts("#usages .text")
+    button = opened.find("#usages li:nth-child(2) .misfiled")
+    button.send_keys(Keys.ENTER)
+    opened.driver.switch_to.active_element.send_keys(Keys.ENTER)
+    assert opened.texts("#usages .text") == [text for place, text in enumerate(listed) if place not in (1, 2)]
+    assert opened.driver.switch_to.active_element == opened.find("#usages li:nth-child(2) .misfiled")
+    assert opened.find(f"{two} .show").get_attribute("aria-pressed") == "true"
+    # Another number of senses has others.
+    opened.set_value("#number", 2)
+    assert len(opened.texts("#usages li")) == 90 and not opened.find_all("#senses .show[aria-pressed=true]")
+    opened.find("#forget-choices").click()
+
+
 def test_a_reader_s_senses_are_those_of_the_next_run(browser, folder, again, tmp_path):
     browser.open(folder / "_changes.html", READY)
     browser.save_into(tmp_path)
@@ -207,7 +239,7 @@ def test_a_reader_s_senses_are_those_of_the_next_run(browser, folder, again, tmp
     # A usage of the first sense is moved to a new one, another one to the second, and a third one is confirmed.
     browser.find("#new-sense").click()
     browser.driver.switch_to.active_element.send_keys("unheard of", Keys.TAB)
-    assert browser.texts("#senses h4")[3:] == ["unheard of"]
+    browser.wait_for(lambda: browser.texts("#senses h4")[3:] == ["unheard of"])
     (unheard,) = browser.texts("#senses article:nth-child(1) .times .text")[:1]
     browser.set_value("#senses article:nth-child(1) .times .place", 4)
     assert browser.texts("#senses article:nth-child(4) .firsts .text") == [unheard]
@@ -453,6 +485,19 @@ def test_a_word_of_one_sense_has_no_shares_and_its_first_attestations_once(opene
             opened.wait_for(lambda: opened.find("#shares svg").size["width"] > 200)
             widths.append(opened.find("#shares svg").size["width"])
     assert widths[0] == widths[1]
+
+
+def test_no_two_senses_look_alike(opened):
+    """Also where they are more than the colours, such as senses of a table and clusters beside them."""
+    while len(opened.find_all("#senses article")) < 10:
+        opened.find("#new-sense").click()
+    look = """
+        const symbols = [...document.querySelectorAll("#shares .role-legend-symbol path")];
+        return symbols.map((symbol) => symbol.getAttribute("fill") + symbol.getAttribute("d"));
+    """
+    opened.wait_for(lambda: len(opened.driver.execute_script(look)) >= 10)
+    assert len(set(opened.driver.execute_script(look))) == len(opened.find_all("#senses article"))
+    opened.find("#forget-choices").click()
 
 
 def test_the_trend_of_a_sense_is_that_of_the_file(browser, tmp_path):

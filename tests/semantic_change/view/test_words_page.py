@@ -69,6 +69,15 @@ def test_the_table_has_what_the_csv_file_has():
     assert others["rank"] == ["1", "2", "3"] and others["p_fdr"] == [0.015, 0.015, 0.9]
 
 
+def test_an_empty_column_is_not_shown_at_first():
+    """If all words are rare between the ends, there is no step."""
+    for change_step, step, is_shown in ((math.nan, "", False), (0.0, "a to b", True)):
+        table = table_of(["plane"], TIMES, change_step={"plane": change_step}, step={"plane": step})
+        columns = data_of(words_page(table, TIMES, entries_of(*some_usages(["plane"], TIMES, 3))))["columns"]
+        main = {column["name"]: column["main"] for column in columns}
+        assert main["change_step"] == main["step"] == is_shown and main["apd"]
+
+
 def test_words_after_the_first_ones_are_in_the_table_alone(monkeypatch):
     monkeypatch.setattr(page_module, "MAX_WORDS", 1)
     words = page_of(*some_usages(["tree", "plane"], TIMES, 6))["words"]
