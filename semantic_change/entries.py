@@ -19,11 +19,11 @@ from modeling_tempoformer.time_points_temporal_bert import read_date
 from .attestations import Search, VectorsByWord, first_of, search_all
 from .citations import sentence_of
 from .durel import identify
-from .keywords import Collocate, WordsAround, words_of
+from .keywords import Collocate, Keywords
 from .known_senses import KnownSenses
 from .measures import design_effects, share_interval
 from .senses import Senses
-from .usages import Usage, Usages, UsagesByText, context, number_documents
+from .usages import Usage, Usages, UsagesByText, number_documents
 
 
 # They hold texts, so their names begin with an underscore: such files are never pushed.
@@ -93,7 +93,7 @@ class Entry:
 
 
 def make_entry(search: Search, frequent: Collection[str] = ()) -> Entry:
-    """Makes the entry of a word from its senses and what was read. `frequent` has words that are no collocates."""
+    """Makes the entry of a word from its senses and what was read. `frequent` is that of [`Keywords`]."""
     sampled = search.pool[: len(search.options[0].labels)]
     order, labels, pool = search.order, search.labels, search.pool
     first = {
@@ -116,9 +116,7 @@ def make_entry(search: Search, frequent: Collection[str] = ()) -> Entry:
         earliest=[number[index] for index in order if index in number],
         neighbours=neighbours,
         num_sure=sum(index in number for index in order[: search.num_sure]),
-        collocates=WordsAround([words_of(context(usage), frequent) for usage in sampled]).collocates(
-            times, len(search.times)
-        ),
+        collocates=Keywords(sampled, frequent).collocates(times, len(search.times)),
     )
 
 
@@ -140,7 +138,7 @@ def make_entries(
         found: All usages in the corpus, in its order, which is the order of usages of the same date.
         read, most: See [`search_all`].
         seed: Seed of the clustering.
-        frequent: Words that are no keywords and no collocates.
+        frequent: Words that are no keywords and no collocates, unless they stand right beside the word.
         known: The known senses of words; the usages of others are clustered.
     """
     searches, progress = {}, Progress("Words whose senses were found", len(usages))

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -21,7 +22,9 @@ NEAR = 3
 # With the end of English "didn't", which is no "didn".
 WORD = r"[^\W\d_]{3,}(?:'t(?!\w))?"
 WORDS = re.compile(rf"\b{WORD}\b")
-BEFORE, AFTER = re.compile(rf"\b({WORD})[\s-]$"), re.compile(rf"^[\s-]({WORD})\b")
+# Words of any length, with what they are contracted with.
+BESIDE = r"[^\W\d_]+(?:'[^\W\d_]+)*"
+BEFORE, AFTER = re.compile(rf"\b({BESIDE})[\s-]$"), re.compile(rf"^[\s-]({BESIDE})\b")
 # Stands for the word beside its neighbours, as in dictionaries.
 SWUNG_DASH = "~"
 
@@ -91,19 +94,25 @@ def words_of(text: str, frequent: Collection[str] = ()) -> list[str]:
     return [word for word in WORDS.findall(fold(text).lower()) if word not in frequent]
 
 
-def words_beside(usage: Usage, frequent: Collection[str] = ()) -> Iterator[str]:
-    """Yields the words of [`words_of`] right before and after a usage, with a swung dash for it ("solar ~")."""
-    if (before := BEFORE.search(fold(usage.text[: usage.start]).lower())) and before[1] not in frequent:
+def words_beside(usage: Usage) -> Iterator[str]:
+    """
+    Yields the words right before and after a usage, with a swung dash for it ("solar ~"). Frequent words are among
+    them, because they tell the grammar of a word ("in ~", "to ~", "thou ~").
+    """
+    if before := BEFORE.search(fold(usage.text[: usage.start]).lower()):
         yield f"{before[1]} {SWUNG_DASH}"
-    if (after := AFTER.search(fold(usage.text[usage.end :]).lower())) and after[1] not in frequent:
+    if after := AFTER.search(fold(usage.text[usage.end :]).lower()):
         yield f"{SWUNG_DASH} {after[1]}"
 
 
 class Keywords:
-    """Finds keywords of senses, as dictionaries give collocates. `frequent` has words that are none."""
+    """
+    Finds keywords of senses, and collocates of times, as dictionaries give them. `frequent` has words that are none
+    unless they stand right beside the word.
+    """
 
     def __init__(self, usages: Sequence[Usage], frequent: Collection[str] = ()):
-        self.beside = WordsAround([list(words_beside(usage, frequent)) for usage in usages])
+        self.beside = WordsAround([list(words_beside(usage)) for usage in usages])
         self.near, self.around = (
             WordsAround([words_of(context(usage, *window), frequent) for usage in usages]) for window in ((NEAR,), ())
         )
@@ -113,17 +122,21 @@ class Keywords:
         Finds at most five keywords of each of a number of labels: three words that stand right beside its usages more
         often than beside the others, then such words within three words of them, then within ten.
         """
-        found = [self.names(words, labels, number) for words in (self.beside, self.near, self.around)]
-        keywords = []
-        for beside, near, around in zip(*found, strict=True):
-            # By the bare word, so that none is there twice.
-            chosen: dict[str, str] = {}
-            for name in (*beside[:MAX_BESIDE], *near, *around):
-                chosen.setdefault(name.strip(f"{SWUNG_DASH} "), name)
-            keywords.append(list(chosen.values())[:MAX_KEYWORDS])
-        return keywords
+        found = self.merge((self.beside, self.near, self.around), labels, number)
+        return [[collocate.word for collocate in chosen] for chosen in found]
+
+    def collocates(self, labels: np.ndarray, number: int) -> list[list[Collocate]]:
+        """Finds at most five collocates of each of a number of labels: three words right beside, then within ten."""
+        return self.merge((self.beside, self.around), labels, number)
 
     @staticmethod
-    def names(words: WordsAround, labels: np.ndarray, number: int) -> list[list[str]]:
-        """Returns the collocates of each of a number of labels, without their counts."""
-        return [[collocate.word for collocate in found] for found in words.collocates(labels, number)]
+    def merge(places: Sequence[WordsAround], labels: np.ndarray, number: int) -> list[list[Collocate]]:
+        """Joins the collocates of each label at several places. The first place has those right beside the word."""
+        merged = []
+        for beside, *further in zip(*(place.collocates(labels, number) for place in places), strict=True):
+            # By the bare word, so that none is there twice.
+            chosen: dict[str, Collocate] = {}
+            for collocate in chain(beside[:MAX_BESIDE], *further):
+                chosen.setdefault(collocate.word.strip(f"{SWUNG_DASH} "), collocate)
+            merged.append(list(chosen.values())[:MAX_KEYWORDS])
+        return merged

@@ -321,8 +321,8 @@ function senseSection(entry, sense) {
     title,
     senseTools(sense),
     element("div", { className: "times" }, ...parts),
-    element("h5", {}, `First attestations, ${where}`),
-    element("ul", { className: "sentences firsts" }, ...firsts.map((usage) => attestation(entry, usage))),
+    element("h5", { className: "of-senses" }, `First attestations, ${where}`),
+    element("ul", { className: "sentences firsts of-senses" }, ...firsts.map((usage) => attestation(entry, usage))),
   );
 }
 
@@ -343,17 +343,18 @@ function senseTools(sense) {
   return element("p", { className: "tools small no-print" }, ...tools);
 }
 
-// Returns the usages nearest to the middle of a sense at a time. Each sentence is there once, even if it has the word
-// twice.
+// Returns the usages nearest to the middle of a sense at a time, of different documents as far as there are enough. Each
+// sentence is there once, even if it has the word twice.
 function nearestOf(entry, sense, time) {
   const { nearest } = optionOf(words[state.word].word, entry);
-  const found = new Map();
-  for (const usage of nearest) {
-    const text = entry.text[usage].join("");
-    if (found.size === NEAREST) break;
-    if (state.labels[usage] === sense && entry.time[usage] === time && !found.has(text)) found.set(text, usage);
-  }
-  return [...found.values()];
+  const sentences = new Set();
+  const documents = new Set();
+  const isNew = (found, value) => !found.has(value) && found.add(value);
+  const own = nearest
+    .filter((usage) => state.labels[usage] === sense && entry.time[usage] === time)
+    .filter((usage) => isNew(sentences, entry.text[usage].join("")));
+  const first = own.filter((usage) => isNew(documents, entry.document[usage]));
+  return [...new Set([...first, ...own])].slice(0, NEAREST);
 }
 
 function chooseSense(sense) {

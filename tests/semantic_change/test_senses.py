@@ -126,7 +126,15 @@ def test_at_most_three_of_five_keywords_stand_beside_the_word():
         f"{word} plane here {other}" for word in ("big", "fast", "tall", "blue") for other in ("now wood sea",) * 3
     ]
     (first, last) = keywords_of([*texts, *["a plane"] * 5], [0] * 12 + [1] * 5)
-    assert sum("~" in word for word in first) == 3 and len(first) == 5 and last == []
+    assert sum("~" in word for word in first) == 3 and len(first) == 5 and last == ["a ~"]
+
+
+def test_frequent_and_contracted_words_beside_the_word_tell_its_grammar():
+    """'to' stands beside the word in both senses, on another side, and within three words of one of them."""
+    texts = ["they like to plane the wood to size"] * 4 + ["they say he\u2019s plane to them"] * 4
+    first, last = keywords_of(texts, [0] * 4 + [1] * 4, {"the", "to", "they"})
+    assert set(first[:2]) == {"to ~", "~ the"} and set(first[2:]) == {"like", "wood", "size"}
+    assert set(last[:2]) == {"he's ~", "~ to"} and set(last[2:]) == {"say", "them"}
 
 
 def test_keywords_are_counted_by_their_keys():

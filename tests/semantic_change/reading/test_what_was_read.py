@@ -115,6 +115,15 @@ def test_words_that_the_ends_of_texts_divide_are_named(tmp_path, caplog):
     assert re.search(r"1815\.txt: 30 texts begin within a word.*60 texts", caplog.text)
 
 
+def test_verses_that_are_texts_are_named(tmp_path, caplog):
+    """One of ten lines of prose may end with a comma. In the play it is one of eight."""
+    content_of(tmp_path / "prose.txt", "\n".join(["Dear old planes,", *[f"{SENTENCE}."] * 9] * 3))
+    assert "comma" not in caplog.text
+    speech = ["He stood", "Upon the plane,", "and rained: and then", *[f"{SENTENCE}."] * 5]
+    content_of(tmp_path / "1600.txt", "\n\n".join(["\n".join(speech)] * 3))
+    assert re.search(r"1600\.txt: 3 texts end with a comma.*24 texts", caplog.text)
+
+
 def test_files_of_a_folder_that_are_not_read_are_counted(tmp_path, caplog):
     (tmp_path / "a.txt").write_text(SENTENCE, encoding="utf-8")
     for name in ("b.cha", "c.docx", ".DS_Store"):

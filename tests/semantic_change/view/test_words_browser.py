@@ -4,6 +4,7 @@ import json
 import random
 import re
 from collections import Counter
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -407,6 +408,29 @@ def test_a_text_has_one_of_the_earliest_usages(browser, tmp_path):
     assert browser.text("#facts").startswith("change: 0.2 · usages, 1800: 3")
 
 
+def test_the_sentences_of_a_sense_are_of_different_documents(browser, tmp_path):
+    """The letter has the five usages nearest to the middle. The diary has the one that is farthest but one."""
+    letters = [
+        Usage("1800", f"letter {number} plane", 9, 14, source="letter", document="letter") for number in range(5)
+    ]
+    others = [Usage("1800", f"{source} plane", len(source) + 1, len(source) + 6, source=source, document=source)
+              for source in ("diary", "bill")]  # fmt: skip
+    usages = {"1800": [*others, *letters], "1900": [replace(letter, time="1900") for letter in letters]}
+    distances = {"1800": [3, 4, 0.5, 0.6, 0.7, 0.8, 0.9], "1900": [0.5, 0.6, 0.7, 0.8, 0.9]}
+    # Unit vectors on both sides of the middle, by the angle between.
+    angles = {time: np.array(far) * (-1.0) ** np.arange(len(far)) / 5 for time, far in distances.items()}
+    vectors = {time: np.stack([np.cos(far), np.sin(far)], axis=1) for time, far in angles.items()}
+    entry = make_entry(Search(usages, vectors))
+    table = ranked_table({"apd": {"plane": 0.2}}, {"plane": {"1800": 7, "1900": 5}})
+    write_page(tmp_path / "page.html", words_page(table, ["1800", "1900"], {"plane": entry}))
+    browser.open(tmp_path / "page.html", READY)
+    browser.set_value("#number", 1)
+    old, new = (browser.texts(f"#senses .times > :nth-child({column}) .text") for column in (1, 2))
+    assert old[0].startswith("letter") and old[1:] == ["diary plane", "bill plane"]
+    # If documents are too few, one has several.
+    assert len(set(new)) == 3
+
+
 def test_the_earliest_usages_outside_the_sample_are_cited_with_their_sense(browser, tmp_path):
     usages = {word: {time: [Usage(time, f"the {word} flew", 4, 4 + len(word))] * 3 for time in TIMES} for word in "ab"}
     vectors = {word: {time: np.eye(3) for time in TIMES} for word in usages}
@@ -447,6 +471,20 @@ def test_all_names_of_senses_are_seen(opened):
         return labels.filter((label) => label.getBoundingClientRect().top >= chart.top - 1).length;
     """
     opened.wait_for(lambda: opened.driver.execute_script(inside) == most)
+
+
+def test_a_word_of_one_sense_has_no_shares_and_its_first_attestations_once(opened):
+    choose(opened, "flew")
+    widths = []
+    for number in (2, 1, 2):
+        opened.set_value("#number", number)
+        shown = opened.find("#shares").is_displayed()
+        assert shown == opened.find(".firsts").is_displayed() == (number > 1)
+        assert opened.find("#earliest li").is_displayed() and opened.find("#senses .times").is_displayed()
+        if shown:
+            opened.wait_for(lambda: opened.find("#shares svg").size["width"] > 200)
+            widths.append(opened.find("#shares svg").size["width"])
+    assert widths[0] == widths[1]
 
 
 def test_no_two_senses_look_alike(opened):

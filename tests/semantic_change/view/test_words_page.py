@@ -152,6 +152,6 @@ def test_collocates_are_the_words_that_one_time_has_beside_it():
     _, vectors = some_usages(["plane"], TIMES, 4)
     usages = {"plane": {TIMES[0]: [usage(TIMES[0], "the wooden ", "plane", " flew")] * 4}}
     usages["plane"][TIMES[1]] = [usage(TIMES[1], "the ", "plane", " flew")] * 4
-    (found, none) = page_of(usages, vectors)["words"][0]["entry"]["collocates"]
+    (old, new) = page_of(usages, vectors)["words"][0]["entry"]["collocates"]
     # All four usages against none of four, with a half added.
-    assert found == [["wooden", 4, 9.0]] and none == []
+    assert old == [["wooden ~", 4, 9.0]] and new == [["the ~", 4, 9.0]]
