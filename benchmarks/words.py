@@ -11,8 +11,8 @@ in the cache of Datasets.
 The rates at which a word is told to have changed, with their standard errors over the deals.
 `frequency`: usages of two words, read as one, are two senses whose shares stay or change by a known amount, at three
 numbers of usages. The documents of the two times differ. Means of the measures and rates of a small p.
-`discovery`: documents of one period are dealt to two times; a sieve of ten usages finds the most changed words, which
-are then tested by all their usages. The false discoveries among the first words.
+`discovery`: documents of one period are dealt to two times; up to 40 usages find the most changed words, by which they
+are then tested, too. The false discoveries among the first words.
 `measures`: other measures against `change`, where the truth is known.
 """
 
@@ -35,10 +35,9 @@ from transformers import AutoModel, AutoTokenizer
 
 from benchmarks.workload import table
 from research.word_tables import distances, read_uses, usages_of
-from semantic_change.commands.words import SIEVE_USAGES
 from semantic_change.corpora import read_dated_corpus, read_truth
 from semantic_change.dated_sentences import NUM_BLOCKS
-from semantic_change.discovery import Vocabulary, rank_by_change
+from semantic_change.discovery import MORE_USAGES, Vocabulary, rank_by_change
 from semantic_change.kept_vectors import KeptVectors
 from semantic_change.measures import (
     LEVEL,
@@ -59,7 +58,7 @@ SEEDS = 20
 PERIOD = "1941-2020"
 TIMES = ("first", "last")
 # Words, and the largest number of sentences of each
-CHANCE_WORDS, FREQUENT_WORDS, SEARCHED_WORDS, KNOWN_USAGES = (30, 200), (4, 1500), (120, 40), 100
+CHANCE_WORDS, FREQUENT_WORDS, SEARCHED_WORDS, KNOWN_USAGES = (30, 200), (4, 1500), (120, MORE_USAGES), 100
 FREQUENT, MIN_USAGES, MIXED_USAGES, DWUG_USAGES, BOOTSTRAP = 1400, 20, 100, 50, 1000
 COLUMNS = Columns(source="doc_id")
 # Words of presidents' speeches that got new senses, and words that kept theirs.
@@ -273,9 +272,10 @@ def discovery(args: argparse.Namespace) -> Iterator[dict]:
     for seed in range(SEEDS):
         by_document = (np.random.default_rng(seed).permutation(document_of.max() + 1) % 2 == 0)[document_of]
         read = {name: word.deal(by_document[word.sentences]) for name, word in words.items()}
-        sieve = rank_by_change({name: first_usages(word, SIEVE_USAGES) for name, word in read.items()}, seed)
+        # The words are so few that a search would read all of them again.
+        sieve = rank_by_change(read, seed)
         for first in (20, 50):
-            scored = score_words({name: read[name] for name in list(sieve)[:first]}, ["prt"], TIMES, seed)
+            scored = score_words({name: read[name] for name in sieve.index[:first]}, ["prt"], TIMES, seed)
             p = pd.Series(scored["p"])
             rates = {
                 "p": (p < LEVEL).sum(),
@@ -286,13 +286,6 @@ def discovery(args: argparse.Namespace) -> Iterator[dict]:
                 found.setdefault(first, {}).setdefault(name, []).append(count)
     for first, by_name in found.items():
         yield {"first words of the sieve": first, "of": len(words), **describe_rates(by_name)}
-
-
-def first_usages(word: ReadUsages, number: int) -> ReadUsages:
-    """Returns the first usages of each time."""
-    vectors = {time: part[:number] for time, part in word.vectors.items()}
-    documents = {time: np.unique(part[:number], return_inverse=True)[1] for time, part in word.documents.items()}
-    return ReadUsages(vectors, {TIMES: dict(zip(TIMES, reversed(vectors.values()), strict=True))}, documents)
 
 
 def nearest_less_within(before: np.ndarray, after: np.ndarray, seed: int = 0) -> float:

@@ -3,7 +3,7 @@
 import random
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import heappush, heapreplace
 from pathlib import Path
@@ -22,6 +22,10 @@ from .usages import Usage, Usages, frequent_words
 
 
 SEARCHED = "searched.csv"
+# The numbers of usages of each word and time by which a search scores words, first all of them, then the best.
+FEW_USAGES, MORE_USAGES = 10, 40
+# The words that are read again, as a multiple of those that are asked for.
+READ_AGAIN = 6
 # A word of three letters or more, in parts with hyphens or not, between punctuation.
 WORD = re.compile(r"[^\w\s]*([^\W\d_]{3,}(?:-[^\W\d_]+)*)[^\w\s]*")
 # The column `left_out` of words that are not compared.
@@ -195,16 +199,33 @@ def words_of(sentence: DatedSentence) -> Iterator[tuple[str, int, int]]:
             yield match[1] + tag, start, end
 
 
-def rank_by_change(words: Mapping[str, ReadUsages], seed: int) -> dict[str, float]:
+def sift(usages: Usages, number: int, read: Callable[[Usages], Mapping[str, ReadUsages]], seed: int) -> pd.DataFrame:
+    """
+    Scores words to find those that changed most.
+
+    Returns a table of the words, the most changed one first, with the change by [`MORE_USAGES`] of each time, which is
+    NaN but for [`READ_AGAIN`] times the `number` of words, and that by [`FEW_USAGES`], by which these were chosen: the
+    order by a few usages is mostly noise.
+    """
+    parts = {word: {time: part[:FEW_USAGES] for time, part in by_time.items()} for word, by_time in usages.items()}
+    few = rank_by_change(read(parts), seed)
+    again = few.index[: READ_AGAIN * number]
+    more = rank_by_change(read({word: usages[word] for word in again}), seed)
+    scores = pd.DataFrame({f"change_by_{MORE_USAGES}": more, f"change_by_{FEW_USAGES}": few})
+    return scores.sort_values(list(scores), ascending=False, kind="stable")
+
+
+def rank_by_change(words: Mapping[str, ReadUsages], seed: int) -> pd.Series:
     """Returns the largest change of each word between two compared times, the most changed word first."""
     scores = {name: max(change_between(word, *pair, seed) for pair in word.swapped) for name, word in words.items()}
-    return dict(sorted(scores.items(), key=lambda scored: scored[1], reverse=True))
+    return pd.Series(scores, dtype=float).sort_values(ascending=False, kind="stable")
 
 
-def write_searched(folder: Path, searched: Searched, scores: Mapping[str, float]):
-    """Writes `searched.csv`: the words by their score in the sieve, and then the words that are left out."""
-    table = searched.table.assign(sieve=searched.table["word"].map(scores))
-    table = table.sort_values(["sieve", "word"], ascending=[False, True], kind="stable")
-    names = ["word", "sieve", "left_out", *(name for name in table if name.startswith("count_"))]
+def write_searched(folder: Path, searched: Searched, scores: pd.DataFrame):
+    """Writes `searched.csv`: the words in the order of [`sift`], and then the words that are left out."""
+    names = list(scores)
+    table = searched.table.join(scores, on="word")
+    table = table.sort_values([*names, "word"], ascending=[*(False for _ in names), True], kind="stable")
+    columns = ["word", *names, "left_out", *(name for name in table if name.startswith("count_"))]
     with written_whole(folder / SEARCHED) as partial:
-        table[names].to_csv(partial, index=False)
+        table[columns].to_csv(partial, index=False)

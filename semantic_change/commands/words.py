@@ -28,7 +28,7 @@ from modeling_tempoformer.view.page import check_view, write_page
 
 from .. import corpora, measures, usages
 from ..dated_sentences import DatedSentence
-from ..discovery import SEARCHED, Searched, Vocabulary, rank_by_change, write_searched
+from ..discovery import FEW_USAGES, MORE_USAGES, SEARCHED, Searched, Vocabulary, sift, write_searched
 from ..durel import JUDGED, USES, compare_with_people, read_judgments, write_uses
 from ..entries import ENTRY_FILES, Entry, make_entries, write_entries
 from ..kept_vectors import KeptVectors
@@ -44,9 +44,6 @@ from ..usages import Frequencies, Usages, UsagesByText
 
 
 logger = logging.get_logger(__name__)
-
-# The number of usages of each word and time that are read to find the most changed words.
-SIEVE_USAGES = 10
 
 
 @dataclass
@@ -321,8 +318,8 @@ class Discovered(NamedTuple):
 
 def search_words(args: ChangeArguments, reader: Reader) -> Searched:
     """Finds the words of the corpora that can be compared."""
-    num_kept, tell = min(SIEVE_USAGES, args.num_samples), partial(tell_files, Path(args.output_dir))
-    vocabulary = Vocabulary.of(read_sentences(args, {}, reader.ignores_case, tell), num_kept, args.seed)
+    tell = partial(tell_files, Path(args.output_dir))
+    vocabulary = Vocabulary.of(read_sentences(args, {}, reader.ignores_case, tell), MORE_USAGES, args.seed)
     return vocabulary.search(args.times, args.min_usages, args.without_names)
 
 
@@ -334,18 +331,20 @@ def discover_words(
     steady word. Steady words join the list later.
     """
     said = searched.describe(args.min_usages)
-    few = reader.drop_unknown(searched.usages)
-    few = {word: by_time for word, by_time in few.items() if all(by_time.values())}
-    if not few:
+    known = reader.drop_unknown(searched.usages)
+    known = {word: by_time for word, by_time in known.items() if all(by_time.values())}
+    if not known:
         unknown = " The tokenizer knows none of these." if searched.forms else ""
         raise ValueError(f"--discover finds no word. {said}{unknown}")
-    scores = rank_by_change(reader.read_compared(few), args.seed)
+    scores = sift(known, args.discover, reader.read_compared, args.seed)
     write_searched(Path(args.output_dir), searched, scores)
-    free = {*searched.apart_from(steady)}
-    best = [word for word in scores if word in free][: args.discover]
-    num_kept = min(SIEVE_USAGES, args.num_samples)
-    said += f" These {len(best)} changed most by {num_kept} usages at each time; {SEARCHED} has the others."
-    return Discovered({word: searched.forms[word] for word in best}, scores, said)
+    free, read_again = {*searched.apart_from(steady)}, scores.dropna().index
+    best = [word for word in read_again if word in free][: args.discover]
+    said += (
+        f" These {len(best)} changed most by {MORE_USAGES} usages at each time, which were read of the "
+        f"{len(read_again):,} that changed most by {FEW_USAGES}; {SEARCHED} has the others."
+    )
+    return Discovered({word: searched.forms[word] for word in best}, scores.index, said)
 
 
 class FoundWords(NamedTuple):

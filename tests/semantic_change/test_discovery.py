@@ -15,7 +15,8 @@ from transformers import BertConfig, BertModel, BertTokenizer
 import run_semantic_change
 from semantic_change.corpora import read_semeval
 from semantic_change.dated_sentences import Blocks, Capitals, DatedSentence, TargetFinder
-from semantic_change.discovery import Searched, Vocabulary, words_of
+from semantic_change.discovery import Searched, Vocabulary, sift, words_of
+from semantic_change.measures import ReadUsages
 from semantic_change.reading.passages import Columns, Passage
 from semantic_change.usages import Usage, count_frequencies, embed_usages
 
@@ -146,8 +147,10 @@ def test_the_word_that_changed_is_found(folder, tmp_path, capsys):
     rows = run(folder, tmp_path / "found", "--discover", "3")
     assert [row["word"] for row in rows][0] == "cloud" and len(rows) == 3
     searched = read_table(tmp_path / "found" / "searched.csv")
-    scores = [float(row["sieve"]) for row in searched if row["sieve"]]
-    assert searched[0]["word"] == "cloud" and scores[0] > scores[1] and scores == sorted(scores, reverse=True)
+    by_more = [float(row["change_by_40"]) for row in searched if row["change_by_40"]]
+    by_few = [float(row["change_by_10"]) for row in searched if row["change_by_10"] and not row["change_by_40"]]
+    assert searched[0]["word"] == "cloud" and by_more[0] > by_more[1] and len(by_more) == 6 * 3
+    assert all(scores == sorted(scores, reverse=True) for scores in (by_more, by_few))
     left_out = {row["word"]: row["left_out"] for row in searched}
     assert left_out["rare"] == "rare at a time" and left_out["the"] == "among the most frequent"
     compared = [row for row in searched if not row["left_out"]]
@@ -173,6 +176,35 @@ def test_the_word_that_changed_is_found(folder, tmp_path, capsys):
     assert [row.pop("word") for row in listed] == [row.pop("word") for row in rows]
     for one, other in zip(listed, rows, strict=True):
         assert {name: float(one[name]) for name in one} == pytest.approx({name: float(other[name]) for name in other})
+
+
+def test_the_best_words_are_read_again():
+    """
+    Eight words turn by an angle, by which they are ordered, but the first ten usages of `false` turn most, those of
+    `late` turn too little for another look, and those of `last` least.
+    """
+    angles = {"a": 0.8, "b": 0.6, "c": 0.5, "d": 0.4, "e": 0.3, "false": -0.3, "late": 0.9, "last": 0.2}
+    first = angles | {"false": 1.0, "late": 0.2, "last": 0.1}
+    usages = {
+        word: {time: [Usage(time, f"{word} {n}", 0, 1) for n in range(40)] for time in (OLD, NEW)} for word in first
+    }
+
+    def read(by_word: dict) -> dict[str, ReadUsages]:
+        words = {}
+        for word, by_time in by_word.items():
+            numbers = [int(usage.text.split()[1]) for usage in by_time[NEW]]
+            turned = [first[word] if number < 10 else angles[word] for number in numbers]
+            vectors = {OLD: np.tile([1.0, 0.0], (len(numbers), 1)), NEW: np.c_[np.cos(turned), np.sin(turned)]}
+            documents = {time: np.arange(len(numbers)) for time in (OLD, NEW)}
+            # An encoder without times reads a usage alike at both.
+            swapped = {OLD: vectors[NEW], NEW: vectors[OLD]}
+            words[word] = ReadUsages(vectors, {(OLD, NEW): swapped}, documents)
+        return words
+
+    table = sift(usages, 1, read, seed=0)
+    assert list(table.index) == ["a", "b", "c", "d", "e", "false", "late", "last"]
+    assert list(table["change_by_40"].notna()) == [True] * 6 + [False] * 2
+    assert table["change_by_10"].idxmax() == "false"
 
 
 def test_steady_words_join_a_search_and_are_not_found_by_it(folder, tmp_path):
