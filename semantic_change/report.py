@@ -171,7 +171,7 @@ def conclude(
                 f"('{changes.idxmax()}')"
             )
         than = "nine in ten" if drawn else "each"
-        sentences.append(f"Of the other {len(others)}, {(others > bound).sum()} changed more than {than} of them")
+        sentences.append(f"{(others > bound).sum()} of the other {len(others)} changed more than {than} of them")
     if not is_tested.all():
         sentences.append(describe_untested(table[~is_tested], times))
     little_changed = table.loc[table[INTERVAL[1]] < table["change"].max() / 4, "word"]

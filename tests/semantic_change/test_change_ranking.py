@@ -195,7 +195,7 @@ def test_a_change_is_compared_with_that_of_steady_words(folder, tmp_path, capsys
     for row in rows:
         above = change[row["word"]] - (change["the"] + change["air"]) / 2
         assert float(row["above_steady"]) == pytest.approx(above, abs=1e-9)
-    assert "Of the other 1, 1 changed more" in capsys.readouterr().out
+    assert "1 of the other 1 changed more" in capsys.readouterr().out
     (tmp_path / "steady.txt").write_text("trees\n", encoding="utf-8")
     for refused in (tmp_path / "steady.txt", "0"):
         with pytest.raises(ValueError, match="--steady"):
