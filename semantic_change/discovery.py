@@ -91,13 +91,13 @@ class Searched(NamedTuple):
     def describe(self, min_usages: int) -> str:
         """Tells how many words were searched and can be compared, and how many are left out and why."""
         left_out = self.table["left_out"].value_counts()
+        english = f", {left_out[FUNCTION]:,} function words of English" if FUNCTION in left_out else ""
         names = f", and {left_out[NAME]:,} that mostly begin with a capital" if NAME in left_out else ""
         return (
             f"{self.num_words:,} words were searched, and {len(self.forms):,} of them can be compared. Left out: "
             f"{self.num_words - len(self.table):,} with fewer than {min_usages} usages at every time, "
             f"{left_out.get(RARE, 0):,} with fewer at the first or the last, {left_out.get(FREQUENT, 0):,} among the "
-            f"most frequent ones, which make up half of the texts, {left_out.get(FUNCTION, 0):,} function words of "
-            f"English{names}."
+            f"most frequent ones, which make up half of the texts{english}{names}."
         )
 
 
