@@ -327,7 +327,7 @@ def discover_words(
     args: ChangeArguments, reader: Reader, searched: Searched, steady: Mapping[str, Sequence[str]]
 ) -> Discovered:
     """
-    Proposes the words whose few usages change most between two compared times, without those that share a form with a
+    Proposes the words that change most between two compared times ([`sift`]), without those that share a form with a
     steady word. Steady words join the list later.
     """
     said = searched.describe(args.min_usages)
