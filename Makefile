@@ -1,4 +1,7 @@
-PYTHON ?= python3.11
+# The first Python of at least 3.11 that runs; the tests and the pins of constraints.txt were tried with 3.11.
+PYTHON ?= $(shell for python in python3.11 python3.12 python3.13 python3.14 python3; do \
+	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2> /dev/null && echo $$python && exit; \
+	done; echo python3.11)
 BIN := .venv/bin
 
 # Libraries are compiled when they are first imported. Pip would compile all of them, for a minute.

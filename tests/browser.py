@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from selenium.webdriver import Chrome, ChromeOptions
 from selenium.webdriver.chrome.service import Service
+from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.remote.webelement import WebElement
@@ -32,6 +33,10 @@ class Browser:
             options.add_argument(argument)
         options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
         self.driver = Chrome(options=options, service=Service(paths["chromedriver"]))
+
+    def new_chain(self) -> ActionChains:
+        """Returns a chain of keys and clicks that go wherever the focus is."""
+        return ActionChains(self.driver)
 
     def save_into(self, folder: Path):
         """Sets the folder in which the page saves files."""

@@ -10,9 +10,6 @@ from contextlib import contextmanager
 from typing import Any
 
 
-if importlib.util.find_spec("ray") is None:
-    raise ImportError("run_scoring.py needs Ray, which is not installed: `pip install -c constraints.txt '.[ray]'`.")
-
 # Ray sends no usage statistics, and its C++ part writes no log to the screen.
 ALWAYS = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_BACKEND_LOG_LEVEL": "fatal"}
 ON_THIS_MACHINE = {
@@ -31,7 +28,10 @@ def started_ray() -> Iterator[None]:
     """
     Runs Ray during the block: the instance that is already running, the cluster that `RAY_ADDRESS` names, or a local
     one, which ends with the block. Ray reads its settings when it is imported, so it must not be imported before.
+    Raises an `ImportError` that says what to install where there is no Ray.
     """
+    if importlib.util.find_spec("ray") is None:
+        raise ImportError("Scoring needs Ray, which is not installed: `pip install -c constraints.txt '.[ray]'`.")
     is_local = "RAY_ADDRESS" not in os.environ
     os.environ |= ALWAYS | (ON_THIS_MACHINE if is_local else {})
     import ray

@@ -5,7 +5,6 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from helpers import NAMES, save_encoder, write_posts
-from selenium.webdriver.common.action_chains import ActionChains
 
 from modeling_tempoformer.commands import label, train
 from modeling_tempoformer.posts.reading import read_file
@@ -52,7 +51,7 @@ def opened(browser, tmp_path):
 
 def press(browser, *keys: str, held: str | None = None):
     """Presses keys one after the other, wherever the focus is."""
-    chain = ActionChains(browser.driver)
+    chain = browser.new_chain()
     if held is not None:
         chain.key_down(held)
     chain.send_keys(*keys)

@@ -12,7 +12,6 @@ import pandas as pd
 import pytest
 import torch
 from helpers import SIZES, VOCABULARY, read_table
-from selenium.webdriver.common.keys import Keys
 from transformers import BertConfig, BertModel, BertTokenizer
 
 import run_semantic_change
@@ -201,7 +200,7 @@ def test_what_a_reader_looks_at_stays_after_a_choice(opened):
     opened.set_value("#number", 3)
     one, two = "#senses article:nth-child(1)", "#senses article:nth-child(2)"
     # Naming by keyboard, and a click that ends it
-    opened.find(f"{one} .tools input").send_keys("to fly", Keys.TAB)
+    opened.find(f"{one} .tools input").send_keys("to fly", opened.keys.TAB)
     opened.wait_for(lambda: opened.texts(f"{one} h4")[0].startswith("to fly"))
     assert opened.driver.switch_to.active_element == opened.find(f"{one} .tools select")
     opened.find(f"{two} .tools input").send_keys("to flee")
@@ -217,8 +216,8 @@ def test_what_a_reader_looks_at_stays_after_a_choice(opened):
     opened.wait_for(lambda: opened.find_all("#usages .misfiled"))
     listed = opened.texts("#usages .text")
     button = opened.find("#usages li:nth-child(2) .misfiled")
-    button.send_keys(Keys.ENTER)
-    opened.driver.switch_to.active_element.send_keys(Keys.ENTER)
+    button.send_keys(opened.keys.ENTER)
+    opened.driver.switch_to.active_element.send_keys(opened.keys.ENTER)
     assert opened.texts("#usages .text") == [text for place, text in enumerate(listed) if place not in (1, 2)]
     assert opened.driver.switch_to.active_element == opened.find("#usages li:nth-child(2) .misfiled")
     assert opened.find(f"{two} .show").get_attribute("aria-pressed") == "true"
@@ -238,7 +237,7 @@ def test_a_reader_s_senses_are_those_of_the_next_run(browser, folder, again, tmp
     browser.set_value("#senses article:nth-child(3) .tools input", "merged")
     # A usage of the first sense is moved to a new one, another one to the second, and a third one is confirmed.
     browser.find("#new-sense").click()
-    browser.driver.switch_to.active_element.send_keys("unheard of", Keys.TAB)
+    browser.driver.switch_to.active_element.send_keys("unheard of", browser.keys.TAB)
     browser.wait_for(lambda: browser.texts("#senses h4")[3:] == ["unheard of"])
     (unheard,) = browser.texts("#senses article:nth-child(1) .times .text")[:1]
     browser.set_value("#senses article:nth-child(1) .times .place", 4)
