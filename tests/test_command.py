@@ -9,9 +9,9 @@ from helpers import NAMES, ROOT, read_json, read_table, save_encoder, write_post
 
 import tempoformer
 from modeling_tempoformer.commands import predict, train
+from modeling_tempoformer.common.command_line import find_recipe, parse
 from modeling_tempoformer.posts.arguments import DataTrainingArguments
 from modeling_tempoformer.posts.synthetic import synthetic_posts
-from modeling_tempoformer.training.recipes import find_recipe, parse
 
 
 POSTS = list(synthetic_posts(12, seed=0, posts_per_timeline=5))

@@ -33,8 +33,8 @@ FOLDERS = (
     "examples",
     "hub_cards",
     "modeling_tempoformer",
+    "packages",
     "research",
-    "semantic_change",
     "tokenization",
 )
 PAGES = [
@@ -49,12 +49,11 @@ FILES = sorted({*PAGES, *(path.relative_to(ROOT).as_posix() for path in [*FILES,
 # The test of a page runs these commands as written, with two steps of training. It checks only the options of others.
 TRAINING = (
     "run_glue_style.py",
-    "run_temporal_mlm.py",
     "research.run_baseline",
     "tempoformer train",
     "tempoformer temporal_mlm",
 )
-PROGRAMS = (*TRAINING, "run_semantic_change.py", "run_timeline_view.py", "modeling_tempoformer.posts.synthetic")
+PROGRAMS = (*TRAINING, "modeling_tempoformer.posts.synthetic")
 PROGRAMS += (
     "tempoformer label",
     "tempoformer policy",
@@ -69,11 +68,11 @@ PROGRAMS += (
 PASSED_ON = {
     "run_cross_validation": "run_glue_style.py",
     "compare": "run_glue_style.py",
-    "word_tables": "run_temporal_mlm.py",
+    "word_tables": "tempoformer temporal_mlm",
 }
 # These need the extra `slow`: torchao, ONNX, Ray or a browser.
-SLOW = {"docs/pictures/make.py", "docs/production.md", "docs/speed.md", "docs/scoring.md", "run_scoring.py"}
-SLOW |= {"docs/onnx.md", "modeling_tempoformer/commands/score.py", "docs/update_a_model.md", "docs/watch.md"}
+SLOW = {"docs/pictures/make.py", "docs/production.md", "docs/speed.md", "docs/scoring.md"}
+SLOW |= {"docs/onnx.md", "packages/live/tempoformer_live/commands/score.py", "docs/update_a_model.md", "docs/watch.md"}
 BERT = "google-bert/bert-base-uncased"
 ENCODERS = (
     *(BERT, "pierluigic/xl-lexeme", "FacebookAI/xlm-roberta-base"),

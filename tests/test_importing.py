@@ -25,7 +25,7 @@ def imported_after(code: str) -> set[str]:
 
 @pytest.mark.slow
 def test_importing_brings_no_heavy_library():
-    assert imported_after("import modeling_tempoformer, modeling_tempoformer.serving.live_classifier") == set()
+    assert imported_after("import modeling_tempoformer, tempoformer_live.live_classifier") == set()
 
 
 @pytest.mark.slow

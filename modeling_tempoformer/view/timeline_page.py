@@ -13,13 +13,13 @@ import altair as alt
 import numpy as np
 import torch
 
+from ..common.pages import COLOURS, render_page
 from ..decisions_tempoformer import alarm_threshold, find_events, own_alarm
 from ..names_tempoformer import read_number
 from ..policy_tempoformer import EVENTS, HELD_BACK, NOTHING, RAISED, TAKEN_BACK, policy_words
 from ..posts.states import to_numbers
 from ..timeline_tempoformer import Timeline
 from ..times_tempoformer import are_since_start
-from .page import COLOURS, render_page
 from .silences import SILENCE, find_silences
 
 

@@ -19,9 +19,9 @@ from modeling_tempoformer.posts.columns import Columns
 from modeling_tempoformer.posts.post_errors import PostError
 from modeling_tempoformer.posts.tables import load_table
 from modeling_tempoformer.posts.timelines import label_names, logger, to_timelines, warn_of_nobody
-from modeling_tempoformer.serving.corpus import Corpus, check_times
 from modeling_tempoformer.timeline_tempoformer import Timeline
 from modeling_tempoformer.times_tempoformer import to_date, to_seconds
+from tempoformer_live.corpus import Corpus, check_times
 
 
 POSTS = [
