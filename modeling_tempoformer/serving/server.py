@@ -22,7 +22,7 @@ from ..decisions_tempoformer import read_answers
 from ..evaluation.report import read_test, test_summary
 from ..names_tempoformer import read_id, read_name
 from ..pipeline_tempoformer import StreamClassificationPipeline
-from ..timeline_tempoformer import Timeline
+from ..timeline_tempoformer import BadValue, Timeline
 from ..view.timelines import load_pipeline
 from .batches import AGAIN, MAX_TOKENS, Batches
 from .bodies import (
@@ -110,7 +110,11 @@ class LoadedModel:
         if (size := sum(map(len, columns["input_ids"]))) > MAX_EXPLAINED_TOKENS:
             raise ValueError(f"The timeline has {size} tokens, of which at most {MAX_EXPLAINED_TOKENS} are explained.")
         # Few posts at a time, because the stream of each is computed once without each of its posts.
-        return self.whole_pipe.explain(timeline, targets_per_row=8)
+        try:
+            return self.whole_pipe.explain(timeline, targets_per_row=8)
+        except BadValue as bad:
+            # Without the value, which may be private
+            raise ValueError(f"{bad.field}: {bad.problem}.") from None
 
     def read_several(self, posts: Sequence[PlacedPost]) -> list[tuple[list[int], Timeline]]:
         """
