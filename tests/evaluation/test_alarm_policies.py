@@ -19,7 +19,7 @@ from modeling_tempoformer.evaluation.alarm_policies import (
 from modeling_tempoformer.evaluation.alarms import find_threshold
 from modeling_tempoformer.evaluation.prediction_table import prediction_rows, read_held_out, write_held_out
 from modeling_tempoformer.policy_tempoformer import RAISED, AlarmState, follow
-from modeling_tempoformer.posts.facts import Facts
+from modeling_tempoformer.posts.facts import Facts, unit_of
 
 
 HOUR = 3600.0
@@ -139,6 +139,18 @@ def test_without_times_no_policy_counts_seconds():
     for row in rows:
         row["measured"]["promise"]["rate"] = 0.31
     assert best_of(rows, {"alarm_rate": 0.3}) is None
+
+
+def test_a_family_and_a_timeline_of_one_name_stay_two_units(tmp_path):
+    timelines = [make_timeline([0, 1], name) for name in ("ann", "bob", "cy")]
+    timelines[0].facts, timelines[1].facts = [Facts(None, "cy")] * 2, [Facts(None, "cy")] * 2
+    for number, timeline in enumerate(timelines):
+        timeline.input_rows = [2 * number, 2 * number + 1]
+    table = prediction_rows(timelines, np.zeros(6, dtype=int), np.full((6, 2), 0.5), ["no", "yes"], ["label"])
+    write_held_out(str(tmp_path), table, timelines)
+    read, _ = read_held_out(tmp_path, ["no", "yes"])
+    assert [unit_of(timeline) for timeline in read] == [unit_of(timeline) for timeline in timelines]
+    assert len({unit_of(timeline) for timeline in read}) == 2
 
 
 @pytest.mark.parametrize("model_type", ["tempoformer", "post_tempoformer"])
