@@ -11,7 +11,7 @@ import torch
 from helpers import tiny_batch
 
 from modeling_tempoformer import modeling_post_tempoformer, packing_tempoformer
-from modeling_tempoformer.evaluation import figures
+from modeling_tempoformer.common import figures
 
 
 # Tensors are tiny, so more threads would only cost time.

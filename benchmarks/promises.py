@@ -27,6 +27,10 @@ from transformers import AutoConfig
 
 from modeling_tempoformer.decisions_tempoformer import class_names
 from modeling_tempoformer.evaluation.alarm_costs import cut
+<<<<<<< HEAD
+=======
+from modeling_tempoformer.evaluation.alarm_policies import POLICIES, at_threshold, follow_all, last_before, levels_of
+>>>>>>> main
 from modeling_tempoformer.evaluation.alarm_promises import edges_of, find_cases, promise_facts
 from modeling_tempoformer.evaluation.alarms import find_threshold, round_between
 from modeling_tempoformer.evaluation.metrics import change_detection
@@ -147,21 +151,25 @@ def compare_policies(scored: Scored, share: float) -> Iterator[dict]:
     for policy in POLICIES:
         if set(policy) & set(SECONDS) and timelines[0].timestamps is None:
             continue
-        for level in levels_of(scores):
-            rule = at_threshold(policy, level)
-            events = follow_all(timelines, scores, rule)
-            judged = [
+
+        def judge(level: float, policy: dict = policy) -> list:
+            events = follow_all(timelines, scores, at_threshold(policy, level))
+            return [
                 change_detection().judge_alarms(
                     change_detection().Posts(np.array(own.labels) == 1, part == RAISED, np.full(len(part), np.nan)),
                     late=lag_of(policy),
                 )
                 for own, part in zip(timelines, cut(timelines, events), strict=True)
             ]
-            if change_detection().found_changes(judged) >= share:
-                break
-        else:
+
+        levels = levels_of(scores)
+        last = last_before(lambda level, judge=judge: change_detection().found_changes(judge(level)) >= share, levels)
+        number = 0 if last is None else last + 1
+        if number == len(levels):
             yield {"policy": json.dumps(policy), "threshold": np.nan}
             continue
+        level = levels[number]
+        judged = judge(level)
         false = np.array([one.is_false.sum() for one in judged])
         plain = false if plain is None else plain
         less = bootstrap([false - plain], np.mean, vectorized=True, rng=0, method="percentile").confidence_interval

@@ -13,10 +13,10 @@ from transformers.utils import ModelOutput, logging
 
 from .checks_tempoformer import check_shape, narrow_float
 from .decisions_tempoformer import check_finite, decide, find_events, own_policy, read_answers
-from .names_tempoformer import ALIKE, look_alike, read_id, state_ids
+from .names_tempoformer import ALIKE, look_alike, read_id
 from .policy_tempoformer import NOTHING, AlarmState
 from .streams_tempoformer import keep_last, lay_out_streams, posts_before, states_before
-from .timeline_tempoformer import BadValue, read_role
+from .timeline_tempoformer import BadValue, known_ids, read_role
 from .times_tempoformer import ReadTime, check_kind, read_time
 
 
@@ -417,15 +417,10 @@ class StreamStepMixin:
         Returns the number of each post's state, -1 where it is not known or not read. Raises a `ValueError` that names
         the post for a state that the model has not learned.
         """
-        config = self.config
-        if states is None or not config.reads_known_states:
+        if states is None or not self.config.reads_known_states:
             return [-1] * len(names)
         read = [checked_name("state", *pair) for pair in zip(states, names, strict=True)]
-        ids = state_ids(read, config.states, config.state_values)
-        for state, number, name in zip(read, ids, names, strict=True):
-            if state and number < 0:
-                raise ValueError(f"{name} has the state {state!r}, which is none of {', '.join(config.states)}.")
-        return ids
+        return known_ids(read, self.config, names)
 
     def lay_out_posts(self, new: NewPosts, memory: StreamMemory, drop_late: bool) -> StepRow:
         """

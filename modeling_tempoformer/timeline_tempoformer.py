@@ -82,6 +82,19 @@ def read_role(role: str, value: Any) -> str:
         raise BadValue(role, value, str(problem)) from None
 
 
+def known_ids(states: Sequence[str], config: PreTrainedConfig, names: Sequence[str]) -> list[int]:
+    """
+    Returns the number of each state of a model with this configuration, -1 where it is missing. Raises a [`BadValue`]
+    for one that the model has not learned, whose post `names` names.
+    """
+    ids = state_ids(states, config.states, config.state_values)
+    for state, number, name in zip(states, ids, names, strict=True):
+        if state and number < 0:
+            learned = f"it is none of the model's states, {', '.join(config.states)}"
+            raise BadValue(f"{name}: state", state, f"{learned}; leave it empty where it is not known")
+    return ids
+
+
 @dataclass
 class Timeline:
     """
@@ -238,9 +251,10 @@ class Timeline:
     def known_states(self, config: PreTrainedConfig) -> torch.FloatTensor:
         """
         Returns what is known of the earlier states when each post arrives ([`states_before`]), for a model with this
-        configuration.
+        configuration. Raises a [`BadValue`] that names the post for a state that the model has not learned.
         """
-        ids = state_ids(self.states or [""] * len(self), config.states, config.state_values)
+        names = [f"Timeline {self.timeline_id!r}, post {row}" for row in self.input_rows]
+        ids = known_ids(self.states or [""] * len(self), config, names)
         return states_before(ids, self.speakers if config.reads_speakers else None, len(config.states))
 
     def compared_posts(self) -> list[int]:

@@ -29,6 +29,9 @@ UNITS = {"d": ("day", 86400), "h": ("hour", 3600), "m": ("minute", 60), "s": ("s
 HORIZON = re.compile(r"0*([1-9]\d{0,8})([dhms]?)")
 
 
+NO_TIME = "the time must be ISO-8601 (2024-05-01T09:00:00Z), a number of seconds or a duration (00:01:30)"
+
+
 class ReadTime(NamedTuple):
     """A time that was read: its kind ("a number", "a date", "a duration" or "missing"), and its seconds."""
 
@@ -101,11 +104,7 @@ def read_text(text: str) -> float | datetime | timedelta | None:
     try:
         return datetime.fromisoformat(text) if text else None
     except ValueError:
-        raise ValueError(
-            "the time must be ISO-8601 (2024-05-01T09:00:00Z), a number of seconds or a duration (00:01:30); give a "
-            "column of other dates the format yyyy-mm-dd hh:mm:ss in a spreadsheet, or convert it by "
-            "pd.to_datetime(column), with dayfirst=True if the day comes before the month"
-        ) from None
+        raise ValueError(NO_TIME) from None
 
 
 def read_horizon(horizon: str) -> tuple[int, int | None]:

@@ -9,6 +9,7 @@ from sklearn.metrics import f1_score
 
 from modeling_tempoformer import StreamClassificationPipeline, StreamCollator
 from modeling_tempoformer.configuration_post_tempoformer import PostTempoFormerConfig
+from modeling_tempoformer.posts.states import check_states
 from modeling_tempoformer.streams_tempoformer import states_before
 from modeling_tempoformer.timeline_tempoformer import Timeline
 from modeling_tempoformer.training.experts import grow_experts
@@ -154,6 +155,22 @@ def test_a_state_that_the_model_does_not_have_is_refused_by_step():
         model.step(**tokens, timeline_ids=["a"], timestamps=[0], states=["sadd"])
     with pytest.raises(ValueError, match="previous_states.*2 values for 1"):
         model.step(**tokens, timeline_ids=["a"], timestamps=[0], previous_states=["sad", "sad"])
+
+
+@pytest.mark.parametrize(("values", "wrong"), [({}, "Calm"), ({}, "2"), (NUMBERS, "glad")])
+def test_a_state_that_the_model_has_not_learned_is_refused_wherever_timelines_are_read(values, wrong):
+    """In another case, as a code, a word for a number: with the post, and never as one that is not known."""
+    model, tokenizer = tiny_reader(**KNOWN, **values)
+    pipe = StreamClassificationPipeline(model=model, tokenizer=tokenizer)
+    right = "0" if values else "calm"
+    posts = {"text": TEXTS[:3], "timestamp": TIMES[:3], "state": [right, wrong, None]}
+    for ask in (pipe, pipe.explain):
+        with pytest.raises(ValueError, match=f"Timeline 0, post 1: .*'{wrong}'.*calm"):
+            ask(posts)
+    timeline = Timeline.read("ann", **{"texts": posts["text"], "states": posts["state"]})
+    for read in (lambda: timeline.known_states(model.config), lambda: check_states([timeline], model.config)):
+        with pytest.raises(ValueError, match=f"'ann', post 1: .*'{wrong}'"):
+            read()
 
 
 def grown(rule, known: bool, seed: int = 0, share: float = 1.0):

@@ -13,6 +13,7 @@ run on another GPU at the same time, in another --output_dir.
 """
 
 import hashlib
+import logging
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -41,13 +42,21 @@ from ..posts.surveys import survey
 from ..timeline_tempoformer import Timeline
 from ..training.arguments import ModelArguments
 from ..training.fine_tuning import with_default_settings
+<<<<<<< HEAD
+=======
+from ..training.recipes import options_given, parse, split_recipes, without_options
+>>>>>>> main
 from ..training.rivals import RIVALS, Baseline, Methods
 
+
+logger = logging.getLogger(__name__)
 
 COMPARISON = "comparison"
 FOLD_SEED = 0
 TEMPOFORMER = "tempoformer"
 TRAIN = ("-m", "tempoformer", "train")
+# Options that only TempoFormer reads
+UNREAD = {"known_states", "freeze_encoder", "freeze_layers", "no_change_label"}
 # Arguments that must not come after `--`. A run's folder names timelines, so it is never pushed.
 NOT_PASSED_ON = ("output_dir", "seed", "seeds", "fold", "folds_file", "token", "hub_token", "push_to_hub")
 
@@ -80,11 +89,15 @@ class CompareArguments:
 
 
 def arguments_of(method: str, passed_on: list[str], methods: Methods) -> list[str]:
-    """Returns the arguments of each run of one of several methods."""
+    """Returns the arguments of each run of one of several methods, without those that the method cannot read."""
     if method == TEMPOFORMER:
         return passed_on
+    # With a horizon it says what is no change, for all methods.
+    unread = UNREAD - {"no_change_label"} if "horizon" in options_given(passed_on) else UNREAD
+    if ignored := sorted(unread & options_given(passed_on)):
+        logger.warning("%s does not read %s.", method, ", ".join(f"--{name}" for name in ignored))
     # A method's own settings override those for TempoFormer, and it has no fields of TempoFormer's configuration.
-    return [*methods.add(method, passed_on), "--config_overrides", "null"]
+    return [*methods.add(method, without_options(passed_on, unread)), "--config_overrides", "null"]
 
 
 def read_run(arguments: list[str], methods: Methods) -> tuple[ModelArguments, DataTrainingArguments, list[str]]:

@@ -38,9 +38,6 @@ from ..training.stream_trainer import StreamTrainingArguments
 def check_arguments(baseline: Baseline, data: DataTrainingArguments, training: StreamTrainingArguments):
     """Raises a `ValueError` for arguments that a method does not support."""
     method = f"--method {baseline.method}"
-    for name in ("freeze_encoder", "freeze_layers"):
-        if getattr(training, name):
-            raise ValueError(f"{method} does not support --{name}: leave it out.")
     if data.streaming:
         raise ValueError(f"{method} does not support --streaming: leave it out.")
     if not getattr(training, baseline.needs):
@@ -59,9 +56,9 @@ def start(kind: type[Baseline], arguments: list[str], run: Callable):
     given = options_given(arguments)
     # Untrained methods divide the posts of a training, too.
     reads = read_of_posts(data, training, baseline.calibrate) if baseline.needs == "do_train" else {}
-    unread = (False, f"by --method {baseline.method}")
-    no_change = (data.horizon, unread[1])
-    check_read(given, {**reads, "no_change_label": no_change, "known_states": unread})
+    method = f"by --method {baseline.method}"
+    unread = dict.fromkeys(("known_states", "freeze_encoder", "freeze_layers"), (False, method))
+    check_read(given, {**reads, **unread, "no_change_label": (data.horizon, method)})
     with lock_folder(training.output_dir, training.process_index == 0):
         run(given, baseline, data, training)
 

@@ -122,6 +122,16 @@ def options_given(arguments: list[str]) -> set[str]:
     return {name.replace("-", "_") for name in names}
 
 
+def without_options(arguments: list[str], names: Collection[str]) -> list[str]:
+    """Returns a command line without some options and their values."""
+    kept, is_kept = [], True
+    for word in arguments:
+        if word.startswith("--"):
+            is_kept = not options_given([word]) & set(names)
+        kept += [word] * is_kept
+    return kept
+
+
 def find_recipe(path: str) -> str:
     """
     Returns the path of a recipe. If there is no such file, `NAME.yaml` and `configuration/NAME.yaml` are recipes of

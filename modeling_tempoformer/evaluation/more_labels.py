@@ -48,7 +48,9 @@ def expect_more(whole: np.ndarray, parts: Mapping[int, np.ndarray]) -> dict[str,
     # Other timelines to learn from would make another model, which is then scored on twice as many.
     spread = np.hypot(spread_of_fits(parts), own[1:].std() / 2**0.5)
     chance = spread * np.random.default_rng(1).standard_normal(RESAMPLES)
-    expected, guessing = own + gain + np.concatenate(([0], chance)), 1 / whole.shape[-1]
+    # No score is more than 1, whatever the formula says.
+    expected = np.clip(own + gain + np.concatenate(([0], chance)), 0, 1)
+    guessing = 1 / whole.shape[-1]
     return {
         "timelines": number,
         "macro_f1": float(own[0]),

@@ -20,7 +20,12 @@ from transformers import PreTrainedConfig
 from ..common.files import written_whole
 from ..decisions_tempoformer import own_policy, read_states, watched_threshold
 from ..policy_tempoformer import EVENTS, RAISED
+<<<<<<< HEAD
 from ..posts.facts import Facts, unit_of
+=======
+from ..posts.facts import Facts
+from ..posts.files import written_whole
+>>>>>>> main
 from ..posts.states import all_states
 from ..timeline_tempoformer import NO_LABEL, Timeline
 from ..times_tempoformer import are_since_start, to_date, to_seconds
@@ -171,9 +176,9 @@ def write_predictions(output_dir: str, rows: pd.DataFrame | Iterable[dict[str, A
 def write_held_out(output_dir: str, table: pd.DataFrame, timelines: Sequence[Timeline]):
     """
     Writes a table of [`prediction_rows`] as `_held_out.parquet`, with the `unit` of each post's timeline, which no
-    split divides ([`~posts.facts.unit_of`]).
+    split divides ([`~posts.facts.unit_of`]); empty where that is the timeline itself.
     """
-    units = {timeline.timeline_id: str(unit_of(timeline)[1]) for timeline in timelines}
+    units = {timeline.timeline_id: timeline.facts[0].unit if timeline.facts else "" for timeline in timelines}
     path = Path(output_dir) / HELD_OUT
     with written_whole(path) as partial:
         parquet.write_table(to_arrow(table.assign(unit=table["timeline_id"].map(units))), partial)

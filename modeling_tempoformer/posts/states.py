@@ -10,6 +10,7 @@ from itertools import groupby
 from typing import NamedTuple
 
 import numpy as np
+from transformers import PreTrainedConfig
 
 from ..names_tempoformer import ALIKE, appearance, distance, may_be_thousands, read_name, read_number
 from ..timeline_tempoformer import NO_LABEL, Timeline
@@ -142,8 +143,15 @@ def to_numbers(states: Iterable[str]) -> list[float] | None:
     return None if None in values else values
 
 
-def check_states(timelines: Iterable[Timeline], names: Sequence[str] | None, values: Sequence[float] | None):
-    """Raises a `ValueError` for a state that looks like one of a model's `names`, but is spelt differently."""
+def check_states(timelines: Sequence[Timeline], config: PreTrainedConfig):
+    """
+    Raises a `ValueError` for a state that a model with this configuration has not learned, if it reads known states
+    ([`Timeline.known_states`]), and for any model, if it looks like one of the model's and is spelt differently.
+    """
+    names, values = (getattr(config, name, None) for name in ("states", "state_values"))
+    if getattr(config, "reads_known_states", False):
+        for timeline in timelines:
+            timeline.known_states(config)
     names = [] if names is None or values is not None else list(map(read_name, names))
     looks = {appearance(name): name for name in names}
     for state in sorted(set(all_states(timelines)) - set(names)) if names else ():

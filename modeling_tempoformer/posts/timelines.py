@@ -14,7 +14,7 @@ from transformers.utils import logging
 from ..common.files import ROWS_AT_ONCE
 from ..names_tempoformer import read_name
 from ..timeline_tempoformer import NO_LABEL, BadValue, Post, Timeline, read_post, read_role
-from ..times_tempoformer import TimeColumn, to_seconds
+from ..times_tempoformer import NO_TIME, TimeColumn, to_seconds
 from .columns import NO_COLUMN, USUAL, Columns, cells_of, is_missing, require_column
 from .facts import Facts, check_units, merge_annotators
 from .post_errors import PostError, name_row
@@ -42,6 +42,11 @@ ROLES = ("timeline", "id", "label", "speaker", "state", "group", "split", "annot
 FACTS = ("group", "split", "annotator")
 # Roles without which a row is no post, if there is a column of them
 COMPLETE = ("timeline", "id", "text", "timestamp")
+# For those who can change a column, as the senders of single posts cannot
+OTHER_DATES = (
+    "give a column of other dates the format yyyy-mm-dd hh:mm:ss in a spreadsheet, or convert it by "
+    "pd.to_datetime(column), with dayfirst=True if the day comes before the month"
+)
 DROPPED = "--drop_incomplete (in Python `drop_incomplete=True`) leaves out rows without text, time or id"
 
 
@@ -230,6 +235,7 @@ def read_row(
             problem = f"the time is missing, while row {row} has one ({time!r})"
             raise PostError(untimed, column, None, f"{problem}; {DROPPED}") from None
         hint = f"; {DROPPED}" if bad.field in ("text", "timestamp") and is_missing(bad.value) else ""
+        hint = f"; {OTHER_DATES}" if bad.problem == NO_TIME else hint
         raise PostError(row, column, bad.value, bad.problem + hint) from None
     label = read_label(found.get("label"))
     if labels is not None and label and label not in class_ids:

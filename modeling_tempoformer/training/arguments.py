@@ -141,7 +141,7 @@ def read_of_posts(
         "group_column": (training.do_eval or predicts, "without --do_eval and --do_predict"),
         "split_column": (trains or (validates and predicts), "without --do_train"),
         **dict.fromkeys(("test_fraction", "split_by", "split_seed"), only_training),
-        "new_parameters_learning_rate": only_training,
+        **dict.fromkeys(("new_parameters_learning_rate", "freeze_layers"), only_training),
         "early_stopping_patience": (
             trains and training.finds_best,
             "without --do_train, --eval_strategy and --metric_for_best_model",

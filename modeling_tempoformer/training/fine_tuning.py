@@ -209,8 +209,7 @@ def run(
 
         for part in wanted:
             if isinstance(splits.timelines[part], list):
-                fields = (getattr(model.config, name, None) for name in ("states", "state_values"))
-                check_states(splits.timelines[part], *fields)
+                check_states(splits.timelines[part], model.config)
 
         # Rows
         rows = make_rows(splits.timelines, wanted, tokenizer, model.config, data)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import Trainer, TrainingArguments
+from transformers import PreTrainedModel, Trainer, TrainingArguments
 from transformers.trainer_callback import TrainerState
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, get_last_checkpoint, has_length
 
@@ -122,9 +122,12 @@ def train_or_resume(
             write_json(output_dir / TRAINED_ON, trained_on)
             if trainer.split is not None:
                 write_split(output_dir, trainer.split)
-        # The settings of the last checkpoint have been compared.
-        with comparing_no_steps() if checkpoint == last else nullcontext():
-            metrics = trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint)).metrics
+        if args.resume_from_checkpoint is None and checkpoint is not None and (state := stopped_state(checkpoint)):
+            metrics = end_training(trainer, checkpoint, state)
+        else:
+            # The settings of the last checkpoint have been compared.
+            with comparing_no_steps() if checkpoint == last else nullcontext():
+                metrics = trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint)).metrics
         trainer.save_model()
         if trainer.is_world_process_zero():
             shutil.rmtree(output_dir / PREVIOUS, ignore_errors=True)
@@ -136,6 +139,35 @@ def train_or_resume(
     report_metrics(trainer, "train", {"train_parameters": trainer.get_num_trainable_parameters(), **metrics})
     trainer.save_state()
     draw_learning_curve(trainer)
+
+
+def stopped_state(checkpoint: Path) -> TrainerState | None:
+    """Returns the state of a checkpoint after whose step its training stops, by its length or early; else None."""
+    state = TrainerState.load_from_json(str(checkpoint / TRAINER_STATE))
+    control = state.stateful_callbacks.get("TrainerControl", {})
+    return state if control.get("args", {}).get("should_training_stop") else None
+
+
+def end_training(trainer: Trainer, checkpoint: Path, state: TrainerState) -> dict[str, float]:
+    """
+    Ends a training that had stopped, and was not saved: `Trainer.train` would take one more step before it looks.
+    Loads the weights that it keeps, and calls the callbacks. Returns the metrics of the training.
+    """
+    best = state.best_model_checkpoint if trainer.args.load_best_model_at_end else None
+    # By its name, as the folder may have been moved.
+    load_weights(trainer, checkpoint if best is None else checkpoint.with_name(Path(best).name))
+    trainer.state, handler = state, trainer.callback_handler
+    state.is_local_process_zero, state.is_world_process_zero = (
+        trainer.is_local_process_zero(),
+        trainer.is_world_process_zero(),
+    )
+    handler.train_dataloader = trainer.get_train_dataloader()
+    trainer.control = handler.on_train_begin(trainer.args, state, trainer.control)
+    losses = [entry["loss"] for entry in state.log_history if "loss" in entry]
+    metrics = {"train_runtime": 0.0, "train_loss": sum(losses) / len(losses)} if losses else {"train_runtime": 0.0}
+    trainer.log(dict(metrics))
+    trainer.control = handler.on_train_end(trainer.args, state, trainer.control)
+    return metrics
 
 
 @contextmanager
@@ -270,14 +302,7 @@ def is_complete(folder: Path) -> bool:
 def load_ended(trainer: Trainer) -> dict[str, float]:
     """Loads the model and the state of a training that has ended. Returns the metrics of the training."""
     output_dir = Path(trainer.args.output_dir)
-    if trainer.is_fsdp_enabled:
-        raise ValueError(f"The training in {output_dir} has ended, and --fsdp shards a training: leave it out.")
-    logger.warning("The training in %s has ended: loading its model.", output_dir)
-    model, info = type(trainer.model).from_pretrained(
-        output_dir, dtype=torch.float32, use_safetensors=True, output_loading_info=True
-    )
-    check_whole(output_dir, info["missing_keys"])
-    trainer.model.load_state_dict(model.state_dict())
+    model = load_weights(trainer, output_dir)
     # A field that belongs to the weights
     if hasattr(model.config, "calibration"):
         trainer.model.config.calibration = model.config.calibration
@@ -289,6 +314,20 @@ def load_ended(trainer: Trainer) -> dict[str, float]:
     trainer.state = TrainerState.load_from_json(str(output_dir / TRAINER_STATE))
     *_, end = (entry for entry in trainer.state.log_history if "train_runtime" in entry)
     return {name: value for name, value in end.items() if name != "step"}
+
+
+def load_weights(trainer: Trainer, folder: Path) -> PreTrainedModel:
+    """Loads the weights of a training that has ended into its model. Returns the model of the folder."""
+    output_dir = trainer.args.output_dir
+    if trainer.is_fsdp_enabled:
+        raise ValueError(f"The training in {output_dir} has ended, and --fsdp shards a training: leave it out.")
+    logger.warning("The training in %s has ended: loading its model.", output_dir)
+    model, info = type(trainer.model).from_pretrained(
+        folder, dtype=torch.float32, use_safetensors=True, output_loading_info=True
+    )
+    check_whole(folder, info["missing_keys"])
+    trainer.model.load_state_dict(model.state_dict())
+    return model
 
 
 def clear_results(training: TrainingArguments):

@@ -85,11 +85,9 @@ def write_view(
 
 def explain_timelines(pipe: StreamClassificationPipeline, timelines: Sequence[Timeline]):
     """
-    Attaches the pipeline's explanations to timelines. Raises a `ValueError` for a state that looks like one of the
-    model's, but is spelt differently ([`check_states`]).
+    Attaches the pipeline's explanations to timelines. Raises the `ValueError` of [`check_states`].
     """
-    config = pipe.model.config
-    check_states(timelines, getattr(config, "states", None), getattr(config, "state_values", None))
+    check_states(timelines, pipe.model.config)
     for _ in tqdm(pipe.explain(iter(timelines)), "Explaining", len(timelines)):
         pass
 

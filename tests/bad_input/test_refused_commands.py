@@ -94,6 +94,7 @@ REFUSED = {
     f"{SAVED} --split_by date": "--split_by…--do_train",
     f"{SAVED} --early_stopping_patience 3": "--early_stopping_patience…--do_train",
     f"{SAVED} --min_steps 3": "--min_steps…--do_train",
+    f"{SAVED} --freeze_layers 1": "--freeze_layers…--do_train",
     f"{SAVED} --dataset_config_name en": "--dataset_config_name…--dataset_name",
     f"{SAVED} --do_predict false --do_eval --validation_file posts.csv --no_text": "--no_text…--do_predict",
     f"{DEMO} --no_change_label nonsense": "--no_change_label…No-Switch…'nonsense'",

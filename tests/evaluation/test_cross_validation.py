@@ -24,6 +24,7 @@ from modeling_tempoformer.evaluation.cross_validation import (
 )
 from modeling_tempoformer.evaluation.report import NO_DIFFERENCE
 from modeling_tempoformer.posts.synthetic import synthetic_posts
+from modeling_tempoformer.training.rivals import RIVALS
 
 
 pytestmark = pytest.mark.slow
@@ -264,6 +265,19 @@ def test_the_interval_of_a_difference_decides_about_the_words(low, high, can_tel
     cells = printed({**row, "one_class_runs": 0, "runs": 1}, "trees", [])
     cell = cells["trees above it by (95 %)"]
     assert ("+0.123" in cell) == can_tell == (NO_DIFFERENCE not in cell) and f"{low:+.3f} to {high:+.3f}" in cell
+
+
+def test_baselines_ignore_what_they_cannot_read():
+    """With its values and however it is written, and what the default reads stays for it."""
+    passed_on = ["default.yaml", "--known_states", "true", "--window=3", "--freeze-layers", "2", "--labels", "a", "b"]
+    passed_on += ["--no_change_label", "a"]
+    assert compare.arguments_of("tempoformer", passed_on, RIVALS) == passed_on
+    kept = ["--window=3", "--labels", "a", "b"]
+    given = compare.arguments_of("trees", passed_on, RIVALS)
+    assert given == ["default.yaml", "--method", "trees", *kept, "--config_overrides", "null"]
+    # What is about to come depends on it for all methods.
+    given = compare.arguments_of("trees", [*passed_on, "--horizon", "3"], RIVALS)
+    assert given[3:-2] == [*kept, "--no_change_label", "a", "--horizon", "3"]
 
 
 def test_methods_are_compared_with_the_real_commands(tmp_path, monkeypatch, capsys):

@@ -49,6 +49,12 @@ def test_a_curve_goes_on_as_its_formula_does():
     assert "40 more timelines" in more_labels_sentence(facts) and "0.75 to about 0.80" in more_labels_sentence(facts)
 
 
+def test_no_score_is_more_than_1():
+    """0.95 with 40 timelines, and 0.8 less with half of them: the formula alone would go on to 1.35."""
+    facts = expect_more(counts_of(0.95, spread=0.05), of_parts(0.95, 0.15, spread=0.05))
+    assert facts["expected_macro_f1"] == facts["expected_interval"][1] == 1
+
+
 def test_a_curve_that_falls_promises_nothing():
     facts = expect_more(counts_of(0.7), of_parts(0.6, 0.62, 0.65))
     assert facts["expected_macro_f1"] == pytest.approx(0.7) and facts["has_learned"] and not facts["gains"]

@@ -121,6 +121,43 @@ def test_a_training_that_has_ended_is_loaded_and_not_trained_again(tmp_path, tok
     assert again.test_results() == {"macro_f1": 0.5}
 
 
+class StopAtEnd(TrainerCallback):
+    """Stops the process after the last checkpoint, before the model is saved, or counts the steps that it sees."""
+
+    def __init__(self, stops: bool):
+        self.stops, self.steps = stops, 0
+
+    def on_step_end(self, args, state, control, **kwargs):
+        self.steps += 1
+
+    def on_train_end(self, args, state, control, **kwargs):
+        if self.stops:
+            raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("stops_early", [False, True], ids=["max_steps", "early stopping"])
+def test_a_training_that_stopped_before_it_was_saved_takes_no_further_step(tmp_path, tokenization, stops_early):
+    """Nor does it at a second restart. The learning rate ruins the model, so the first evaluation is the best."""
+    settings, early = {"max_steps": 6}, []
+    if stops_early:
+        settings = {"learning_rate": 10.0, "max_steps": -1, "num_train_epochs": 20, "load_best_model_at_end": True}
+        settings |= {"metric_for_best_model": "macro_f1", "eval_strategy": "epoch", "save_strategy": "epoch"}
+        early = [EarlyStoppingCallback(2)]
+    whole = begin(tmp_path / "whole", tokenization, callbacks=early, **settings)
+    for _ in range(2):
+        with pytest.raises(KeyboardInterrupt):
+            begin(tmp_path / "stopped", tokenization, callbacks=[StopAtEnd(True), *early], **settings)
+    counter = StopAtEnd(False)
+    ended = begin(tmp_path / "stopped", tokenization, callbacks=[counter, *early], **settings)
+    assert counter.steps == 0 and ended.state.global_step == whole.state.global_step
+    assert_same_weights(whole.model, ended.model)
+    saved = TempoFormerForStreamClassification.from_pretrained(tmp_path / "stopped")
+    assert_same_weights(whole.model, saved)
+    # A third start finds a training that was saved.
+    again = begin(tmp_path / "stopped", tokenization, callbacks=early, **settings)
+    assert_same_weights(whole.model, again.model)
+
+
 def test_a_checkpoint_of_another_training_is_refused(tmp_path, tokenization):
     begin(tmp_path, tokenization, max_steps=2)
     others = POSTS.map(lambda timeline: {"labels": [1, 1]})

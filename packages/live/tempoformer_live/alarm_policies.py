@@ -1,7 +1,9 @@
 """Compares policies of alarms on held-out posts, each with the threshold by which it keeps a promise."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,7 +17,7 @@ from modeling_tempoformer.posts.facts import unit_of
 from modeling_tempoformer.timeline_tempoformer import Timeline
 
 
-# The most thresholds that are tried
+# The most thresholds that are tried before the search halves the step between two of them
 MOST_LEVELS = 120
 TOLERANCE = 1e-9
 # Without dates, those of days are left out. An alarm ends below the `end_share` of its threshold.
@@ -107,24 +109,30 @@ def compare_policies(
         levels = [level for level in levels_of(scores[labelled]) if level >= policy.get("end_below", 0.0)]
         if not levels:
             raise ValueError(f"`end_below` {policy['end_below']} is more than any probability here.")
-        rules = [at_threshold(policy, level) for level in levels]
-        events = [follow_all(timelines, scores, rule) for rule in rules]
         late = lag_of(policy)
         cases = find_cases(kind, timelines, label, wanted.get("days"), late)
-        losses = np.stack([unit_losses(cases, each == RAISED, kind, units.max() + 1) for each in events])
-        chosen = keeping(losses, wanted)
-        row = {"policy": policy, "rule": None if chosen is None else rules[chosen], "measured": None}
+
+        @cache
+        def events_at(level: float, policy: Mapping[str, Any] = policy) -> np.ndarray:
+            return follow_all(timelines, scores, at_threshold(policy, level))
+
+        @cache
+        def losses_at(level: float, cases: Cases = cases, events_at: Callable = events_at) -> np.ndarray:
+            return unit_losses(cases, events_at(level) == RAISED, kind, units.max() + 1)
+
+        chosen = keeping(losses_at, levels, wanted)
+        rule = None if chosen is None else at_threshold(policy, chosen)
+        row = {"policy": policy, "rule": rule, "measured": None}
         if chosen is not None:
             parts = np.repeat(units % PARTS, list(map(len, timelines)))
-            in_turn = {
-                part: keeping(losses[:, np.arange(losses.shape[1]) % PARTS != part], wanted) for part in set(parts)
-            }
+            of_unit = np.arange(units.max() + 1) % PARTS
+            in_turn = {part: keeping(losses_at, levels, wanted, of_unit != part) for part in set(parts)}
             if None not in in_turn.values() and len(in_turn) > 1:
                 alarms, held_back = np.zeros((2, len(scores)), dtype=bool)
-                for part, number in in_turn.items():
+                for part, level in in_turn.items():
                     own = parts == part
-                    alarms[own] = events[number][own] == RAISED
-                    held_back[own] = labelled[own] & (scores[own] >= rules[number].threshold) & ~alarms[own]
+                    alarms[own] = events_at(level)[own] == RAISED
+                    held_back[own] = labelled[own] & (scores[own] >= level) & ~alarms[own]
                 facts = measure_alarms(timelines, alarms, labelled, label, None, wanted, late)
                 costs = score_costs(timelines, alarms, label, facts, None, early, late, held_back)
                 row["measured"] = facts | {"costs": costs}
@@ -133,10 +141,27 @@ def compare_policies(
 
 
 def levels_of(scores: np.ndarray) -> list[float]:
-    """Returns thresholds between the scores (posts,) of posts, the largest first, of which many are skipped."""
-    values = np.unique([0.0, *scores, 1.0])
-    places = np.unique(np.linspace(0, len(values) - 2, MOST_LEVELS).astype(int))[::-1]
-    return [round_between(values[place], values[place + 1]) for place in places]
+    """Returns the thresholds between the scores (posts,) of posts, the largest first."""
+    values = np.unique([0.0, *scores, 1.0])[::-1]
+    return [round_between(low, high) for high, low in pairwise(values)]
+
+
+def last_before(breaks: Callable[[float], bool], levels: Sequence[float]) -> int | None:
+    """
+    Returns the number of the last level before the first one that breaks, None if the first of all does. A grid finds
+    it within a step, and halving the step exactly.
+    """
+    low, high = -1, len(levels)
+    for high in np.unique(np.linspace(0, len(levels) - 1, MOST_LEVELS).astype(int)).tolist():
+        if breaks(levels[high]):
+            break
+        low = high
+    else:
+        return low
+    while low >= 0 and high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if breaks(levels[middle]) else (middle, high)
+    return None if low < 0 else low
 
 
 def unit_losses(cases: Cases, alarms: np.ndarray, kind: str, num_units: int) -> np.ndarray:
@@ -147,25 +172,41 @@ def unit_losses(cases: Cases, alarms: np.ndarray, kind: str, num_units: int) -> 
     return np.where(np.isin(np.arange(num_units), judged["unit"]), sums, np.nan)
 
 
-def keeping(losses: np.ndarray, wanted: Mapping[str, float]) -> int | None:
+def keeping(
+    losses_at: Callable[[float], np.ndarray],
+    levels: Sequence[float],
+    wanted: Mapping[str, float],
+    units: np.ndarray | None = None,
+) -> float | None:
     """
-    Returns the number of the last threshold that keeps a promise, None if there is none.
+    Returns the last threshold that keeps a promise, None if there is none.
 
     Args:
-        losses (`np.ndarray` of shape `(thresholds, units)`): The loss of each unit, NaN for none; the largest
-            threshold comes first.
+        losses_at (`Callable[[float], np.ndarray]`): Returns the loss (units,) of each unit at a threshold, NaN for
+            none.
+        levels (`Sequence[float]`): The thresholds, the largest first.
         wanted (`dict[str, float]`): The promise.
+        units (`np.ndarray` of shape `(units,)`, *optional*): Which units count. All by default.
 
     A loss need not fall with each step of the threshold, as an alarm may silence the next one. So the threshold moves
     from the side without any loss, and stops before the first one that breaks the promise (Angelopoulos et al., 2024,
     section 2.3: the largest loss so far takes the place of the loss).
     """
     kind, rate = next(iter(wanted.items()))
-    counted = losses[:, ~np.isnan(losses[0])]
-    order = np.arange(len(losses)) if kind == "alarm_rate" else np.arange(len(losses))[::-1]
-    worst = np.maximum.accumulate(counted[order], axis=0)
-    kept = worst.sum(axis=1) <= rate * (counted.shape[1] + 1) - 1 + TOLERANCE
-    return int(order[np.flatnonzero(kept)[-1]]) if kept.any() else None
+    order = levels if kind == "alarm_rate" else levels[::-1]
+    is_counted = ~np.isnan(losses_at(order[0])) & (True if units is None else units)
+    worst = np.zeros(is_counted.sum())
+
+    def breaks(level: float) -> bool:
+        nonlocal worst
+        largest = np.maximum(worst, losses_at(level)[is_counted])
+        if largest.sum() > rate * (len(largest) + 1) - 1 + TOLERANCE:
+            return True
+        worst = largest
+        return False
+
+    number = last_before(breaks, order)
+    return None if number is None else order[number]
 
 
 def best_of(rows: Sequence[Mapping[str, Any]], wanted: Mapping[str, float]) -> int | None:

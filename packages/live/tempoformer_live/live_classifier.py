@@ -21,7 +21,7 @@ from modeling_tempoformer.names_tempoformer import read_id, read_name, state_ids
 from modeling_tempoformer.online_tempoformer import RememberedTimeline, StreamMemory, with_checksum
 from modeling_tempoformer.pipeline_tempoformer import StreamClassificationPipeline
 from modeling_tempoformer.policy_tempoformer import due_time, raise_due, rule_of
-from modeling_tempoformer.timeline_tempoformer import BadValue, Timeline, read_role, tokenize_posts
+from modeling_tempoformer.timeline_tempoformer import BadValue, Timeline, known_ids, read_role, tokenize_posts
 from modeling_tempoformer.times_tempoformer import ReadTime, are_since_start, check_kind, read_time, to_date
 
 from .redis_store import Forgotten, RedisStore, StoredTimeline
@@ -290,14 +290,20 @@ class LiveClassifier:
 
     def read_state(self, state: Any, name: str) -> str:
         """Reads a state of the post that `name` names. Raises a `ValueError`, which does not repeat it."""
-        config = self.model.config
         try:
             read = read_role("state", state)
+            known_ids([read], self.model.config, [name])
         except BadValue as bad:
-            raise ValueError(f"{name}: the state {bad.problem}.") from None
-        if read and state_ids([read], config.states, config.state_values)[0] < 0:
-            raise ValueError(f"{name}: its state is none of the model's: {', '.join(config.states)}.")
+            raise ValueError(f"{name}: the state: {bad.problem}.") from None
         return read
+
+    def learned_states(self, states: Sequence[str]) -> list[str]:
+        """Returns kept states, empty where the model has not learned one, as those of another model's posts."""
+        config = self.model.config
+        ids = state_ids(states, config.states, config.state_values)
+        if any(state and number < 0 for state, number in zip(states, ids, strict=True)):
+            logger.warning_once("Kept posts have states that this model has not learned: they count as not known.")
+        return [state if number >= 0 else "" for state, number in zip(states, ids, strict=True)]
 
     def tokenize(self, texts: Sequence[str]) -> dict[str, list]:
         """Returns the columns of texts, truncated to what the model reads."""
@@ -509,8 +515,9 @@ class LiveClassifier:
                     columns={name: values + post.columns[name] for name, values in earlier.items()},
                     times=[*times, *post.times] if self.timed else None,
                     speakers=post.speakers and [*(speaker or "" for speaker in speakers), *post.speakers],
-                    states=post.states and [*states, *post.states],
-                    previous_states=post.previous_states and [*previous_states, *post.previous_states],
+                    states=post.states and [*self.learned_states(states), *post.states],
+                    previous_states=post.previous_states
+                    and [*self.learned_states(previous_states), *post.previous_states],
                     source="kept",
                 )
         if not has_memory:

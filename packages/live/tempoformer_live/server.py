@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import os
+import re
 import time
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -12,9 +13,11 @@ from typing import Any
 
 import redis
 from fastapi import FastAPI, HTTPException, Request, Response
+from fastapi.exception_handlers import http_exception_handler
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, JSONResponse
 from prometheus_client import CONTENT_TYPE_LATEST, Counter, generate_latest
+from starlette.exceptions import HTTPException as StarletteHTTPException
 from starlette.middleware.body_limit import RequestBodyLimitMiddleware
 from transformers import AutoTokenizer
 
@@ -22,7 +25,7 @@ from modeling_tempoformer.decisions_tempoformer import read_answers
 from modeling_tempoformer.evaluation.report import read_test, test_summary
 from modeling_tempoformer.names_tempoformer import read_id, read_name
 from modeling_tempoformer.pipeline_tempoformer import StreamClassificationPipeline
-from modeling_tempoformer.timeline_tempoformer import Timeline
+from modeling_tempoformer.timeline_tempoformer import BadValue, Timeline
 from modeling_tempoformer.view.timelines import load_pipeline
 
 from .batches import AGAIN, MAX_TOKENS, Batches
@@ -49,6 +52,8 @@ from .settings import ServerSettings
 
 logger = logging.getLogger(__name__)
 
+JSON_TYPE = re.compile(r"application/([\w.+-]+\+)?json\s*(;|$)", re.IGNORECASE)
+GZIP = b"\x1f\x8b"  # the beginning of what it has compressed
 MAX_POST_TOKENS = 16_384  # tokens of a post and its history, read in several batches
 MAX_EXPLAINED_TOKENS = 4096  # tokens of a timeline to explain
 
@@ -111,7 +116,11 @@ class LoadedModel:
         if (size := sum(map(len, columns["input_ids"]))) > MAX_EXPLAINED_TOKENS:
             raise ValueError(f"The timeline has {size} tokens, of which at most {MAX_EXPLAINED_TOKENS} are explained.")
         # Few posts at a time, because the stream of each is computed once without each of its posts.
-        return self.whole_pipe.explain(timeline, targets_per_row=8)
+        try:
+            return self.whole_pipe.explain(timeline, targets_per_row=8)
+        except BadValue as bad:
+            # Without the value, which may be private
+            raise ValueError(f"{bad.field}: {bad.problem}.") from None
 
     def read_several(self, posts: Sequence[PlacedPost]) -> list[tuple[list[int], Timeline]]:
         """
@@ -221,8 +230,22 @@ def create_app(settings: ServerSettings, store: RedisStore | None = None) -> Fas
         async with computing_whole:
             return await asyncio.to_thread(function, *arguments)
 
+    @app.exception_handler(StarletteHTTPException)
+    async def explain_body(request: Request, problem: StarletteHTTPException):
+        # The body could not be decoded.
+        if isinstance(cause := problem.__cause__, UnicodeDecodeError):
+            is_packed = "content-encoding" in request.headers or cause.object.startswith(GZIP)
+            kind = "compressed" if is_packed else "not in UTF-8"
+            problem = HTTPException(problem.status_code, f"The body is {kind}: send JSON in UTF-8, as it is.")
+        return await http_exception_handler(request, problem)
+
     @app.exception_handler(RequestValidationError)
     async def refuse(request: Request, problem: RequestValidationError):
+        given = request.headers.get("content-type")
+        # FastAPI reads such a body as a text.
+        if not JSON_TYPE.match(given or ""):
+            sentence = "The request needs the header Content-Type: application/json, and has "
+            return JSONResponse({"detail": f"{sentence}{'none' if given is None else 'another'}."}, 415)
         # FastAPI's answer would repeat the text of the post.
         first = problem.errors()[0]
         place = ".".join(str(part) for part in first["loc"] if part not in (ONE, SEVERAL))
@@ -322,10 +345,12 @@ def create_app(settings: ServerSettings, store: RedisStore | None = None) -> Fas
         model.watching.count_due(len(due))
         return due
 
+    @app.head("/live", include_in_schema=False)
     @app.get("/live")
     async def live():
         return {"status": "live"}
 
+    @app.head("/ready", include_in_schema=False)
     @app.get("/ready")
     def ready():
         if app.state.draining:
@@ -333,6 +358,7 @@ def create_app(settings: ServerSettings, store: RedisStore | None = None) -> Fas
         health()
         return {"status": "ready"}
 
+    @app.head("/health", include_in_schema=False)
     @app.get("/health")
     def health():
         model = loaded()

@@ -11,7 +11,7 @@ from modeling_tempoformer.commands import threshold
 from modeling_tempoformer.evaluation.alarms import find_threshold
 from modeling_tempoformer.evaluation.prediction_table import prediction_rows, read_held_out, write_held_out
 from modeling_tempoformer.policy_tempoformer import RAISED, AlarmState, follow
-from modeling_tempoformer.posts.facts import Facts
+from modeling_tempoformer.posts.facts import Facts, unit_of
 from tempoformer_live.alarm_policies import at_threshold, best_of, compare_policies, follow_all, keeping
 from tempoformer_live.commands import policy as command
 
@@ -68,10 +68,7 @@ def test_each_policy_keeps_the_promise_by_loops_over_timelines(policy, wanted):
     chosen = losses(row["rule"].threshold)
     assert (sum(chosen) + 1) / (len(chosen) + 1) <= rate + 1e-9
     if not policy:
-        # Without a policy it is the threshold of the training's options, but for those that were skipped.
-        exact = find_threshold(timelines, scores, 1, wanted)
-        between = (scores >= min(exact, row["rule"].threshold)) & (scores < max(exact, row["rule"].threshold))
-        assert between.sum() <= len(scores) / 60
+        assert row["rule"].threshold == find_threshold(timelines, scores, 1, wanted)
 
 
 def test_the_promise_is_kept_on_new_timelines_in_the_mean():
@@ -98,14 +95,32 @@ def test_the_promise_is_kept_on_new_timelines_in_the_mean():
 def test_a_loss_that_rises_and_falls_is_stopped_at_its_first_break():
     """Of four thresholds the third breaks the promise of nine units, so that the fourth does not count."""
     losses = np.zeros((4, 9))
+    levels = [0.8, 0.6, 0.4, 0.2]
+
+    def kept(losses: np.ndarray, wanted: dict[str, float], units: np.ndarray | None = None) -> float | None:
+        return keeping(lambda level: losses[levels.index(level)], levels[: len(losses)], wanted, units)
+
     losses[2, :5] = 1
-    assert keeping(losses, {"alarm_rate": 0.2}) == 1
-    assert keeping(losses, {"miss_rate": 0.2}) == 3
+    assert kept(losses, {"alarm_rate": 0.2}) == 0.6
+    assert kept(losses, {"miss_rate": 0.2}) == 0.2
     # Too few units.
-    assert keeping(np.zeros((4, 3)), {"alarm_rate": 0.2}) is None
+    assert kept(np.zeros((4, 3)), {"alarm_rate": 0.2}) is None
+    assert kept(losses[:2], {"alarm_rate": 0.2}, np.arange(9) < 3) is None
     # A unit without a case does not count.
     losses[:, 8] = np.nan
-    assert keeping(losses[:2], {"alarm_rate": 0.1}) is None
+    assert kept(losses[:2], {"alarm_rate": 0.1}) is None
+
+
+def test_a_threshold_among_thousands_is_found_exactly():
+    """Of 6,000 posts a handful are above the threshold that a rate allows, and a grid alone skips them."""
+    generator = np.random.default_rng(0)
+    timelines = [make_timeline([0] * 100, str(number)) for number in range(60)]
+    scores = np.sort(generator.random(6000))[generator.permutation(6000)]
+    wanted = {"alarm_rate": 0.05}
+    (row,) = compare_policies(timelines, scores, 1, wanted, [{}])
+    best = np.sort([part.max() for part in np.split(scores, 60)])[::-1]
+    # 61 * 0.05 - 1 = 2.05: two timelines may have an alarm.
+    assert best[2] < row["rule"].threshold <= best[1]
 
 
 def test_without_times_no_policy_counts_seconds():
@@ -118,6 +133,18 @@ def test_without_times_no_policy_counts_seconds():
     for row in rows:
         row["measured"]["promise"]["rate"] = 0.31
     assert best_of(rows, {"alarm_rate": 0.3}) is None
+
+
+def test_a_family_and_a_timeline_of_one_name_stay_two_units(tmp_path):
+    timelines = [make_timeline([0, 1], name) for name in ("ann", "bob", "cy")]
+    timelines[0].facts, timelines[1].facts = [Facts(None, "cy")] * 2, [Facts(None, "cy")] * 2
+    for number, timeline in enumerate(timelines):
+        timeline.input_rows = [2 * number, 2 * number + 1]
+    table = prediction_rows(timelines, np.zeros(6, dtype=int), np.full((6, 2), 0.5), ["no", "yes"], ["label"])
+    write_held_out(str(tmp_path), table, timelines)
+    read, _ = read_held_out(tmp_path, ["no", "yes"])
+    assert [unit_of(timeline) for timeline in read] == [unit_of(timeline) for timeline in timelines]
+    assert len({unit_of(timeline) for timeline in read}) == 2
 
 
 @pytest.mark.parametrize("model_type", ["tempoformer", "post_tempoformer"])

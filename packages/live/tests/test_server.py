@@ -1,6 +1,7 @@
 """Checks the server of `tempoformer serve`: its limits, its back-pressure, and its answers over a socket."""
 
 import asyncio
+import gzip
 import json
 import subprocess
 import sys
@@ -456,6 +457,36 @@ def test_what_cannot_be_read_is_refused_and_no_answer_repeats_a_text(client):
         assert "secret" not in answer.text and "98765" not in answer.text, (path, body, answer.text)
     assert client.post("/score", content=b"{", headers=JSON).status_code == 422
     assert client.post("/score", json={"text": "x" * 2_000_000}).status_code == 413
+
+
+def test_what_is_no_json_in_utf_8_is_refused_by_its_cause(client):
+    body = json.dumps(post_of("ann", 0, text="schön"), ensure_ascii=False)
+    causes = [
+        (body.encode(), {}, "content-type"),
+        (body.encode(), {"Content-Type": "text/plain"}, "content-type"),
+        (body.encode("latin-1"), JSON, "utf-8"),
+        (gzip.compress(body.encode()), {**JSON, "Content-Encoding": "gzip"}, "compressed"),
+        (gzip.compress(body.encode()), JSON, "compressed"),
+    ]
+    for content, headers, cause in causes:
+        answer = client.post("/score", content=content, headers=headers)
+        assert answer.status_code in (400, 415) and cause in answer.json()["detail"].lower(), answer.text
+    for kind in ("application/json; charset=utf-8", "application/vnd.api+json", "Application/JSON"):
+        assert client.post("/score", content=body.encode(), headers={"Content-Type": kind}).status_code == 200
+
+
+def test_a_health_check_may_ask_for_the_head_alone(client):
+    for path in ("/live", "/ready", "/health"):
+        head, got = client.head(path), client.get(path)
+        assert head.status_code == got.status_code == 200 and head.content == b"" and got.content
+    client.app.state.draining = True
+    assert client.head("/ready").status_code == client.get("/ready").status_code == 503
+
+
+def test_a_time_that_cannot_be_read_is_explained_to_whoever_has_sent_it(client):
+    answer = client.post("/score", json=post_of("ann", 0, timestamp="01.05.2024 9:00 AM"))
+    assert answer.status_code == 422 and "ISO-8601" in answer.text
+    assert not any(word in answer.text for word in ("column", "spreadsheet", "pd."))
 
 
 @pytest.mark.slow

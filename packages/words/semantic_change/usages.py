@@ -112,14 +112,16 @@ def warn_of_copies(found: UsagesByText):
 
 
 def draw_usages(found: UsagesByText, num_samples: int, seed: int = 42) -> Usages:
-    """Samples texts for each word and time, see [`sample_usages`]."""
+    """Samples texts for each word and time, see [`sample_usages`]. The names of the times do not matter."""
 
-    def draw(word: str, time: str) -> list[Usage]:
-        population = found[word][time]
-        sample = random.Random(f"{seed} {word} {time}").sample(population, min(num_samples, len(population)))
+    def draw(word: str, place: int, population: list[list[Usage]]) -> list[Usage]:
+        sample = random.Random(f"{seed} {word} {place}").sample(population, min(num_samples, len(population)))
         return [usage for part in sample for usage in part]
 
-    return {word: {time: draw(word, time) for time in by_time} for word, by_time in found.items()}
+    return {
+        word: {time: draw(word, place, texts) for place, (time, texts) in enumerate(by_time.items())}
+        for word, by_time in found.items()
+    }
 
 
 def sample_usages(

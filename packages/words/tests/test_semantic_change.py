@@ -2,6 +2,7 @@
 
 import math
 from collections import Counter
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -49,6 +50,16 @@ SENTENCES = [
     sentence(TIMES[1], "plane trees", "plane", "trees"),
     sentence(TIMES[1], "the plane", "plane"),
 ]
+
+
+def test_corpora_that_are_called_otherwise_are_the_same_draw():
+    other = {time: f"corpus{number}" for number, time in enumerate(TIMES)}
+    sentences = [sentence(time, f"the plane flew {number}", "plane") for time in TIMES for number in range(40)]
+    renamed = [replace(one, time=other[one.time]) for one in sentences]
+    drawn = sample_usages(sentences, ["plane"], TIMES, num_samples=3)
+    again = sample_usages(renamed, ["plane"], list(other.values()), num_samples=3)
+    for time, name in other.items():
+        assert [usage.text for usage in again["plane"][name]] == [usage.text for usage in drawn["plane"][time]]
 
 
 def test_every_occurrence_in_a_sampled_sentence_is_a_usage():
