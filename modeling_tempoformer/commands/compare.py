@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ..common.command_line import options_given, parse, split_recipes
+from ..common.command_line import options_given, parse, split_recipes, without_options
 from ..common.files import lock_folder, write_json
 from ..common.markdown import table as markdown_table
 from ..evaluation.cross_validation import FOLDS, collect, compare_all, cross_validate
@@ -42,10 +42,6 @@ from ..posts.surveys import survey
 from ..timeline_tempoformer import Timeline
 from ..training.arguments import ModelArguments
 from ..training.fine_tuning import with_default_settings
-<<<<<<< HEAD
-=======
-from ..training.recipes import options_given, parse, split_recipes, without_options
->>>>>>> main
 from ..training.rivals import RIVALS, Baseline, Methods
 
 

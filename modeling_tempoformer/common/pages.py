@@ -61,7 +61,7 @@ def compile_chart(chart: "altair.TopLevelMixin") -> dict[str, Any]:
 
 
 def render_page(
-    template: str, data: Any, charts: "dict[str, altair.TopLevelMixin] | None", folder: Path = FOLDER, **values: Any
+    template: str, data: Any, charts: "dict[str, altair.TopLevelMixin] | None", folder: Path, **values: Any
 ) -> str:
     """
     Renders a page as one HTML text.

@@ -20,12 +20,7 @@ from transformers import PreTrainedConfig
 from ..common.files import written_whole
 from ..decisions_tempoformer import own_policy, read_states, watched_threshold
 from ..policy_tempoformer import EVENTS, RAISED
-<<<<<<< HEAD
-from ..posts.facts import Facts, unit_of
-=======
 from ..posts.facts import Facts
-from ..posts.files import written_whole
->>>>>>> main
 from ..posts.states import all_states
 from ..timeline_tempoformer import NO_LABEL, Timeline
 from ..times_tempoformer import are_since_start, to_date, to_seconds

@@ -7,6 +7,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import altair as alt
@@ -115,7 +116,7 @@ def timeline_page(
     charts = timeline_charts(names, data["watched"], {label >= 0 for label in labels}, layers, below, holds_back)
     values = {"title": title, "verdict": verdict, "speakers": watched_speakers}
     values |= {"posts": len(labels), "timelines": len(packed)}
-    return render_page("timeline_page.html.jinja", data, charts, **values)
+    return render_page("timeline_page.html.jinja", data, charts, Path(__file__).parent, **values)
 
 
 def pack_timeline(

@@ -31,7 +31,9 @@ def started_ray() -> Iterator[None]:
     Raises an `ImportError` that says what to install where there is no Ray.
     """
     if importlib.util.find_spec("ray") is None:
-        raise ImportError("Scoring needs Ray, which is not installed: `pip install -c constraints.txt '.[ray]'`.")
+        raise ImportError(
+            "Scoring needs Ray, which is not installed: `pip install -c constraints.txt './packages/live[ray]'`."
+        )
     is_local = "RAY_ADDRESS" not in os.environ
     os.environ |= ALWAYS | (ON_THIS_MACHINE if is_local else {})
     import ray
