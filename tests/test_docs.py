@@ -41,7 +41,11 @@ PAGES = [
     "CHANGELOG.md",
     "CONTRIBUTING.md",
     "README.md",
-    *sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").rglob("*.md")),
+    *sorted(
+        path.relative_to(ROOT).as_posix()
+        for folder in ("docs", "packages")
+        for path in (ROOT / folder).rglob("*.md")
+    ),
 ]
 # Pages, cards, diaries and modules contain commands.
 FILES = [path for folder in FOLDERS for path in (ROOT / folder).rglob("*") if path.suffix in (".md", ".py")]
@@ -71,8 +75,8 @@ PASSED_ON = {
     "word_tables": "tempoformer temporal_mlm",
 }
 # These need the extra `slow`: torchao, ONNX, Ray or a browser.
-SLOW = {"docs/pictures/make.py", "docs/production.md", "docs/speed.md", "docs/scoring.md"}
-SLOW |= {"docs/onnx.md", "packages/live/tempoformer_live/commands/score.py", "docs/update_a_model.md", "docs/watch.md"}
+SLOW = {"docs/pictures/make.py", "packages/live/docs/production.md", "docs/speed.md", "packages/live/docs/scoring.md"}
+SLOW |= {"docs/onnx.md", "packages/live/tempoformer_live/commands/score.py", "packages/live/docs/update_a_model.md", "packages/live/docs/watch.md"}
 BERT = "google-bert/bert-base-uncased"
 ENCODERS = (
     *(BERT, "pierluigic/xl-lexeme", "FacebookAI/xlm-roberta-base"),
@@ -169,9 +173,10 @@ def test_commands_have_their_options(name, clone, capsys):
             targets = re.search(r"^\.PHONY: (.+)", text_of("Makefile"), flags=re.MULTILINE)[1].split()
             assert {word for word in arguments if "=" not in word} <= set(targets), words
         elif program == "pip":
-            setup = configparser.ConfigParser()
-            setup.read(ROOT / "setup.cfg", encoding="utf-8")
-            assert set(re.findall(r"\[(\w+)\]", words[-1])) <= set(setup["options.extras_require"]), words
+            for folder, extra in re.findall(r"(\.\S*?)(?:\[(\w+)\])?$", "\n".join(arguments), flags=re.MULTILINE):
+                setup = configparser.ConfigParser()
+                assert setup.read(ROOT / folder / "setup.cfg", encoding="utf-8"), words
+                assert not extra or extra in setup["options.extras_require"], words
         elif program == "accelerate":
             launched = launch_command_parser().parse_args(arguments[1:])
             check_options(launched.training_script, launched.training_script_args, capsys)

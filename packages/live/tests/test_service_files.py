@@ -64,7 +64,7 @@ def environment(folder: Path, model: str, redis_url: str) -> dict[str, str]:
     there = {"/model": model, "redis://redis:6379/0": redis_url, "0.0.0.0": "127.0.0.1"}
     variables = {name: there.pop(value, value) for name, value in variables.items()}
     assert not there
-    return {**os.environ, **variables, "PYTHONPATH": str(folder)}
+    return {**os.environ, **variables, "PYTHONPATH": os.pathsep.join(map(str, (folder, folder / "packages" / "live")))}
 
 
 def succeed(command: list[str]):
@@ -74,13 +74,14 @@ def succeed(command: list[str]):
 
 
 def test_the_image_holds_every_package(tmp_path):
-    """Those that `setup.cfg` names, so that `pip install .` finds them. The test of the proxy runs the command."""
+    """Those that `setup.cfg` names, so that `pip install` finds them. The test of the proxy runs the command."""
     folder = build_context(tmp_path)
-    setup = configparser.ConfigParser()
-    setup.read(ROOT / "setup.cfg", encoding="utf-8")
-    places = dict(line.split(" = ") for line in setup["options"]["package_dir"].split("\n") if line)
-    for package in setup["options"]["packages"].split():
-        assert (folder / places.get(package, package.replace(".", "/")) / "__init__.py").is_file()
+    for part in (".", "packages/live"):
+        setup = configparser.ConfigParser()
+        setup.read(ROOT / part / "setup.cfg", encoding="utf-8")
+        places = dict(line.split(" = ") for line in setup["options"].get("package_dir", "").split("\n") if line)
+        for package in setup["options"]["packages"].split():
+            assert (folder / part / places.get(package, package.replace(".", "/")) / "__init__.py").is_file()
     assert instruction("USER") == ["worker"]
 
 

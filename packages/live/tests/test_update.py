@@ -1,4 +1,4 @@
-"""Walks a new model into service beside the old one, on one Redis server, and back, as docs/update_a_model.md does."""
+"""Walks a new model into service beside the old one, on one Redis server, and back, as packages/live/docs/update_a_model.md does."""
 
 import re
 import shutil
