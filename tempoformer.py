@@ -12,6 +12,8 @@ It lies outside the package, because importing that takes seconds, and `tempofor
 import argparse
 import sys
 from importlib.metadata import entry_points
+from importlib.util import find_spec
+from pathlib import Path
 
 
 GROUP = "tempoformer.commands"
@@ -41,6 +43,16 @@ ELSEWHERE = {
     },
 }
 
+# The option of a file that may stand first, without the option's name
+FIRST = {"label": "--files", "select": "--posts_file"}
+
+
+def short_help(command: str) -> Path:
+    """Returns the file with the options of a command that people need; most commands have none, and few options."""
+    # Found, and not imported.
+    (folder,) = find_spec("modeling_tempoformer").submodule_search_locations
+    return Path(folder, "commands", f"{command}_help.txt")
+
 
 def main():
     parser = argparse.ArgumentParser(
@@ -59,10 +71,18 @@ def main():
         where = f"packages/{folders[command]}" if command in folders else "."
         sys.exit(f"error: `tempoformer {command}` is not installed: pip install -c constraints.txt ./{where}")
 
+    (point, *_) = points
+    arguments = sys.argv[2:]
+    if arguments in (["--help"], ["-h"]) and (short := short_help(command)).is_file():
+        print(short.read_text(encoding="utf-8"), end="")
+        return
+    arguments = ["--help"] if arguments == ["--help", "all"] else arguments
+    if command in FIRST and arguments and not arguments[0].startswith("-"):
+        arguments.insert(0, FIRST[command])
+
     from modeling_tempoformer.common.command_line import run_script
 
-    (point, *_) = points
-    sys.argv = [f"tempoformer {command}", *sys.argv[2:]]
+    sys.argv = [f"tempoformer {command}", *arguments]
     # Imported by `run_script`, so that a missing library is one line.
     run_script(lambda arguments: point.load()(arguments), point.module.split(".")[0])
 

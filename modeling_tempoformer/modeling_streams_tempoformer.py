@@ -20,6 +20,7 @@ from .configuration_streams_tempoformer import StreamFields
 from .online_tempoformer import StreamStepMixin
 
 # Not used here: `save_pretrained` copies this file and the files that it imports, and the pipeline must be among them.
+from .pipeline_tempoformer import StreamClassificationPipeline  # noqa: F401
 from .streams_tempoformer import stream_windows
 
 

@@ -42,9 +42,7 @@ PAGES = [
     "CONTRIBUTING.md",
     "README.md",
     *sorted(
-        path.relative_to(ROOT).as_posix()
-        for folder in ("docs", "packages")
-        for path in (ROOT / folder).rglob("*.md")
+        path.relative_to(ROOT).as_posix() for folder in ("docs", "packages") for path in (ROOT / folder).rglob("*.md")
     ),
 ]
 # Pages, cards, diaries and modules contain commands.
@@ -76,7 +74,12 @@ PASSED_ON = {
 }
 # These need the extra `slow`: torchao, ONNX, Ray or a browser.
 SLOW = {"docs/pictures/make.py", "packages/live/docs/production.md", "docs/speed.md", "packages/live/docs/scoring.md"}
-SLOW |= {"docs/onnx.md", "packages/live/tempoformer_live/commands/score.py", "packages/live/docs/update_a_model.md", "packages/live/docs/watch.md"}
+SLOW |= {
+    "docs/onnx.md",
+    "packages/live/tempoformer_live/commands/score.py",
+    "packages/live/docs/update_a_model.md",
+    "packages/live/docs/watch.md",
+}
 BERT = "google-bert/bert-base-uncased"
 ENCODERS = (
     *(BERT, "pierluigic/xl-lexeme", "FacebookAI/xlm-roberta-base"),
@@ -173,7 +176,8 @@ def test_commands_have_their_options(name, clone, capsys):
             targets = re.search(r"^\.PHONY: (.+)", text_of("Makefile"), flags=re.MULTILINE)[1].split()
             assert {word for word in arguments if "=" not in word} <= set(targets), words
         elif program == "pip":
-            for folder, extra in re.findall(r"(\.\S*?)(?:\[(\w+)\])?$", "\n".join(arguments), flags=re.MULTILINE):
+            for word in (word for word in arguments if re.match(r"\.(/|\[|$)", word)):
+                folder, extra = re.fullmatch(r"(.*?)(?:\[(\w+)\])?", word).groups()
                 setup = configparser.ConfigParser()
                 assert setup.read(ROOT / folder / "setup.cfg", encoding="utf-8"), words
                 assert not extra or extra in setup["options.extras_require"], words

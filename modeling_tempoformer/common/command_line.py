@@ -110,11 +110,6 @@ def split_recipes(arguments: list[str]) -> tuple[list[str], list[str]]:
     return list(map(find_recipe, recipes)), arguments[len(recipes) :]
 
 
-def name_first(arguments: list[str], option: str) -> list[str]:
-    """Returns a command line whose first argument, if it is no option, is the value of `option`."""
-    return [option, *arguments] if arguments and not arguments[0].startswith("-") else arguments
-
-
 def options_given(arguments: list[str]) -> set[str]:
     """Returns the options of a command line, with underscores for hyphens, without those of its recipes."""
     options = split_recipes(arguments)[1]

@@ -18,7 +18,7 @@ def log():
     written = io.StringIO()
     handler, root = logging.StreamHandler(written), logging.getLogger()
     handler.setFormatter(FORMATTERS["json"])
-    own, before = logging.getLogger("modeling_tempoformer"), logging.getLogger("modeling_tempoformer").level
+    own, before = logging.getLogger("tempoformer_live"), logging.getLogger("tempoformer_live").level
     own.setLevel(logging.INFO)
     root.addHandler(handler)
     yield written

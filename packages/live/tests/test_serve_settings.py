@@ -52,7 +52,7 @@ def test_a_wrong_setting_is_refused(variable, value, named, served, monkeypatch)
 
 
 def test_the_page_has_each_flag_with_its_variable_and_default():
-    page = (ROOT / "docs" / "live.md").read_text(encoding="utf-8")
+    page = (ROOT / "packages" / "live" / "docs" / "live.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| `--(\w+)` \| `(\w+)` \| (.*?) \|", page, flags=re.MULTILINE)
     variables = {flag: variable for flag, variable, _ in rows}
     fields = dataclasses.fields(ServerSettings)

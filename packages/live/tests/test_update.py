@@ -1,4 +1,4 @@
-"""Walks a new model into service beside the old one, on one Redis server, and back, as packages/live/docs/update_a_model.md does."""
+"""Walks a new model into service beside the old one, on one Redis server, and back, as docs/update_a_model.md does."""
 
 import re
 import shutil
@@ -19,7 +19,7 @@ from tempoformer_live.redis_store import MEMORY, TEXTS, RedisStore, StoredTimeli
 
 
 pytestmark = pytest.mark.slow
-PAGE = (ROOT / "docs" / "update_a_model.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "packages" / "live" / "docs" / "update_a_model.md").read_text(encoding="utf-8")
 
 
 class Service:

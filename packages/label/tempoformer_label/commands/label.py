@@ -9,7 +9,7 @@ Given the files of several annotators, it asks about the posts on which these di
 import logging
 from dataclasses import dataclass, field
 
-from modeling_tempoformer.common.command_line import name_first, parse
+from modeling_tempoformer.common.command_line import parse
 from modeling_tempoformer.common.files import name_of_timeline, naming_broken_file, open_text
 from modeling_tempoformer.common.pages import write_page
 from modeling_tempoformer.posts.arguments import PostArguments
@@ -49,7 +49,7 @@ class LabelArguments(PostArguments):
 
 
 def main(arguments: list[str]):
-    (args,) = parse([LabelArguments], name_first(arguments, "--files"))
+    (args,) = parse([LabelArguments], arguments)
     guideline = "" if args.guideline is None else read_text(args.guideline)
     tables = [read_file(path, args.task_name, **form_of(args)) for path in args.files]
     names = read_classes(tables, args.labels, args)

@@ -19,7 +19,7 @@ import numpy as np
 from datasets import Dataset
 
 from modeling_tempoformer.common.arguments import DownloadArguments
-from modeling_tempoformer.common.command_line import check_positive, check_read, name_first, options_given, parse
+from modeling_tempoformer.common.command_line import check_positive, check_read, options_given, parse
 from modeling_tempoformer.decisions_tempoformer import class_names
 from modeling_tempoformer.names_tempoformer import read_name
 from modeling_tempoformer.pipeline_tempoformer import StreamClassificationPipeline
@@ -117,7 +117,6 @@ class SelectArguments(PostArguments, DownloadArguments):
 
 
 def main(arguments: list[str]):
-    arguments = name_first(arguments, "--posts_file")
     (args,) = parse([SelectArguments], arguments)
     shows_all = args.format == "csv"
     reads = {"watch": (args.by_model, "without --by_model"), "context": (not shows_all, "for a .csv")}
