@@ -151,7 +151,7 @@ def check_options(program: str, arguments: list[str], capsys):
     """Checks that `--help` of the program reads the recipes and the values before it, and lists all options."""
     own = arguments[: arguments.index("--")] if "--" in arguments else arguments
     with pytest.raises(SystemExit) as end:
-        start(program, [*own, "--help"])
+        start(program, [*own, "--help", *["all"] * (not own and program.startswith("tempoformer "))])
     output = capsys.readouterr()
     assert end.value.code in (None, 0), (program, own, end.value.code, output.err)
     options = {word.split("=")[0] for word in own if word.startswith("--")}
