@@ -12,19 +12,23 @@ unexport PYTHONDONTWRITEBYTECODE
 
 install: .venv/installed
 
-.venv/installed: setup.cfg pyproject.toml constraints.txt
+# The plugin, and the packages that stand on it
+PACKAGES := words live label
+ALL := $(PACKAGES:%=-e packages/%)
+
+.venv/installed: setup.cfg pyproject.toml constraints.txt $(PACKAGES:%=packages/%/setup.cfg)
 	$(PYTHON) -m venv .venv
 	$(PIP) --upgrade pip
-	$(PIP) -c constraints.txt -e ".[view]"
+	$(PIP) -c constraints.txt -e ".[view]" $(ALL)
 	touch $@
 
 # The package with its pages; the fast tests need a little more, the slow ones much.
 .venv/installed_test: .venv/installed
-	$(PIP) -c constraints.txt -e ".[test]"
+	$(PIP) -c constraints.txt -e ".[test]" $(ALL)
 	touch $@
 
 .venv/installed_slow: .venv/installed_test
-	$(PIP) -c constraints.txt -e ".[slow]"
+	$(PIP) -c constraints.txt -e ".[slow]" $(ALL) ray
 	touch $@
 
 lint: .venv/installed_test
@@ -39,7 +43,7 @@ docs: .venv/installed_docs
 	$(BIN)/mkdocs build --strict
 
 .venv/installed_docs: .venv/installed
-	$(PIP) -c constraints.txt -e ".[docs]"
+	$(PIP) -c constraints.txt -e ".[docs]" $(ALL)
 	touch $@
 
 # The pictures of the docs, from made-up posts.
@@ -54,7 +58,7 @@ demo: install
 # The wheel is unpacked beside the libraries that are there already: a venv of its own would hold the same for two minutes.
 wheel: install
 	elsewhere=$$(mktemp -d) && trap 'rm -rf "$$elsewhere"' EXIT && \
-	$(BIN)/pip wheel --quiet --no-deps --wheel-dir "$$elsewhere" . && \
+	$(BIN)/pip wheel --quiet --no-deps --wheel-dir "$$elsewhere" . $(PACKAGES:%=./packages/%) && \
 	$(PIP) --no-deps --target "$$elsewhere/site" "$$elsewhere"/*.whl && \
 	cd "$$elsewhere" && PYTHONPATH=site $(abspath $(BIN))/python $(abspath .ci/check_wheel.py)
 
@@ -81,7 +85,7 @@ test: .venv/installed_test
 PLAIN_KERNELS := ATEN_CPU_CAPABILITY=default ONEDNN_MAX_CPU_ISA=SSE41 OMP_NUM_THREADS=2 OMP_WAIT_POLICY=passive
 COMPUTING := $(patsubst %,tests/test_%.py,encode_once encoders explanations model_common modeling_tempoformer \
 	modeling_post_tempoformer modeling_temporal_bert online parity pipeline tree_expert variants export) \
-	tests/serving/test_live_classifier.py
+	packages/live/tests/test_live_classifier.py
 
 test-plain-kernels: .venv/installed_slow
 	$(PLAIN_KERNELS) $(BIN)/python -m pytest --numprocesses $(JOBS) -m "plain_kernels or not slow" $(COMPUTING)
@@ -106,12 +110,12 @@ test-slow: .venv/installed_slow .venv/common_tests .venv/browser .venv/redis .ve
 	(echo "The tests of pages need Chromium: as root, apt-get install chromium chromium-driver." && exit 1)
 	touch $@
 
-# The server that tests/serving starts; Debian's package where there is none.
+# The server that the tests of packages/live start; Debian's package where there is none.
 .venv/redis: .venv/installed
 	command -v redis-server || (apt-get update --quiet && apt-get install --yes --quiet redis-server)
 	touch $@
 
-# The proxy that tests/serving starts.
+# The proxy that the tests of packages/live start.
 .venv/nginx: .venv/installed
 	command -v nginx || (apt-get update --quiet && apt-get install --yes --quiet nginx-light)
 	touch $@
@@ -126,7 +130,7 @@ test-lowest: .venv-lowest/installed
 	$(PYTHON) -m venv .venv-lowest
 	grep -Ev '^(transformers|tokenizers|huggingface_hub)==' constraints.txt > .venv-lowest/constraints.txt
 	echo '$(LOWEST)' >> .venv-lowest/constraints.txt
-	.venv-lowest/bin/pip install --quiet -c .venv-lowest/constraints.txt -e ".[test,ray,space]" selenium
+	.venv-lowest/bin/pip install --quiet -c .venv-lowest/constraints.txt -e ".[test,space]" $(ALL) ray selenium
 	touch $@
 
 # The newest Transformers and PEFT, with what they take beside them. PyTorch stays at its pin, whose build for processors
@@ -137,5 +141,5 @@ test-newest: .venv-newest/installed
 .venv-newest/installed: setup.cfg pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv-newest
 	grep -Ev '^(transformers|tokenizers|huggingface_hub|peft)==' constraints.txt > .venv-newest/constraints.txt
-	.venv-newest/bin/pip install --quiet -c .venv-newest/constraints.txt -e ".[test,ray,space]" selenium
+	.venv-newest/bin/pip install --quiet -c .venv-newest/constraints.txt -e ".[test,space]" $(ALL) ray selenium
 	touch $@

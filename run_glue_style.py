@@ -12,8 +12,8 @@ the command line wins over all, and dicts such as `config_overrides` are merged.
 too. `tempoformer train` and `tempoformer predict` are the same. `python -m research.run_baseline` runs the baselines.
 """
 
+from modeling_tempoformer.common.command_line import run_script
 from modeling_tempoformer.training.fine_tuning import train as main
-from modeling_tempoformer.training.recipes import run_script
 
 
 if __name__ == "__main__":

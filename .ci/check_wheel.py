@@ -5,7 +5,7 @@ command trains and predicts.
 
 import subprocess
 import sys
-from importlib import import_module
+from importlib.metadata import entry_points
 from importlib.resources import files
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -44,8 +44,8 @@ def command(*arguments: str):
         sys.exit(f"tempoformer {' '.join(arguments)} failed:\n{done.stdout}{done.stderr}")
 
 
-for name in tempoformer.COMMANDS:
-    import_module(f"{'semantic_change' if name in tempoformer.OF_WORDS else 'modeling_tempoformer'}.commands.{name}")
+for point in entry_points(group=tempoformer.GROUP):
+    point.load()
 with TemporaryDirectory() as folder:
     tokenizer = BertTokenizer(vocab={word: number for number, word in enumerate(["[PAD]", "[UNK]", "[CLS]", "[SEP]"])})
     for part in (BertModel(BertConfig(**encoder, vocab_size=4, intermediate_size=16)), tokenizer):
@@ -73,7 +73,10 @@ with TemporaryDirectory() as folder:
 inside = {
     "modeling_tempoformer": "py.typed",
     "modeling_tempoformer.hub_cards": "space/app.py",
-    "modeling_tempoformer.view": "page.html.jinja",
+    "modeling_tempoformer.common": "page.html.jinja",
+    "modeling_tempoformer.view": "timeline_page.html.jinja",
+    "tempoformer_label": "label_page.html.jinja",
+    "tempoformer_live": "py.typed",
     "semantic_change": "py.typed",
     "semantic_change.view": "words_page.html.jinja",
 }

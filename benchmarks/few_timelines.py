@@ -32,10 +32,11 @@ from torch.utils.data import DataLoader
 from transformers import AutoTokenizer, PreTrainedTokenizerBase, set_seed
 
 from modeling_tempoformer import PostTempoFormerForStreamClassification, StreamCollator
+from modeling_tempoformer.common.command_line import parse
+from modeling_tempoformer.common.files import data_folder
 from modeling_tempoformer.evaluation.predictions import all_labels, timeline_numbers
 from modeling_tempoformer.evaluation.rivals import boosted_trees, position_and_time
 from modeling_tempoformer.evaluation.significance import paired_bootstrap
-from modeling_tempoformer.posts.files import data_folder
 from modeling_tempoformer.posts.model_fields import fields_of_posts
 from modeling_tempoformer.posts.rows import to_rows
 from modeling_tempoformer.posts.splits import hold_out
@@ -43,7 +44,6 @@ from modeling_tempoformer.timeline_tempoformer import Timeline
 from modeling_tempoformer.training.experts import GrowExperts
 from modeling_tempoformer.training.fine_tuning import DEFAULT_LENGTH, DEFAULT_WINDOW
 from modeling_tempoformer.training.frozen_encoder import embed_rows, freeze_encoder, post_vectors
-from modeling_tempoformer.training.recipes import parse
 from modeling_tempoformer.training.stream_trainer import StreamTrainer, StreamTrainingArguments
 from modeling_tempoformer.training.word_fitting import fit_words
 

@@ -2,7 +2,7 @@ r"""
 Reads German and Latin in the layout of SemEval-2020, and compares what is found with counts of the raw texts.
 
     python -m benchmarks.languages make --german de.csv --latin clem_vulgate.csv --folder corpora
-    python run_semantic_change.py --model_name_or_path corpora/xlmr --num_samples 100000 \
+    tempoformer words --model_name_or_path corpora/xlmr --num_samples 100000 \
         --corpora corpora/german/corpus1/token corpora/german/corpus2/token --times 1991-2004 2005-2018 \
         --targets corpora/german/token.txt --output_dir outputs/german
     python -m benchmarks.languages compare --german de.csv --latin clem_vulgate.csv --folder corpora \

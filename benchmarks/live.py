@@ -28,7 +28,7 @@ import redis
 import torch
 from workload import MODEL_TYPES, POST_TOKENS, ROOT, WINDOW, draw, make_pipe, show
 
-from modeling_tempoformer.serving.redis_store import MEMORY
+from tempoformer_live.redis_store import MEMORY
 
 
 # One post in this many is sent twice, and one in this many is followed by a late post.

@@ -27,13 +27,13 @@ from transformers import AutoConfig
 
 from modeling_tempoformer.decisions_tempoformer import class_names
 from modeling_tempoformer.evaluation.alarm_costs import cut
-from modeling_tempoformer.evaluation.alarm_policies import POLICIES, at_threshold, follow_all, last_before, levels_of
 from modeling_tempoformer.evaluation.alarm_promises import edges_of, find_cases, promise_facts
 from modeling_tempoformer.evaluation.alarms import find_threshold, round_between
 from modeling_tempoformer.evaluation.metrics import change_detection
 from modeling_tempoformer.evaluation.prediction_table import read_held_out, read_predictions
 from modeling_tempoformer.policy_tempoformer import RAISED, SECONDS, lag_of
 from modeling_tempoformer.timeline_tempoformer import Timeline
+from tempoformer_live.alarm_policies import POLICIES, at_threshold, follow_all, last_before, levels_of
 
 
 NUM_SPLITS = 200

@@ -1,5 +1,5 @@
 """
-Measures run_scoring.py on a synthetic corpus: its time, the memory of its processes, and its recovery from failures.
+Measures `tempoformer score` on a synthetic corpus: its time, the memory of its processes, its recovery.
 
 The posts of a timeline are spread over files of three formats in any order; one timeline has a twentieth of all posts.
 After a third of the predictions a process that computes is killed (SIGKILL). After two thirds the run is stopped
@@ -75,8 +75,8 @@ def role(command: list[str]) -> str:
         return "holds the model"
     if name.startswith(("ray::Corpus", "ray::IDLE")):
         return "reads and checks"
-    if "ray::" not in name and any(word.endswith("run_scoring.py") for word in command):
-        return "run_scoring.py"
+    if "ray::" not in name and any(word.endswith("tempoformer.py") for word in command):
+        return "tempoformer score"
     return f"Ray's own: {Path(name).name.removeprefix('ray::')}"
 
 
@@ -191,7 +191,13 @@ def main():
         folder = Path(name)
         make_pipe("post_tempoformer", **TINY).save_pretrained(folder / "model")
         write_corpus(folder / "posts", args.posts, args.timelines, args.words)
-        command = [sys.executable, str(ROOT / "run_scoring.py"), "--model_name_or_path", str(folder / "model")]
+        command = [
+            sys.executable,
+            str(ROOT / "tempoformer.py"),
+            "score",
+            "--model_name_or_path",
+            str(folder / "model"),
+        ]
         command += ["--input_files", str(folder / "posts"), "--output_dir", str(folder / "scored")]
         figures, peaks = score([*command, "--id_column", "post_id"], folder / "scored")
         figures |= compare(folder, args.timelines)

@@ -8,10 +8,10 @@ those of `tempoformer serve`.
 
 from redis.sentinel import Sentinel
 
-from modeling_tempoformer.serving.draining import serve
-from modeling_tempoformer.serving.redis_store import RedisStore
-from modeling_tempoformer.serving.server import create_app
-from modeling_tempoformer.serving.settings import ServerSettings
+from tempoformer_live.draining import serve
+from tempoformer_live.redis_store import RedisStore
+from tempoformer_live.server import create_app
+from tempoformer_live.settings import ServerSettings
 
 
 settings = ServerSettings(model="outputs/mine", max_posts=2000, max_bytes=1_000_000, log_format="json")

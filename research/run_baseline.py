@@ -19,8 +19,8 @@ from collections.abc import Collection
 from transformers import AutoConfig, set_seed
 
 from modeling_tempoformer.commands.rival import predict, read_splits, start
+from modeling_tempoformer.common.command_line import run_script
 from modeling_tempoformer.posts.arguments import DataTrainingArguments
-from modeling_tempoformer.training.recipes import run_script
 from modeling_tempoformer.training.reporting import report_results
 from modeling_tempoformer.training.resuming import train_or_resume
 from modeling_tempoformer.training.stream_trainer import StreamTrainer, StreamTrainingArguments

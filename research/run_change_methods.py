@@ -6,7 +6,7 @@ Ranks words by further published methods, and compares the ranks with gold score
     python -m research.run_change_methods --measures clusters --model_name_or_path google-bert/bert-base-uncased \
         --corpora 1810-1860.txt 1960-2010.txt --truth graded.txt --output_dir clusters
 
-The other arguments are those of run_semantic_change.py, which reads the same usages with the same `--seed`.
+The other arguments are those of tempoformer words, which reads the same usages with the same `--seed`.
 """
 
 from dataclasses import dataclass, field
@@ -15,8 +15,8 @@ from importlib.util import find_spec
 import pandas as pd
 from transformers import AutoModel, AutoModelForMaskedLM
 
-from modeling_tempoformer.posts.files import lock_folder
-from modeling_tempoformer.training.recipes import parse, run_script
+from modeling_tempoformer.common.command_line import parse, run_script
+from modeling_tempoformer.common.files import lock_folder
 from semantic_change import corpora, usages
 from semantic_change.commands.words import (
     ChangeArguments,

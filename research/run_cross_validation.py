@@ -13,7 +13,7 @@ has the settings of its recipe.
 from dataclasses import dataclass, field
 
 from modeling_tempoformer.commands import compare
-from modeling_tempoformer.training.recipes import run_script
+from modeling_tempoformer.common.command_line import run_script
 
 from .baselines.base import BASELINES
 

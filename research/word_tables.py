@@ -241,13 +241,13 @@ def train(args: argparse.Namespace, mode: str) -> Path:
     """Trains a model, or resumes its training."""
     folder = args.output_dir / mode.replace(", ", "_").replace(" ", "_")
     own = ("--model_name_or_path", args.models[0], "--output_dir", folder, "--do_train", "--report_to", "none")
-    command = (sys.executable, ROOT / "run_temporal_mlm.py", *args.passed_on, *MODES[mode], *own)
+    command = (sys.executable, ROOT / "tempoformer.py", "temporal_mlm", *args.passed_on, *MODES[mode], *own)
     subprocess.run([str(word) for word in command], check=True)
     return folder
 
 
 def methods(args: argparse.Namespace) -> list[list[dict]]:
-    """Returns the rows of the table of methods, with the seed of `run_semantic_change.py`."""
+    """Returns the rows of the table of methods, with the seed of `tempoformer words`."""
     truth, seed, rows = read_truth(args.truth), 42, []
 
     def add(mode: str, scores: dict[str, dict[str, float]]):

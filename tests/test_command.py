@@ -1,17 +1,19 @@
 """Checks the command `tempoformer`: what it imports, and that its subcommands do what the scripts do."""
 
+import re
 import runpy
 import subprocess
 import sys
+from itertools import chain
 
 import pytest
 from helpers import NAMES, ROOT, read_json, read_table, save_encoder, write_posts, write_table
 
 import tempoformer
 from modeling_tempoformer.commands import predict, train
+from modeling_tempoformer.common.command_line import find_recipe, parse
 from modeling_tempoformer.posts.arguments import DataTrainingArguments
 from modeling_tempoformer.posts.synthetic import synthetic_posts
-from modeling_tempoformer.training.recipes import find_recipe, parse
 
 
 POSTS = list(synthetic_posts(12, seed=0, posts_per_timeline=5))
@@ -21,13 +23,37 @@ def test_help_and_a_mistake_import_no_library():
     """They name each subcommand, and end before the seconds that the package takes."""
     code = "import sys, tempoformer\nsys.argv[1:] = {}\ntry:\n    tempoformer.main()\nfinally:\n    "
     code += "print(*[name for name in ('torch', 'transformers', 'modeling_tempoformer') if name in sys.modules])"
+    names = [*tempoformer.COMMANDS, *chain.from_iterable(tempoformer.ELSEWHERE.values())]
     for arguments, status in ((["--help"], 0), (["fly"], 2), ([], 2)):
         command = [sys.executable, "-c", code.format(arguments)]
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
         *said, imported = done.stdout.split("\n")[:-1]
         assert done.returncode == status and imported == ""
         if arguments:
-            assert all(name in "".join(said) + done.stderr for name in tempoformer.COMMANDS)
+            assert all(name in "".join(said) + done.stderr for name in names)
+
+
+def test_the_help_of_a_training_is_two_screens_of_options_that_exist(monkeypatch, capsys):
+    """It needs no library; `--help all` lists every option."""
+    code = "import sys, tempoformer\nsys.argv[1:] = ['train', '--help']\ntempoformer.main()\n"
+    code += "print(*[name for name in ('torch', 'transformers', 'modeling_tempoformer') if name in sys.modules])"
+    *lines, imported = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout.split("\n")[:-1]
+    assert imported == "" and len(lines) <= 48 and max(map(len, lines)) <= 80
+    monkeypatch.setattr(sys, "argv", ["tempoformer", "train", "--help", "all"])
+    with pytest.raises(SystemExit):
+        tempoformer.main()
+    everything = set(re.findall(r"--\w+", capsys.readouterr().out))
+    shown = set(re.findall(r"--\w+", "\n".join(lines))) - {"--help"}
+    assert len(shown) > 30 and shown <= everything and {"--bf16", "--targets_per_row"} <= everything
+
+
+def test_a_command_whose_package_is_not_installed_says_which(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["tempoformer", "serve"])
+    monkeypatch.setattr(tempoformer, "entry_points", lambda **wanted: ())
+    with pytest.raises(SystemExit, match=r"pip install .*packages/live"):
+        tempoformer.main()
 
 
 def test_train_and_predict_take_the_steps_of_the_script_by_default(tmp_path, monkeypatch):

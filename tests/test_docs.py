@@ -33,15 +33,17 @@ FOLDERS = (
     "examples",
     "hub_cards",
     "modeling_tempoformer",
+    "packages",
     "research",
-    "semantic_change",
     "tokenization",
 )
 PAGES = [
     "CHANGELOG.md",
     "CONTRIBUTING.md",
     "README.md",
-    *sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").rglob("*.md")),
+    *sorted(
+        path.relative_to(ROOT).as_posix() for folder in ("docs", "packages") for path in (ROOT / folder).rglob("*.md")
+    ),
 ]
 # Pages, cards, diaries and modules contain commands.
 FILES = [path for folder in FOLDERS for path in (ROOT / folder).rglob("*") if path.suffix in (".md", ".py")]
@@ -49,12 +51,11 @@ FILES = sorted({*PAGES, *(path.relative_to(ROOT).as_posix() for path in [*FILES,
 # The test of a page runs these commands as written, with two steps of training. It checks only the options of others.
 TRAINING = (
     "run_glue_style.py",
-    "run_temporal_mlm.py",
     "research.run_baseline",
     "tempoformer train",
     "tempoformer temporal_mlm",
 )
-PROGRAMS = (*TRAINING, "run_semantic_change.py", "run_timeline_view.py", "modeling_tempoformer.posts.synthetic")
+PROGRAMS = (*TRAINING, "modeling_tempoformer.posts.synthetic")
 PROGRAMS += (
     "tempoformer label",
     "tempoformer policy",
@@ -69,11 +70,16 @@ PROGRAMS += (
 PASSED_ON = {
     "run_cross_validation": "run_glue_style.py",
     "compare": "run_glue_style.py",
-    "word_tables": "run_temporal_mlm.py",
+    "word_tables": "tempoformer temporal_mlm",
 }
 # These need the extra `slow`: torchao, ONNX, Ray or a browser.
-SLOW = {"docs/pictures/make.py", "docs/production.md", "docs/speed.md", "docs/scoring.md", "run_scoring.py"}
-SLOW |= {"docs/onnx.md", "modeling_tempoformer/commands/score.py", "docs/update_a_model.md", "docs/watch.md"}
+SLOW = {"docs/pictures/make.py", "packages/live/docs/production.md", "docs/speed.md", "packages/live/docs/scoring.md"}
+SLOW |= {
+    "docs/onnx.md",
+    "packages/live/tempoformer_live/commands/score.py",
+    "packages/live/docs/update_a_model.md",
+    "packages/live/docs/watch.md",
+}
 BERT = "google-bert/bert-base-uncased"
 ENCODERS = (
     *(BERT, "pierluigic/xl-lexeme", "FacebookAI/xlm-roberta-base"),
@@ -145,7 +151,7 @@ def check_options(program: str, arguments: list[str], capsys):
     """Checks that `--help` of the program reads the recipes and the values before it, and lists all options."""
     own = arguments[: arguments.index("--")] if "--" in arguments else arguments
     with pytest.raises(SystemExit) as end:
-        start(program, [*own, "--help"])
+        start(program, [*own, "--help", *["all"] * (not own and program.startswith("tempoformer "))])
     output = capsys.readouterr()
     assert end.value.code in (None, 0), (program, own, end.value.code, output.err)
     options = {word.split("=")[0] for word in own if word.startswith("--")}
@@ -170,9 +176,11 @@ def test_commands_have_their_options(name, clone, capsys):
             targets = re.search(r"^\.PHONY: (.+)", text_of("Makefile"), flags=re.MULTILINE)[1].split()
             assert {word for word in arguments if "=" not in word} <= set(targets), words
         elif program == "pip":
-            setup = configparser.ConfigParser()
-            setup.read(ROOT / "setup.cfg", encoding="utf-8")
-            assert set(re.findall(r"\[(\w+)\]", words[-1])) <= set(setup["options.extras_require"]), words
+            for word in (word for word in arguments if re.match(r"\.(/|\[|$)", word)):
+                folder, extra = re.fullmatch(r"(.*?)(?:\[(\w+)\])?", word).groups()
+                setup = configparser.ConfigParser()
+                assert setup.read(ROOT / folder / "setup.cfg", encoding="utf-8"), words
+                assert not extra or extra in setup["options.extras_require"], words
         elif program == "accelerate":
             launched = launch_command_parser().parse_args(arguments[1:])
             check_options(launched.training_script, launched.training_script_args, capsys)

@@ -25,7 +25,7 @@ def imported_after(code: str) -> set[str]:
 
 @pytest.mark.slow
 def test_importing_brings_no_heavy_library():
-    assert imported_after("import modeling_tempoformer, modeling_tempoformer.serving.live_classifier") == set()
+    assert imported_after("import modeling_tempoformer, tempoformer_live.live_classifier") == set()
 
 
 @pytest.mark.slow
@@ -50,16 +50,34 @@ def test_rooms_import_one_way(room, unknown):
     assert modules and not [path for path in modules if imports.search(path.read_text(encoding="utf-8"))]
 
 
-def test_the_plugin_does_not_know_words():
-    """`semantic_change` stands on `modeling_tempoformer`, which names it nowhere, so that it cannot import it late."""
+PACKAGES = {path.parent.name: path for path in ROOT.glob("packages/*/*/__init__.py") if path.parent.name != "tests"}
+
+
+def test_the_plugin_names_none_of_the_packages_that_stand_on_it():
+    """So that it cannot import them late, either."""
     modules = list(PACKAGE.rglob("*.py"))
-    assert modules and not [path for path in modules if "semantic_change" in path.read_text(encoding="utf-8")]
-    words = [path.read_text(encoding="utf-8") for path in (ROOT / "semantic_change").rglob("*.py")]
-    assert any("from modeling_tempoformer" in text for text in words)
+    names = re.compile("|".join(PACKAGES))
+    assert len(PACKAGES) == 3 and modules
+    assert not [path for path in modules if names.search(path.read_text(encoding="utf-8"))]
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_packages_know_the_plugin_and_not_each_other(package):
+    others = "|".join(set(PACKAGES) - {package})
+    imports = re.compile(rf"^\s*(?:from|import) (?:{others}|research|benchmarks)\b", flags=re.MULTILINE)
+    texts = [path.read_text(encoding="utf-8") for path in PACKAGES[package].parent.rglob("*.py")]
+    assert not [text for text in texts if imports.search(text)]
+    assert any("from modeling_tempoformer" in text for text in texts)
+
+
+def test_what_all_share_knows_no_room_of_the_plugin():
+    imports = re.compile(r"^\s*from (?:modeling_tempoformer\.\w|\.\.\w)", flags=re.MULTILINE)
+    modules = list((PACKAGE / "common").rglob("*.py"))
+    assert modules and not [path for path in modules if imports.search(path.read_text(encoding="utf-8"))]
 
 
 def test_the_packages_and_their_scripts_do_not_know_research():
     imports = re.compile(r"^\s*(?:from|import) (?:research|benchmarks)\b", flags=re.MULTILINE)
-    modules = [*PACKAGE.rglob("*.py"), *(ROOT / "semantic_change").rglob("*.py"), *ROOT.glob("run_*.py")]
+    modules = [*PACKAGE.rglob("*.py"), *ROOT.glob("packages/**/*.py"), *ROOT.glob("run_*.py")]
     assert not [path for path in modules if imports.search(path.read_text(encoding="utf-8"))]
     assert "research" not in (ROOT / "setup.cfg").read_text(encoding="utf-8").partition("package_dir")[0]

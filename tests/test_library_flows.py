@@ -25,9 +25,9 @@ from transformers.models.bert.modeling_bert import BertLayer
 
 from modeling_tempoformer import BertWithTemporalAttentionForSequenceClassification, StreamCollator
 from modeling_tempoformer.pipeline_tempoformer import StreamClassificationPipeline
-from modeling_tempoformer.serving.live_classifier import LiveClassifier
-from modeling_tempoformer.serving.redis_store import StoredTimeline
 from modeling_tempoformer.timeline_tempoformer import Timeline
+from tempoformer_live.live_classifier import LiveClassifier
+from tempoformer_live.redis_store import StoredTimeline
 
 
 TIMELINES = [

@@ -20,7 +20,7 @@ from scipy.special import log_softmax
 from sklearn.ensemble import ExtraTreesClassifier
 
 from modeling_tempoformer import StreamCollator
-from modeling_tempoformer.posts.files import write_json
+from modeling_tempoformer.common.files import write_json
 from modeling_tempoformer.training.experts import choose_weights, grow_experts, weigh
 from modeling_tempoformer.training.tree_growing import copy_tree
 from modeling_tempoformer.trees_tempoformer import DEPTH

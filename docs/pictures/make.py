@@ -50,7 +50,7 @@ def find_words(encoder: str):
         path.write_text("\n".join(["text", *sentences(number, 150)]), encoding="utf-8")
     (OUTPUT / "words.txt").write_text("\n".join(SENSES), encoding="utf-8")
     words = ["--targets", OUTPUT / "words.txt", "--output_dir", OUTPUT / "change"]
-    run("run_semantic_change.py", "--model_name_or_path", encoder, "--corpora", *texts, *words)
+    run("tempoformer.py", "words", "--model_name_or_path", encoder, "--corpora", *texts, *words)
 
 
 @contextmanager

@@ -8,7 +8,7 @@ Runs the app for the browser on this machine, or makes a Space of it on the Hub.
 import argparse
 from importlib.util import find_spec
 
-from modeling_tempoformer.training.recipes import run_script
+from modeling_tempoformer.common.command_line import run_script
 
 
 def main(arguments: list[str]):

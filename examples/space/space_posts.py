@@ -37,7 +37,7 @@ def parse_posts(text: str) -> Dataset:
     if len(posts) > MOST_POSTS:
         raise ValueError(
             f"There are {len(posts):,} posts, and this page takes at most {MOST_POSTS:,}: for more, run "
-            "run_timeline_view.py on your own machine."
+            "tempoformer view on your own machine."
         )
     if find_column(posts[0], TIMELINE, "timeline") is None:
         posts = [{TIMELINE: "your posts", **post} for post in posts]

@@ -8,8 +8,8 @@ from pathlib import Path
 from huggingface_hub import CommitOperationAdd, HfApi
 from jinja2 import Template
 
-from modeling_tempoformer.cards.markdown import markdown
-from modeling_tempoformer.posts.files import PACKAGE, data_folder
+from modeling_tempoformer.common.files import PACKAGE, data_folder
+from modeling_tempoformer.common.markdown import markdown
 from modeling_tempoformer.view.timelines import load_pipeline
 
 

@@ -14,10 +14,10 @@ from huggingface_hub.utils import validate_repo_id
 from transformers import PreTrainedModel
 
 from .. import __version__
+from ..common.files import data_folder, written_whole
+from ..common.markdown import escape_control_characters, markdown, table
 from ..decisions_tempoformer import class_names
-from ..posts.files import data_folder, written_whole
 from ..posts.horizons import asked_sentence
-from .markdown import escape_control_characters, markdown, table
 
 
 # The template, the tags and the family of each model type

@@ -19,13 +19,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ..cards.markdown import table as markdown_table
+from ..common.command_line import options_given, parse, split_recipes, without_options
+from ..common.files import lock_folder, write_json
+from ..common.markdown import table as markdown_table
 from ..evaluation.cross_validation import FOLDS, collect, compare_all, cross_validate
 from ..evaluation.latex import write_latex
 from ..evaluation.method_names import checkpoint_name
 from ..evaluation.predictions import all_labels
 from ..posts.arguments import DataTrainingArguments
-from ..posts.files import lock_folder, write_json
 from ..posts.horizons import AHEAD_LABELS, ask_ahead
 from ..posts.model_fields import class_weights
 from ..posts.post_splits import (
@@ -41,7 +42,6 @@ from ..posts.surveys import survey
 from ..timeline_tempoformer import Timeline
 from ..training.arguments import ModelArguments
 from ..training.fine_tuning import with_default_settings
-from ..training.recipes import options_given, parse, split_recipes, without_options
 from ..training.rivals import RIVALS, Baseline, Methods
 
 

@@ -6,8 +6,8 @@ Predicts posts with a trained TempoFormer; evaluates or calibrates it, if asked 
 The options are those of `run_glue_style.py`, without a training; --do_predict is true unless given.
 """
 
+from ..common.command_line import split_recipes
 from ..training.fine_tuning import train
-from ..training.recipes import split_recipes
 
 
 def main(arguments: list[str]):

@@ -12,6 +12,9 @@ from pathlib import Path
 
 from transformers import set_seed
 
+from ..common.arguments import check_asked, wanted_splits
+from ..common.command_line import check_read, options_given, parse, run_script
+from ..common.files import lock_folder, write_json
 from ..evaluation.figures import print_figures, write_test_figures
 from ..evaluation.latex import write_test_table
 from ..evaluation.method_names import checkpoint_name
@@ -23,12 +26,10 @@ from ..evaluation.prediction_table import (
     write_predictions,
 )
 from ..evaluation.report import RESULTS, group_by_class, results_table, score_part
-from ..posts.arguments import DataTrainingArguments, check_read
-from ..posts.files import lock_folder, write_json
+from ..posts.arguments import DataTrainingArguments
 from ..posts.post_splits import Splits, choose_change_step, choose_label_names, load_splits, split_posts
 from ..timeline_tempoformer import Timeline
-from ..training.arguments import check_asked, read_of_posts, wanted_splits
-from ..training.recipes import options_given, parse, run_script
+from ..training.arguments import read_of_posts
 from ..training.resuming import clear_results
 from ..training.rivals import RIVALS, Baseline, UntrainedBaseline
 from ..training.stream_trainer import StreamTrainingArguments

@@ -16,12 +16,12 @@ from transformers import AutoConfig
 from transformers.utils import CONFIG_NAME
 
 from ..cards.model_cards import update_alarm
+from ..common.command_line import parse
+from ..common.files import written_whole
 from ..configuration_streams_tempoformer import StreamFields
 from ..decisions_tempoformer import class_names, own_alarm
 from ..evaluation.alarms import alarm_sentence
-from ..posts.files import written_whole
 from ..posts.model_fields import class_named
-from ..training.recipes import parse
 
 
 @dataclass(kw_only=True)

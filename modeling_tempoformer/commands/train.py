@@ -10,8 +10,8 @@ The options are those of `run_glue_style.py`, but --do_train, --do_eval and --do
 of the package need no folder.
 """
 
+from ..common.command_line import split_recipes
 from ..training.fine_tuning import train
-from ..training.recipes import split_recipes
 
 
 STEPS = ["--do_train", "--do_eval", "--do_predict"]

@@ -7,10 +7,13 @@ Writes a page that shows timelines: every post, the model's prediction, and the 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from ..common.arguments import DownloadArguments
+from ..common.command_line import check_positive, check_read, options_given, parse
+from ..common.pages import check_view
 from ..decisions_tempoformer import class_names
 from ..evaluation.report import read_test, test_summary
 from ..names_tempoformer import read_name
-from ..posts.arguments import PostArguments, check_positive, check_read
+from ..posts.arguments import PostArguments
 from ..posts.columns import NO_COLUMN
 from ..posts.horizons import ask_ahead, file_classes, saved_question
 from ..posts.model_fields import class_named
@@ -19,9 +22,6 @@ from ..posts.reading import form_of, make_timelines, read_file
 from ..posts.remembered_columns import recall_columns
 from ..posts.splits import hold_back, read_split
 from ..timeline_tempoformer import Timeline
-from ..training.arguments import DownloadArguments
-from ..training.recipes import options_given, parse
-from ..view.page import check_view
 from ..view.timelines import TIMELINES, load_pipeline, write_view
 
 

@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 from tqdm.auto import tqdm
 
-from ..posts.files import write_json
+from ..common.files import write_json
 from ..times_tempoformer import to_seconds
 from .method_names import method_name
 from .metrics import compute_scores

@@ -16,8 +16,8 @@ from sklearn.calibration import CalibrationDisplay, calibration_curve
 from sklearn.metrics import ConfusionMatrixDisplay, confusion_matrix
 from transformers import PreTrainedConfig
 
+from ..common.figures import COLUMN, DARK, LIGHT, STYLE, new_figure, save_figure
 from ..decisions_tempoformer import class_names
-from ..posts.files import written_whole
 from ..timeline_tempoformer import Timeline
 from .alarm_costs import PER_DAY, PER_HUNDRED, alarm_curve, false_alarm_rates
 from .calibration import expected_calibration_error
@@ -38,20 +38,6 @@ FIGURES = {
 }
 # Those that a test draws; the others are of a training.
 OF_TEST = (CONFUSION, RELIABILITY, ALARMS)
-FORMS = (".png", ".svg", ".pdf")
-DPI = 300  # of the PNG
-COLUMN = 3.3  # Inches; the width of a column in a paper with two columns.
-# Sizes that can be read in a column, fonts that journals accept, and dollar signs that do not begin formulas
-STYLE = {
-    "pdf.fonttype": 42,
-    "font.size": 7.5,
-    "lines.markersize": 3.5,
-    "lines.linewidth": 1.0,
-    "axes.titlesize": "medium",
-    "text.parse_math": False,
-}
-# The styles also differ in brightness, for print and for readers who do not see colours.
-DARK, LIGHT = {"color": "#0b3c5d", "marker": "s"}, {"color": "#e08214", "marker": "o", "linestyle": "--"}
 # The share of right predictions of fewer posts is chance.
 FEWEST_IN_BIN = 10
 # The panels of the learning curve: for each entry of the Trainer's log its label and its style
@@ -59,24 +45,6 @@ CURVES = {
     "loss": {"loss": ("training loss", LIGHT), "eval_loss": ("validation loss", DARK)},
     "macro F1": {"eval_macro_f1": ("validation macro F1", DARK)},
 }
-
-
-def new_figure(width: float, height: float) -> Figure:
-    """An empty figure, with sizes in inches."""
-    return Figure(figsize=(width, height), layout="constrained")
-
-
-@rc_context(STYLE)
-def save_figure(figure: Figure, path: Path):
-    """Writes a figure as PNG to `path`, and as SVG and PDF beside it. Each file is written whole or not at all."""
-    for form in FORMS:
-        with written_whole(path.with_suffix(form)) as partial:
-            figure.savefig(partial, dpi=DPI, format=form[1:])
-
-
-def all_forms(name: str) -> list[str]:
-    """The names of a figure's files in all formats. The PNG is `name`."""
-    return [str(Path(name).with_suffix(form)) for form in FORMS]
 
 
 def figures_in(folder: str | Path) -> dict[str, str]:

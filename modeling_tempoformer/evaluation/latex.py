@@ -6,7 +6,7 @@ from typing import Any
 
 import pandas as pd
 
-from ..posts.files import written_whole
+from ..common.files import written_whole
 from .method_names import method_name, rival_name
 from .report import alarm_rows, mean_and_spread, mean_of_seeds, to_text
 

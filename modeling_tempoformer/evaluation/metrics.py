@@ -9,7 +9,7 @@ from types import ModuleType
 import numpy as np
 from transformers import EvalPrediction, PreTrainedConfig
 
-from ..posts.files import data_folder
+from ..common.files import data_folder
 from ..posts.horizons import AHEAD_LABELS
 from .predictions import Predictions
 

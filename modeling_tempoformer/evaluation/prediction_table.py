@@ -17,10 +17,10 @@ import torch
 from pyarrow import parquet
 from transformers import PreTrainedConfig
 
+from ..common.files import written_whole
 from ..decisions_tempoformer import own_policy, read_states, watched_threshold
 from ..policy_tempoformer import EVENTS, RAISED
 from ..posts.facts import Facts
-from ..posts.files import written_whole
 from ..posts.states import all_states
 from ..timeline_tempoformer import NO_LABEL, Timeline
 from ..times_tempoformer import are_since_start, to_date, to_seconds
@@ -264,7 +264,7 @@ def read_predictions(path: str | Path) -> pd.DataFrame:
 
     Args:
         path (`str` or `Path`): `_predictions.parquet` or `_predictions.csv`, a folder of a run that holds the former,
-            or a folder of `run_scoring.py`.
+            or a folder of `tempoformer score`.
 
     Returns:
         `pd.DataFrame`: The columns of [`prediction_rows`], and others that the file has, as texts. Raises a

@@ -1,33 +1,11 @@
 """Arguments of the scripts that describe the posts or texts that they read."""
 
 import math
-from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
+from ..common.arguments import DatasetArguments
 from ..times_tempoformer import read_horizon
-
-
-@dataclass
-class DatasetArguments:
-    """Arguments for both posts and texts."""
-
-    dataset_name: str | None = field(default=None, metadata={"help": "Dataset on the Hub, instead of files."})
-    dataset_config_name: str | None = field(default=None, metadata={"help": "Configuration of --dataset_name."})
-    max_predict_samples: int | None = field(
-        default=None, metadata={"help": "Predict at most this many timelines or texts, evenly spaced."}
-    )
-    text_column: str = "text"
-    streaming: bool = field(
-        default=False,
-        metadata={
-            "help": "Read the training posts or texts as they are needed, without holding all in memory. Needs "
-            "--max_steps."
-        },
-    )
-
-    def __post_init__(self):
-        check_positive(self, "window", "max_seq_length", "max_predict_samples")
 
 
 @dataclass
@@ -186,25 +164,3 @@ class DataTrainingArguments(PostArguments, DatasetArguments):
         if self.horizon is not None:
             read_horizon(self.horizon)
             self.horizon = self.horizon.lstrip("0")
-
-
-def check_read(given: Collection[str], reads: Mapping[str, tuple[Any, str]]):
-    """
-    Raises a `ValueError` for an option that a run would ignore.
-
-    Args:
-        given (`Collection[str]`): The options of the command line ([`~training.recipes.options_given`]). Values of
-            recipes are defaults, which a run need not read.
-        reads (`Mapping[str, tuple[Any, str]]`): For each option, whether this run reads it, and words for the error
-            that say which runs do not.
-    """
-    for name, (is_read, when) in reads.items():
-        if name in given and not is_read:
-            raise ValueError(f"--{name} is not read {when}: leave it out.")
-
-
-def check_positive(arguments: Any, *names: str):
-    """Raises a `ValueError` for a number below 1."""
-    for name in names:
-        if (value := getattr(arguments, name, None)) is not None and value < 1:
-            raise ValueError(f"--{name} must be at least 1, got {value}.")

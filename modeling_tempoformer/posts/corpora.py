@@ -14,8 +14,8 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 from transformers.utils import logging
 
+from ..common.files import decode_json, naming_broken_file, open_text, read_lines
 from .csv_tables import read_csv
-from .files import decode_json, naming_broken_file, open_text, read_lines
 from .tables import load_table
 
 

@@ -16,7 +16,7 @@ import pandas as pd
 import pyarrow as pa
 from transformers.utils import logging
 
-from .files import ROWS_AT_ONCE, open_text
+from ..common.files import ROWS_AT_ONCE, open_text
 
 
 logger = logging.get_logger(__name__)

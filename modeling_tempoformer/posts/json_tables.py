@@ -11,8 +11,8 @@ from typing import Any
 import pyarrow as pa
 from transformers.utils import logging
 
+from ..common.files import ROWS_AT_ONCE, decode_json, name_of_timeline, open_text, read_lines
 from .columns import TIMELINE, find_column
-from .files import ROWS_AT_ONCE, decode_json, name_of_timeline, open_text, read_lines
 from .labelling_tasks import is_task, read_tasks
 from .nested_json import EACH, KEY, Flattener, each_record
 

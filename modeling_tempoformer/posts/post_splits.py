@@ -7,9 +7,11 @@ from typing import Any, NamedTuple
 
 from datasets import Dataset, IterableDataset, load_dataset
 
+from ..common.arguments import DatasetArguments
+from ..common.command_line import check_read
 from ..names_tempoformer import read_name
 from ..timeline_tempoformer import Timeline
-from .arguments import DatasetArguments, DataTrainingArguments, PostArguments, check_read
+from .arguments import DataTrainingArguments, PostArguments
 from .columns import NO_COLUMN
 from .date_splits import split_by_date
 from .facts import unit_of

@@ -35,7 +35,7 @@ def recall_columns(arguments: TableArguments, model: str | None, path: str | Non
         arguments ([`TableArguments`]): The arguments, which are changed.
         model (`str`, *optional*): The folder of the model. A model of the Hub remembers nothing.
         path (`str`, *optional*): The first file of posts, or a pattern of files. Without one nothing is changed.
-        given (`Collection[str]`): The options of the command line ([`~training.recipes.options_given`]).
+        given (`Collection[str]`): The options of the command line ([`~common.command_line.options_given`]).
     """
     remembered = read_record(model)[1].get(COLUMNS, {})
     own = {role for role in ROLES if f"{role}_column" in given} | named_columns(arguments).keys()

@@ -15,11 +15,11 @@ import pandas as pd
 from sklearn.model_selection import StratifiedGroupKFold
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
+from ..common.files import decode_json, write_json
 from ..names_tempoformer import read_name
 from ..timeline_tempoformer import Timeline
 from .date_splits import after, until
 from .facts import unit_of
-from .files import decode_json, write_json
 
 
 logger = logging.getLogger(__name__)

@@ -10,9 +10,9 @@ import pyarrow as pa
 from datasets import Dataset, Features, IterableDataset
 from pyarrow import parquet
 
+from ..common.files import ZIPPED, name_of_timeline, naming_broken_file, unzipped_name
 from .columns import TIMELINE, find_column
 from .csv_tables import read_csv, read_excel
-from .files import ZIPPED, name_of_timeline, naming_broken_file, unzipped_name
 from .garbled_texts import mend_texts
 from .json_tables import LISTS, read_json, text_column
 from .labelling_tasks import in_order

@@ -11,12 +11,12 @@ import pyarrow as pa
 from datasets import ClassLabel, Dataset, IterableDataset
 from transformers.utils import logging
 
+from ..common.files import ROWS_AT_ONCE
 from ..names_tempoformer import read_name
 from ..timeline_tempoformer import NO_LABEL, BadValue, Post, Timeline, read_post, read_role
 from ..times_tempoformer import NO_TIME, TimeColumn, to_seconds
 from .columns import NO_COLUMN, USUAL, Columns, cells_of, is_missing, require_column
 from .facts import Facts, check_units, merge_annotators
-from .files import ROWS_AT_ONCE
 from .post_errors import PostError, name_row
 from .spellings import PLURALS, Spellings, check_labels, read_label
 

@@ -18,6 +18,9 @@ from transformers import (
     set_seed,
 )
 
+from ..common.arguments import check_asked, wanted_splits
+from ..common.command_line import check_overrides, check_read, options_given, parse, recipe_arguments, split_recipes
+from ..common.files import data_folder, lock_folder
 from ..configuration_streams_tempoformer import StreamFields
 from ..data_collator_tempoformer import StreamCollator
 from ..decisions_tempoformer import class_names
@@ -27,8 +30,7 @@ from ..modeling_post_tempoformer import PostTempoFormerForStreamClassification
 from ..modeling_streams_tempoformer import StreamPreTrainedModel
 from ..modeling_tempoformer import TempoFormerForStreamClassification
 from ..names_tempoformer import read_name
-from ..posts.arguments import DataTrainingArguments, check_read
-from ..posts.files import data_folder, lock_folder
+from ..posts.arguments import DataTrainingArguments
 from ..posts.horizons import file_classes, saved_question
 from ..posts.model_fields import choose_class_weights, choose_watched, class_named, fields_of_posts
 from ..posts.post_splits import (
@@ -43,12 +45,11 @@ from ..posts.states import check_states
 from ..posts.timelines import TimelineStream
 from ..timeline_tempoformer import Timeline
 from ..view import check_view
-from .arguments import ModelArguments, check_asked, read_of_posts, wanted_splits
+from .arguments import ModelArguments, read_of_posts
 from .encoder_backends import convert_encoder
 from .experts import GrowExperts
 from .frozen_encoder import embed_rows, freeze_encoder, freeze_layers
 from .kept_states import keep_lower_states
-from .recipes import check_overrides, options_given, parse, recipe_arguments, split_recipes
 from .reporting import report_more_labels, report_results
 from .resuming import begun_checkpoint, check_posts, train_or_resume
 from .seeds import leave_out_alarm, seed_runs, seed_settings

@@ -13,12 +13,12 @@ from datasets import Dataset
 from transformers import BatchEncoding, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import logging
 
+from ..common.batches import batches_by_length
+from ..common.files import written_whole
 from ..modeling_post_tempoformer import PostTempoFormerForStreamClassification
 from ..modeling_streams_tempoformer import StreamPreTrainedModel
 from ..modeling_tempoformer_encoders import get_encoder_adapter
 from ..online_tempoformer import sha256_of
-from ..posts.batches import batches_by_length
-from ..posts.files import written_whole
 from ..timeline_tempoformer import Timeline
 
 

@@ -29,11 +29,11 @@ from transformers.trainer_utils import HubStrategy
 
 from ..cards.model_cards import CardFacts, drop_private_base, has_card, public_id, write_card
 from ..cards.pushing import PUSHED, drop_local_base, upload
+from ..common.command_line import check_positive
+from ..common.files import write_json
 from ..evaluation.figures import FIGURES, figures_in, print_figures
 from ..evaluation.metrics import card_titles
 from ..evaluation.report import RESULTS
-from ..posts.arguments import check_positive
-from ..posts.files import write_json
 from ..posts.splits import write_split
 from .processors import warn_of_processor
 

@@ -15,11 +15,11 @@ from transformers import PreTrainedTokenizerBase
 from transformers.models.deberta_v2.modeling_deberta_v2 import DebertaV2Layer
 from transformers.models.mpnet.modeling_mpnet import MPNetLayer
 
+from ..common.batches import batches_by_length
+from ..common.files import written_whole
 from ..modeling_streams_tempoformer import StreamPreTrainedModel
 from ..modeling_tempoformer import TempoFormerForStreamClassification
 from ..modeling_tempoformer_encoders import get_encoder_adapter
-from ..posts.batches import batches_by_length
-from ..posts.files import written_whole
 from .frozen_encoder import BATCH_SIZE, hash_inputs
 
 

@@ -7,10 +7,11 @@ from pathlib import Path
 from datasets import Dataset
 from transformers import PreTrainedConfig
 
+from ..common.figures import save_figure
 from ..configuration_streams_tempoformer import StreamFields
 from ..decisions_tempoformer import own_policy
 from ..evaluation.figures import MORE_LABELS as MORE_LABELS_FIGURE
-from ..evaluation.figures import more_labels_figure, save_figure
+from ..evaluation.figures import more_labels_figure
 from ..evaluation.latex import write_test_table
 from ..evaluation.method_names import checkpoint_name
 from ..evaluation.report import group_by_class, read_test, test_summary, warn_of_worthless

@@ -15,11 +15,12 @@ from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, get_last_checkpoin
 
 from ..cards.pushing import PUSHED
 from ..checks_tempoformer import check_whole
-from ..evaluation.figures import FIGURES, LEARNING_CURVE, OF_TEST, all_forms, learning_curve, save_figure
+from ..common.figures import all_forms, save_figure
+from ..common.files import write_json
+from ..evaluation.figures import FIGURES, LEARNING_CURVE, OF_TEST, learning_curve
 from ..evaluation.latex import TEST_TABLE
 from ..evaluation.prediction_table import HELD_OUT, MISTAKES, PREDICTIONS, PREDICTIONS_PARQUET
 from ..evaluation.report import RESULTS
-from ..posts.files import write_json
 from ..posts.splits import SPLIT, write_split
 from ..view.timelines import TIMELINES
 from .hub_trainer import HubTrainer

@@ -14,6 +14,7 @@ import torch
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 from transformers.utils import logging
 
+from ..common.command_line import parse, split_recipes
 from ..evaluation.predictions import all_labels
 from ..evaluation.rivals import boosted_trees, position_and_time, words_alone
 from ..modeling_post_tempoformer import PostTempoFormerForStreamClassification
@@ -21,7 +22,6 @@ from ..posts.arguments import DataTrainingArguments
 from ..timeline_tempoformer import Timeline, tokenize_posts
 from .arguments import WISHES, ModelArguments
 from .frozen_encoder import embed
-from .recipes import parse, split_recipes
 
 
 logger = logging.get_logger(__name__)

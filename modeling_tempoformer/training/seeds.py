@@ -8,8 +8,9 @@ from typing import Any
 
 from transformers import TrainingArguments
 
+from ..common.command_line import check_positive
 from ..evaluation.report import RESULTS
-from ..posts.arguments import DataTrainingArguments, check_positive
+from ..posts.arguments import DataTrainingArguments
 from .arguments import WISHES, ModelArguments
 
 

@@ -14,6 +14,8 @@ from datasets import Dataset
 from torch import nn
 from transformers import EarlyStoppingCallback
 
+from ..common.command_line import check_positive
+from ..common.files import write_json
 from ..configuration_streams_tempoformer import StreamFields
 from ..decisions_tempoformer import class_names, watched_threshold
 from ..evaluation.alarms import alarm_sentence
@@ -43,8 +45,6 @@ from ..evaluation.report import (
 )
 from ..evaluation.state_scores import score_states
 from ..modeling_post_tempoformer import PostTempoFormerForStreamClassification
-from ..posts.arguments import check_positive
-from ..posts.files import write_json
 from ..posts.surveys import Survey
 from ..timeline_tempoformer import Timeline
 from .frozen_encoder import embed_rows, post_vectors

@@ -1,6 +1,6 @@
 """HTML pages of timelines, and the parts that all pages share."""
 
-from .page import check_view
+from ..common.pages import check_view
 from .timelines import show
 
 

@@ -7,19 +7,20 @@ import math
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import altair as alt
 import numpy as np
 import torch
 
+from ..common.pages import COLOURS, render_page
 from ..decisions_tempoformer import alarm_threshold, find_events, own_alarm
 from ..names_tempoformer import read_number
 from ..policy_tempoformer import EVENTS, HELD_BACK, NOTHING, RAISED, TAKEN_BACK, policy_words
 from ..posts.states import to_numbers
 from ..timeline_tempoformer import Timeline
 from ..times_tempoformer import are_since_start
-from .page import COLOURS, render_page
 from .silences import SILENCE, find_silences
 
 
@@ -115,7 +116,7 @@ def timeline_page(
     charts = timeline_charts(names, data["watched"], {label >= 0 for label in labels}, layers, below, holds_back)
     values = {"title": title, "verdict": verdict, "speakers": watched_speakers}
     values |= {"posts": len(labels), "timelines": len(packed)}
-    return render_page("timeline_page.html.jinja", data, charts, **values)
+    return render_page("timeline_page.html.jinja", data, charts, Path(__file__).parent, **values)
 
 
 def pack_timeline(

@@ -11,6 +11,7 @@ from huggingface_hub.utils import tqdm
 from transformers import AutoModelForSequenceClassification, AutoTokenizer, PreTrainedConfig, PreTrainedTokenizerBase
 
 from ..checks_tempoformer import check_whole
+from ..common.pages import check_view, write_page
 from ..configuration_post_tempoformer import PostTempoFormerConfig
 from ..configuration_tempoformer import TempoFormerConfig
 from ..decisions_tempoformer import alarm_threshold, class_names
@@ -19,7 +20,6 @@ from ..names_tempoformer import read_id, read_name
 from ..pipeline_tempoformer import StreamClassificationPipeline
 from ..posts.states import check_states
 from ..timeline_tempoformer import NO_LABEL, Post, Timeline
-from .page import check_view, write_page
 
 
 logger = logging.getLogger(__name__)

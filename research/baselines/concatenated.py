@@ -15,13 +15,13 @@ from transformers import (
 )
 
 from modeling_tempoformer.checks_tempoformer import longest_input
+from modeling_tempoformer.common.command_line import check_overrides
 from modeling_tempoformer.modeling_streams_tempoformer import focal_loss
 from modeling_tempoformer.posts.arguments import DataTrainingArguments
 from modeling_tempoformer.posts.model_fields import choose_class_weights
 from modeling_tempoformer.posts.surveys import survey
 from modeling_tempoformer.timeline_tempoformer import Timeline, row_bounds
 from modeling_tempoformer.training.fine_tuning import DEFAULT_WINDOW
-from modeling_tempoformer.training.recipes import check_overrides
 
 from .base import Prepared, TrainedBaseline, class_fields
 

@@ -15,8 +15,9 @@ from torch.nn.utils.rnn import pad_sequence
 from transformers import AutoModelForCausalLM, AutoTokenizer, DynamicCache, PreTrainedModel
 from transformers.utils import logging
 
+from modeling_tempoformer.common.command_line import check_positive
 from modeling_tempoformer.evaluation.predictions import all_labels
-from modeling_tempoformer.posts.arguments import DataTrainingArguments, check_positive
+from modeling_tempoformer.posts.arguments import DataTrainingArguments
 from modeling_tempoformer.timeline_tempoformer import Timeline
 
 from .base import UntrainedBaseline

@@ -66,11 +66,12 @@ BASELINE = "research.run_baseline --train_file posts.csv --output_dir OUT --do_t
 RUNS = "-- configuration/demo.yaml --train_file posts.csv"
 CALM = f"{GLUE} --model_name_or_path saved --test_file calm.csv --do_predict"
 SAVED = f"{GLUE} --model_name_or_path saved --test_file posts.csv --do_predict"
-SCORE = "run_scoring --model_name_or_path saved --input_files posts.csv --output_dir OUT"
+SCORE = "tempoformer_live.commands.score --model_name_or_path saved --input_files posts.csv --output_dir OUT"
 CROSS = "research.run_cross_validation --output_dir OUT"
-MLM = "run_temporal_mlm --config_name bert --output_dir OUT --do_train --train_files"
-BERT_CHANGE = "run_semantic_change --model_name_or_path bert --output_dir OUT"
+MLM = "semantic_change.commands.temporal_mlm --config_name bert --output_dir OUT --do_train --train_files"
+BERT_CHANGE = "semantic_change.commands.words --model_name_or_path bert --output_dir OUT"
 CHANGE = f"{BERT_CHANGE} --corpora 1815.txt 1990.txt --targets words.list"
+VIEW = "modeling_tempoformer.commands.view"
 METHODS = "research.run_change_methods --corpora 1815.txt 1990.txt --output_dir OUT --targets words.list"
 STREAM = "--streaming --max_steps 3 --eval_strategy no --save_strategy no --load_best_model_at_end false"
 MIXED = "--do_predict false --labels No-Switch Switch --train_file"
@@ -221,7 +222,7 @@ REFUSED = {
     f"{CHANGE} --senses a.csv": "a.csv…line 1…'word'",
     f"{CHANGE} --judgments a.csv": "a.csv…line 2…identifier1",
     f"{BERT_CHANGE} --dwug a.csv --times 1815 1990 --targets words.list --time_column year": "--time_column…--dwug",
-    "run_timeline_view --model_name_or_path saved --test_file posts.csv --state_column text": "--state_column…states",
+    f"{VIEW} --model_name_or_path saved --test_file posts.csv --state_column text": "--state_column…states",
     f"{SCORE} --speaker_column text": "--speaker_column…--keep_columns",
     f"{CHANGE} --truth no_number.tsv": "no_number.tsv…line 1…much",
     f"{CHANGE} --corpora 1990.txt 1815.txt": "--corpora…1990…1815",
@@ -230,7 +231,7 @@ REFUSED = {
     f"{CHANGE} --corpora 1815.txt --times 1815 1990": "1815.txt…no date…names is in 1990",
     f"{BERT_CHANGE} --dwug a.csv --targets words.list": "a.csv…uses.csv",
     f"{METHODS} --measures clusters": "--measures clusters…--model_name_or_path",
-    "modeling_tempoformer.commands.forget --model *": "16 digits…'*'",
+    "tempoformer_live.commands.forget --model *": "16 digits…'*'",
 }
 
 

@@ -36,6 +36,7 @@ from modeling_tempoformer import (
 from modeling_tempoformer.evaluation.figures import FIGURES, MORE_LABELS
 from modeling_tempoformer.posts.synthetic import synthetic_posts
 from modeling_tempoformer.training.stream_trainer import StreamTrainer, StreamTrainingArguments
+from semantic_change.commands.temporal_mlm import main as train_dated
 from semantic_change.temporal_mlm_collator import TemporalMlmCollator
 from semantic_change.temporal_trainer import TemporalTrainer, TemporalTrainingArguments
 
@@ -180,7 +181,6 @@ def glue(tmp_path: Path, *arguments: str):
 
 
 def mlm(tmp_path: Path, *arguments: str):
-    main = runpy.run_path(str(ROOT / "run_temporal_mlm.py"))["main"]
     BertForMaskedLM(BertConfig(**SIZES)).save_pretrained(tmp_path / "bert")
     BertTokenizer(vocab=VOCABULARY, model_max_length=16).save_pretrained(tmp_path / "bert")
     texts = []
@@ -189,7 +189,7 @@ def mlm(tmp_path: Path, *arguments: str):
         Path(texts[-1]).write_text(f"the {word} flew\n" * 40)
     tasks = ["--do_train", "--do_eval", "--do_predict", "--train_files", *texts, "--test_files", texts[0]]
     short = ["--max_seq_length", "12", "--report_to", "none", "--prepend_time", "true", "--eval_strategy", "epoch"]
-    main(["--model_name_or_path", str(tmp_path / "bert"), *tasks, *short, *arguments])
+    train_dated(["--model_name_or_path", str(tmp_path / "bert"), *tasks, *short, *arguments])
 
 
 @pytest.mark.slow

@@ -22,11 +22,11 @@ from modeling_tempoformer.posts.remembered_columns import named_columns, recall_
 from modeling_tempoformer.posts.splits import COLUMNS, write_split
 from modeling_tempoformer.posts.states import choose_states
 from modeling_tempoformer.posts.tables import stream_table
-from modeling_tempoformer.serving.corpus import Corpus
 from semantic_change.arguments import TextDataTrainingArguments
 from semantic_change.reading.dated_texts import load_text_splits
 from semantic_change.reading.passages import Columns
 from semantic_change.reading.text_layouts import read_passages
+from tempoformer_live.corpus import Corpus
 
 
 USUAL = ["timeline_id", "timestamp", "text", "label", "speaker", "state"]

@@ -14,7 +14,7 @@ from modeling_tempoformer.posts.post_errors import PostError
 from modeling_tempoformer.posts.post_splits import load_splits
 from modeling_tempoformer.posts.reading import read_file
 from modeling_tempoformer.posts.tables import stream_table
-from modeling_tempoformer.serving.corpus import Corpus
+from tempoformer_live.corpus import Corpus
 
 
 TALKS = [

@@ -20,8 +20,8 @@ from modeling_tempoformer.posts.post_errors import PostError
 from modeling_tempoformer.posts.post_splits import load_splits, split_posts
 from modeling_tempoformer.posts.reading import form_of, make_timelines
 from modeling_tempoformer.posts.tables import stream_table
-from modeling_tempoformer.serving.corpus import Corpus, check_names, find_tables
 from semantic_change.reading.dated_texts import read_text_files
+from tempoformer_live.corpus import Corpus, check_names, find_tables
 
 
 @pytest.fixture

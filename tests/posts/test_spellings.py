@@ -7,6 +7,7 @@ import pytest
 from datasets import ClassLabel, Dataset
 from helpers import make_timeline
 
+from modeling_tempoformer import PostTempoFormerConfig, TempoFormerConfig
 from modeling_tempoformer.posts import spellings
 from modeling_tempoformer.posts.arguments import DataTrainingArguments
 from modeling_tempoformer.posts.facts import Facts
@@ -116,10 +117,10 @@ def test_names_of_two_files_are_compared(caplog):
 
 def test_a_state_that_looks_like_one_of_a_model_s_is_refused():
     timelines = [make_timeline([0, 1], "a", states=["calm", "new"])]
-    check_states(timelines, ["calm", "sad"], None)
-    check_states(timelines, None, None)
+    check_states(timelines, PostTempoFormerConfig(states=["calm", "sad"]))
+    check_states(timelines, TempoFormerConfig())
     with pytest.raises(ValueError, match="'calm'.*'Calm'"):
-        check_states(timelines, ["Calm", "sad"], None)
+        check_states(timelines, PostTempoFormerConfig(states=["Calm", "sad"]))
 
 
 def test_a_family_as_an_integer_and_as_a_float_is_in_one_split(tmp_path):

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 from helpers import ROOT, make_timeline
 
+from modeling_tempoformer.common.command_line import parse
 from modeling_tempoformer.posts.arguments import DataTrainingArguments
 from modeling_tempoformer.posts.splits import (
     check_tested_once,
@@ -17,7 +18,6 @@ from modeling_tempoformer.posts.splits import (
     split_timelines,
 )
 from modeling_tempoformer.timeline_tempoformer import Timeline
-from modeling_tempoformer.training.recipes import parse
 
 
 def make_timelines(lengths: list[int]) -> list[Timeline]:

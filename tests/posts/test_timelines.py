@@ -19,9 +19,9 @@ from modeling_tempoformer.posts.columns import Columns
 from modeling_tempoformer.posts.post_errors import PostError
 from modeling_tempoformer.posts.tables import load_table
 from modeling_tempoformer.posts.timelines import label_names, logger, to_timelines, warn_of_nobody
-from modeling_tempoformer.serving.corpus import Corpus, check_times
 from modeling_tempoformer.timeline_tempoformer import Timeline
 from modeling_tempoformer.times_tempoformer import to_date, to_seconds
+from tempoformer_live.corpus import Corpus, check_times
 
 
 POSTS = [
@@ -96,7 +96,7 @@ def test_speakers_come_along():
     ("value", "problem"),
     [
         ("31.31.2024", "ISO-8601"),
-        ("01/05/2024", "pd.to_datetime.*dayfirst=True"),
+        ("01/05/2024", "ISO-8601"),
         (1700000000000, "milliseconds"),
         ("1.71455E+09", "spreadsheet"),
         (True, "bool"),
@@ -112,6 +112,12 @@ def test_speakers_come_along():
 def test_other_times_are_refused(value, problem):
     with pytest.raises(ValueError, match=problem):
         to_seconds(value)
+
+
+def test_whoever_has_a_column_of_other_dates_is_told_how_to_convert_it():
+    posts = Dataset.from_dict({"timeline_id": ["a"], "timestamp": ["01/05/2024"], "text": ["so"]})
+    with pytest.raises(ValueError, match="row 0.*01/05/2024.*pd.to_datetime.*dayfirst=True|Row 0.*dayfirst=True"):
+        to_timelines(posts)
 
 
 ENDS = [

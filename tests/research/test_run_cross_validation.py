@@ -6,10 +6,10 @@ import pytest
 from helpers import ROOT, write_posts
 
 from modeling_tempoformer.commands import compare
+from modeling_tempoformer.common.command_line import parse
 from modeling_tempoformer.evaluation import cross_validation
 from modeling_tempoformer.posts.arguments import DataTrainingArguments
 from modeling_tempoformer.posts.synthetic import synthetic_posts
-from modeling_tempoformer.training.recipes import parse
 from modeling_tempoformer.training.rivals import RIVALS
 from modeling_tempoformer.training.stream_trainer import StreamTrainingArguments
 from research import run_cross_validation

@@ -13,9 +13,9 @@ from huggingface_hub import HfApi
 from safetensors.torch import load_file
 
 import run_glue_style
-import run_temporal_mlm
 from modeling_tempoformer.posts.synthetic import synthetic_posts
 from research import run_baseline
+from semantic_change.commands.temporal_mlm import main as train_dated
 
 
 REPO = "me/encoder"
@@ -54,12 +54,19 @@ def texts(folder: Path) -> list[str]:
 @pytest.mark.parametrize(
     ("script", "save", "data", "own"),
     [
-        pytest.param(run_glue_style, save_encoder, posts, [], id="tempoformer"),
-        pytest.param(run_baseline, save_encoder, posts, ["--method", "bilstm"], id="bilstm", marks=pytest.mark.slow),
+        pytest.param(run_glue_style.main, save_encoder, posts, [], id="tempoformer"),
         pytest.param(
-            run_baseline, save_language_model, posts, ["--method", "few_shot"], id="few_shot", marks=pytest.mark.slow
+            run_baseline.main, save_encoder, posts, ["--method", "bilstm"], id="bilstm", marks=pytest.mark.slow
         ),
-        pytest.param(run_temporal_mlm, save_encoder, texts, [], id="temporal_mlm"),
+        pytest.param(
+            run_baseline.main,
+            save_language_model,
+            posts,
+            ["--method", "few_shot"],
+            id="few_shot",
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(train_dated, save_encoder, texts, [], id="temporal_mlm"),
     ],
 )
 def test_an_old_revision_of_a_private_model_into_a_cache_of_its_own(tmp_path, monkeypatch, script, save, data, own):
@@ -75,7 +82,7 @@ def test_an_old_revision_of_a_private_model_into_a_cache_of_its_own(tmp_path, mo
         cache = tmp_path / "cache"
         model = ["--model_name_or_path", REPO, "--model_revision", first, "--cache_dir", str(cache), "--token", TOKEN]
         short = ["--do_train", "--max_steps", "1", "--learning_rate", "0", "--report_to", "none"]
-        script.main([*model, *data(tmp_path), *short, *own, "--output_dir", str(tmp_path / "out")])
+        script([*model, *data(tmp_path), *short, *own, "--output_dir", str(tmp_path / "out")])
     snapshots = cache / "models--me--encoder" / "snapshots"
     assert [path.name for path in snapshots.iterdir()] == [first]
     # The default cache is empty, so every file was requested with these arguments.

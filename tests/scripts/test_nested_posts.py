@@ -8,7 +8,7 @@ import pytest
 from helpers import read_table, with_other_ids, write_posts
 
 import run_glue_style
-import run_timeline_view
+from modeling_tempoformer.commands.view import main as write_page_of
 
 
 pytestmark = pytest.mark.slow
@@ -44,7 +44,7 @@ def predict(model: Path, options: list[str], folder: Path) -> list[dict[str, str
 
 def show(model: Path, options: list[str], page: Path) -> str:
     """Returns the page of timelines that a model writes."""
-    run_timeline_view.main(["--model_name_or_path", str(model), *options, "--output", str(page)])
+    write_page_of(["--model_name_or_path", str(model), *options, "--output", str(page)])
     return page.read_text(encoding="utf-8")
 
 

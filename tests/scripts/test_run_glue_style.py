@@ -15,12 +15,12 @@ from safetensors.torch import load_file
 from sklearn.metrics import f1_score
 from transformers import AutoTokenizer, BertModel
 
+from modeling_tempoformer.common.command_line import parse, run_script
+from modeling_tempoformer.common.files import lock_folder
 from modeling_tempoformer.evaluation.calibration import fit_temperature, tune_thresholds
-from modeling_tempoformer.posts.files import lock_folder
 from modeling_tempoformer.posts.synthetic import synthetic_posts
 from modeling_tempoformer.times_tempoformer import to_seconds
 from modeling_tempoformer.training.arguments import ModelArguments
-from modeling_tempoformer.training.recipes import parse, run_script
 from modeling_tempoformer.training.seeds import leave_out_alarm
 from modeling_tempoformer.training.stream_trainer import StreamTrainingArguments
 from modeling_tempoformer.view.timelines import load_pipeline

@@ -12,7 +12,7 @@ from transformers import AutoConfig, AutoModelForMaskedLM
 SCRIPT = """
 import logging
 from transformers import BertModel
-from modeling_tempoformer.training.recipes import run_script
+from modeling_tempoformer.common.command_line import run_script
 
 def main(arguments):
     logging.getLogger("modeling_tempoformer.posts").info("12 posts")

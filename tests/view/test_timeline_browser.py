@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from stand_ins import NAMES, explained_timelines, page_of, with_states
 
+from modeling_tempoformer.common.pages import write_page
 from modeling_tempoformer.evaluation.metrics import change_detection
 from modeling_tempoformer.policy_tempoformer import EVENTS, RAISED, AlarmState, follow
-from modeling_tempoformer.view.page import write_page
 
 
 pytestmark = pytest.mark.slow

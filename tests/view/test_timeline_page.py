@@ -15,10 +15,10 @@ from stand_ins import NAMES, explained_timelines, page_of, with_states
 from transformers import AutoConfig, pipeline
 
 import run_glue_style
-import run_timeline_view
 from modeling_tempoformer.commands import threshold
+from modeling_tempoformer.commands.view import main as write_page_of
+from modeling_tempoformer.common.files import write_json
 from modeling_tempoformer.evaluation.prediction_table import read_predictions
-from modeling_tempoformer.posts.files import write_json
 from modeling_tempoformer.posts.synthetic import synthetic_posts
 from modeling_tempoformer.view import show
 from modeling_tempoformer.view.silences import find_silences
@@ -198,7 +198,7 @@ def write_view(saved: str, folder: Path, posts: list[dict], *more: str) -> str:
     """Returns the page that the script writes."""
     file, output = write_posts(folder / "posts.csv", posts), folder / "timelines.html"
     given = ["--model_name_or_path", saved, "--test_file", file, "--output", str(output)]
-    run_timeline_view.main([*given, *more])
+    write_page_of([*given, *more])
     return output.read_text(encoding="utf-8")
 
 
@@ -331,7 +331,7 @@ def test_refused(saved, tmp_path, monkeypatch):
     given = ["--model_name_or_path", saved, "--test_file", file]
     in_training = [*given, "--output_dir", str(tmp_path / "out"), "--view"]
     with pytest.raises(ValueError, match="not a TempoFormer"):
-        run_timeline_view.main(["--model_name_or_path", save_encoder(tmp_path / "encoder"), "--test_file", file])
+        write_page_of(["--model_name_or_path", save_encoder(tmp_path / "encoder"), "--test_file", file])
     with pytest.raises(ValueError, match="--do_predict"):
         run_glue_style.main([*in_training, "--do_eval"])
     with pytest.raises(ValueError, match="no post"):
@@ -339,7 +339,7 @@ def test_refused(saved, tmp_path, monkeypatch):
     # Stands in for a missing extra
     monkeypatch.setitem(sys.modules, "altair", None)
     for call in (
-        lambda: run_timeline_view.main(given),
+        lambda: write_page_of(given),
         lambda: run_glue_style.main([*in_training, "--do_predict"]),
         lambda: show([{}]),
     ):

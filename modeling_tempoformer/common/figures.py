@@ -1,0 +1,42 @@
+"""The style of all figures, and their files."""
+
+from pathlib import Path
+
+from matplotlib import rc_context
+from matplotlib.figure import Figure
+
+from .files import written_whole
+
+
+FORMS = (".png", ".svg", ".pdf")
+DPI = 300  # of the PNG
+COLUMN = 3.3  # Inches; the width of a column in a paper with two columns.
+# Sizes that can be read in a column, fonts that journals accept, and dollar signs that do not begin formulas
+STYLE = {
+    "pdf.fonttype": 42,
+    "font.size": 7.5,
+    "lines.markersize": 3.5,
+    "lines.linewidth": 1.0,
+    "axes.titlesize": "medium",
+    "text.parse_math": False,
+}
+# The styles also differ in brightness, for print and for readers who do not see colours.
+DARK, LIGHT = {"color": "#0b3c5d", "marker": "s"}, {"color": "#e08214", "marker": "o", "linestyle": "--"}
+
+
+def new_figure(width: float, height: float) -> Figure:
+    """An empty figure, with sizes in inches."""
+    return Figure(figsize=(width, height), layout="constrained")
+
+
+@rc_context(STYLE)
+def save_figure(figure: Figure, path: Path):
+    """Writes a figure as PNG to `path`, and as SVG and PDF beside it. Each file is written whole or not at all."""
+    for form in FORMS:
+        with written_whole(path.with_suffix(form)) as partial:
+            figure.savefig(partial, dpi=DPI, format=form[1:])
+
+
+def all_forms(name: str) -> list[str]:
+    """The names of a figure's files in all formats. The PNG is `name`."""
+    return [str(Path(name).with_suffix(form)) for form in FORMS]

@@ -1,0 +1,1 @@
+"""The subcommands of `tempoformer` for labelling: select and label."""
