@@ -149,6 +149,7 @@ def start(program: str, arguments: list[str]):
 
 def check_options(program: str, arguments: list[str], capsys):
     """Checks that `--help` of the program reads the recipes and the values before it, and lists all options."""
+    arguments = [word for word in arguments if word != "--help"]
     own = arguments[: arguments.index("--")] if "--" in arguments else arguments
     with pytest.raises(SystemExit) as end:
         start(program, [*own, "--help", *["all"] * (not own and program.startswith("tempoformer "))])
