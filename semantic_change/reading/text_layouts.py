@@ -16,7 +16,7 @@ from modeling_tempoformer.time_points_temporal_bert import as_name, is_missing
 from .gutenberg import are_wrapped, is_gutenberg, read_gutenberg, read_paragraphs
 from .passages import GAP, Columns, Dropped, Origin, Passage, find_compounds, find_date_in_name, origin_of_file
 from .tei import read_tei
-from .token_lines import Lines, TokenFile, read_token_lines, token_layout
+from .token_lines import IN_TAG, Lines, TokenFile, read_token_lines, token_layout
 from .what_was_read import WhatWasRead, checked
 
 
@@ -47,7 +47,7 @@ TEI_ROOT = re.compile(r"<(?:\w+:)?(?:TEI|teiCorpus)(?:\.2)?[\s>]")
 LINE_OF_COHA = re.compile(r"(?:##|@@)(\d+)\s+(?=\S)")
 REDACTED = re.compile(r"(?<!\S)@(?:\s+@)+(?!\S)")
 # The beginning of an article of WikiExtractor, and of a text of VRT.
-DOC = re.compile(r"<doc\s[^<>]*>")
+DOC = re.compile(rf"<doc\s{IN_TAG}>")
 
 
 def is_table(path: str | Path) -> bool:
