@@ -17,6 +17,8 @@ START = re.compile(r"\s*\**\s*START OF (?:THE |THIS )?(?:COPYRIGHTED )?PROJECT G
 # Ended the licence that stood before the text, until about 2003.
 SMALL_PRINT_END = re.compile(r"\s*\*?END ?\*? ?THE SMALL PRINT", re.IGNORECASE)
 END = re.compile(r"\s*\**\s*END OF (?:THE |THIS )?(?:COPYRIGHTED )?PROJECT GUTENBERG", re.IGNORECASE)
+# The first line of a book.
+BOOK = re.compile(r"\W*(?:The |This is the )?Project Gutenberg(?:['\u2019]s)? E-?(?:book|text)\b", re.IGNORECASE)
 FIELD = re.compile(r"(Title|Author): +(\S.*)")
 # Such as `pg1342.txt`, `1342-0.txt` and `1342-h`: the number of a book is no year.
 BOOK_NUMBER = re.compile(r"(?:pg)?\d+(?:-(?:\d|h|images))?", re.IGNORECASE)
@@ -71,9 +73,9 @@ def read_paragraphs(
 def read_gutenberg(lines: Lines, path: str, name: str) -> Iterator[Passage]:
     """
     Yields the paragraphs of a book of Project Gutenberg, or of several in one file, between the lines `*** START OF
-    ...` and `*** END OF ...`, in old books between the end of the small print and `End of Project Gutenberg's ...`.
-    The source has author and title. A book does not tell when it was written, so the date is one in the file's name
-    (`1813_pride.txt`).
+    ...` and `*** END OF ...`, in old books between the end of the small print and `End of Project Gutenberg's ...`. A
+    book that no line ends is read up to the line in which the next one names the project. The source has author and
+    title. A book does not tell when it was written, so the date is one in the file's name (`1813_pride.txt`).
 
     Raises a `ValueError` if no book has a line where it starts.
     """
@@ -81,15 +83,19 @@ def read_gutenberg(lines: Lines, path: str, name: str) -> Iterator[Passage]:
     date = "" if BOOK_NUMBER.fullmatch(stem) else find_date_in_name(name)
     fields: dict[str, str] = {}
     book: list[tuple[int, str]] | None = None
-    has_start = is_marker = False
+    has_start = is_marker = is_whole = False
     for number, line in lines:
         is_start, is_small_print = bool(START.match(line)), bool(SMALL_PRINT_END.match(line))
         if END.match(line) and book is not None:
             yield from read_book(book, name, fields, date)
             book, fields = None, {}
         elif is_start or (is_small_print and book is None):
-            # Lines between the small print and the start are credits.
-            book, has_start, is_marker = [], True, not line.rstrip().endswith("*")
+            # Lines between the small print and the start are credits, unless another book begins among them.
+            begins = [index for index, (_, other) in enumerate(book or ()) if is_whole and BOOK.match(other)]
+            if begins:
+                yield from read_book(book[: begins[0]], name, fields, date)
+                fields = dict(found.groups() for _, other in book[begins[0] :] if (found := FIELD.match(other)))
+            book, has_start, is_whole, is_marker = [], True, is_start, not line.rstrip().endswith("*")
         elif is_marker:
             # A marker of several lines ends with asterisks.
             is_marker = bool(line.strip()) and not line.rstrip().endswith("*")

@@ -1,7 +1,7 @@
 """Recognises the layout of a corpus of texts, and reads it as passages."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import chain, islice
 from pathlib import Path
@@ -14,10 +14,11 @@ from modeling_tempoformer.posts.tables import TABLES, read_tables
 from modeling_tempoformer.time_points_temporal_bert import as_name, is_missing
 
 from .gutenberg import are_wrapped, is_gutenberg, read_gutenberg, read_paragraphs
+from .pages import Page, find_volumes, read_pages
 from .passages import GAP, Columns, Dropped, Origin, Passage, find_compounds, find_date_in_name, origin_of_file
 from .tei import read_tei
-from .token_lines import Lines, TokenFile, read_token_lines, token_layout
-from .what_was_read import WhatWasRead, checked
+from .token_lines import IN_TAG, Lines, TokenFile, read_token_lines, token_layout
+from .what_was_read import Judged, WhatWasRead, checked, name_files
 
 
 logger = logging.get_logger(__name__)
@@ -38,6 +39,7 @@ NAMES = {
     "wrapped": "wrapped lines",
     "lines": "a text on each line",
     "table": "a table",
+    "pages": "pages of a volume",
 }
 TEXT_SUFFIXES = tuple(f"{suffix}{zipped}" for suffix in (".txt", *LAYOUTS) for zipped in ("", *ZIPPED))
 # The number of first lines that tell the layout of a file.
@@ -45,9 +47,11 @@ NUM_FIRST_LINES = 200
 TEI_ROOT = re.compile(r"<(?:\w+:)?(?:TEI|teiCorpus)(?:\.2)?[\s>]")
 # A text of COHA on one line, after its number.
 LINE_OF_COHA = re.compile(r"(?:##|@@)(\d+)\s+(?=\S)")
+# An identifier before the text of a line, as in the plain text of ParlaMint.
+LINE_ID = re.compile(r"(?!##|@@)(\S*\d\S*)\t(?=.*\S)")
 REDACTED = re.compile(r"(?<!\S)@(?:\s+@)+(?!\S)")
 # The beginning of an article of WikiExtractor, and of a text of VRT.
-DOC = re.compile(r"<doc\s[^<>]*>")
+DOC = re.compile(rf"<doc\s{IN_TAG}>")
 
 
 def is_table(path: str | Path) -> bool:
@@ -74,14 +78,24 @@ def read_passages(path: str | Path, columns: Columns = Columns()) -> Iterator[Pa
     that was guessed ([`WhatWasRead`]).
     """
     path, dropped, is_empty = Path(path), Dropped(), True
-    small, files = WhatWasRead(path, "small files"), find_files(path, dropped)
-    for file, name in files:
-        layout, passages = read_file(file, name, columns, dropped)
-        for passage in checked(passages, WhatWasRead(file, NAMES[layout]), small):
-            is_empty = False
-            # One of several files is a document, unless it marks its own.
-            yield passage if passage.document or len(files) == 1 else replace(passage, document=name)
-    small.check()
+    files, judged, joined = find_files(path, dropped), Judged(path), {}
+    for document, volume in find_volumes(files):
+        for layout, file, passages in read_volume(volume, document, columns, dropped):
+            joined.setdefault(layout, []).append(file)
+            for passage in checked(passages, WhatWasRead(file, NAMES[layout]), judged):
+                is_empty = False
+                # One of several files is a document, unless it marks its own.
+                yield passage if passage.document or len(files) == 1 else replace(passage, document=document)
+    judged.end()
+    if "wrapped" in joined:
+        logger.warning_once(
+            f"{name_files(joined['wrapped'])}: the lines are wrapped, so they are joined to paragraphs."
+        )
+    if "pages" in joined:
+        logger.warning_once(
+            f"{name_files(joined['pages'])}: the files are named as pages (00000001.txt, page_1.txt), so the pages in "
+            "a folder are one document, and their lines are joined to paragraphs. Rename files that are no pages."
+        )
     dropped.say(path)
     if is_empty and dropped.first:
         (one, _), where = next(iter(dropped.first.items()))
@@ -106,45 +120,91 @@ def find_files(path: Path, dropped: Dropped) -> list[tuple[Path, str]]:
     return files
 
 
-def read_file(path: Path, name: str, columns: Columns, dropped: Dropped) -> tuple[str, Iterator[Passage]]:
-    """Returns the layout of a file, by its ending or its first lines, and its passages."""
-    if is_table(path):
-        return "table", read_rows(path, columns, dropped)
+def read_volume(
+    files: Sequence[tuple[Path, str]], document: str, columns: Columns, dropped: Dropped
+) -> Iterator[tuple[str, Path, Iterator[Passage]]]:
+    """
+    Yields the layout, the path and the passages of a file, or of the pages of a volume. Pages of running text are read
+    together.
+    """
+    if len(files) > 1:
+        pages = [Page(file, name, list(read_lines(file, keep_blank=True))) for file, name in files]
+        sample = [line for page in pages for _, line in page.lines][:NUM_FIRST_LINES]
+        if find_layout(files[0][0], sample) in ("wrapped", "lines"):
+            yield "pages", files[0][0].parent, read_pages(pages, document, dropped)
+            return
+    for file, name in files:
+        layout, passages = read_file(file, name, columns, dropped)
+        yield layout, file, passages
+
+
+def find_layout(path: Path, sample: Sequence[str]) -> str:
+    """Returns the layout of a file by its ending, or by its first lines."""
     layout = LAYOUTS.get(Path(unzipped_name(path)).suffix)
-    lines = read_lines(path, keep_blank=True)
-    # XML may have another encoding than UTF-8.
-    first = [] if layout == "xml" else list(islice(lines, NUM_FIRST_LINES))
-    sample = [line for _, line in first]
     if layout == "xml" or any(map(TEI_ROOT.search, sample)):
-        return "xml", read_tei(path, name, columns.search, dropped)
-    layout = layout or token_layout(sample)
-    lines = chain(first, lines)
-    if layout:
-        return layout, read_token_lines(lines, layout, TokenFile(str(path), name, columns, dropped), sample)
+        return "xml"
+    if layout := layout or token_layout(sample):
+        return layout
     if any(map(DOC.match, sample)):
         raise ValueError(
             f"{path} is a wiki as WikiExtractor writes it: extract it by --json, join the files to one .jsonl, and "
             "give --source_column title; or delete its tags by grep -v '^</\\?doc'."
         )
     if is_gutenberg(sample):
-        return "gutenberg", read_gutenberg(lines, str(path), name)
-    if are_wrapped(sample):
-        logger.warning_once(f"{path}: the lines are wrapped, so they are joined to paragraphs.")
+        return "gutenberg"
+    return "wrapped" if are_wrapped(sample) else "lines"
+
+
+def read_file(path: Path, name: str, columns: Columns, dropped: Dropped) -> tuple[str, Iterator[Passage]]:
+    """Returns the layout of a file, by its ending or its first lines, and its passages."""
+    if is_table(path):
+        return "table", read_rows(path, columns, dropped)
+    lines = read_lines(path, keep_blank=True)
+    # XML may have another encoding than UTF-8.
+    is_xml = LAYOUTS.get(Path(unzipped_name(path)).suffix) == "xml"
+    first = [] if is_xml else list(islice(lines, NUM_FIRST_LINES))
+    sample, lines = [line for _, line in first], chain(first, lines)
+    layout = find_layout(path, sample)
+    if layout == "xml":
+        passages = read_tei(path, name, columns.search, dropped)
+    elif layout == "gutenberg":
+        passages = read_gutenberg(lines, str(path), name)
+    elif layout == "wrapped":
         compounds = find_compounds(line for _, line in read_lines(path))
-        return "wrapped", read_paragraphs(lines, "", find_date_in_name(name), origin_of_file(name), compounds)
-    return "lines", read_text_lines(lines, path, name, dropped)
+        passages = read_paragraphs(lines, "", find_date_in_name(name), origin_of_file(name), compounds)
+    elif layout == "lines":
+        passages = read_text_lines(lines, path, name, dropped, find_line_id(sample))
+    else:
+        passages = read_token_lines(lines, layout, TokenFile(str(path), name, columns, dropped), sample)
+    return layout, passages
 
 
-def read_text_lines(lines: Lines, path: Path, name: str, dropped: Dropped) -> Iterator[Passage]:
-    """Yields each line, the texts of COHA in this form without redacted passages."""
+def find_line_id(sample: Sequence[str]) -> re.Pattern:
+    """
+    Returns the form of the identifiers before the texts of lines: with a tab after them if all lines have one of their
+    own, else those of COHA.
+    """
+    found = [LINE_ID.match(line) for line in sample if line.strip()]
+    are_ids = all(found) and len({one[1] for one in found}) == len(found)
+    return LINE_ID if found and are_ids else LINE_OF_COHA
+
+
+def read_text_lines(lines: Lines, path: Path, name: str, dropped: Dropped, line_id: re.Pattern) -> Iterator[Passage]:
+    """
+    Yields each line. One with an identifier is a document, unless this is a mere number, as of verses or sentences. A
+    text of COHA has no redacted passages.
+    """
     date, origin = find_date_in_name(name), origin_of_file(name)
     for number, line in lines:
         source, document = f"{name}, line {number}", ""
-        if found := LINE_OF_COHA.match(line):
-            source, document = f"text {found[1]}, {source}", f"{name}, text {found[1]}"
-            line, count = REDACTED.subn(GAP, line[found.end() :])
-            for _ in range(count):
-                dropped.add(f"{path}, line {number}", "redacted passage", "redacted passages")
+        if found := line_id.match(line):
+            source, line = f"text {found[1]}, {source}", line[found.end() :]
+            if line_id is LINE_OF_COHA or not found[1].isdecimal():
+                document = f"{name}, text {found[1]}"
+            if line_id is LINE_OF_COHA:
+                line, count = REDACTED.subn(GAP, line)
+                for _ in range(count):
+                    dropped.add(f"{path}, line {number}", "redacted passage", "redacted passages")
         yield Passage.of_text(date, source, line, document, origin)
 
 

@@ -22,9 +22,11 @@ from .passages import (
 
 Lines = Iterator[tuple[int, str]]
 
+# What may stand in a tag: a value between quotes holds any character; quotes that do not match are characters.
+IN_TAG = r"""(?:(?:[^<>"']|"[^"]*"|'[^']*')*?|[^<>]*?)"""
 # A line between tokens in VRT: a tag, a comment or a declaration.
-MARKUP = re.compile(r"</?[a-z!?][^<>]*>", re.IGNORECASE)
-TAG = re.compile(r"<(/?)([\w.-]+)([^<>]*?)(/?)>")
+MARKUP = re.compile(rf"<!--.*-->|</?[a-z!?]{IN_TAG}>", re.IGNORECASE)
+TAG = re.compile(rf"<(/?)([\w.-]+)({IN_TAG})(/?)>")
 ATTRIBUTE = re.compile(r"""([\w.:-]+)\s*=\s*("[^"]*"|'[^']*')""")
 # A line that names the columns of VRT, in the corpora of Korp.
 COLUMN_NAMES = re.compile(r"<!--\s*(?:#vrt )?positional[- ]attributes:(.*?)-->", re.IGNORECASE)
@@ -45,6 +47,8 @@ SENTENCE_TAGS = ("s", "sentence")
 TEXT_TAGS = {"text", "doc", "document", "story", "article"}
 PARTS_OF_TEXT = {*SENTENCE_TAGS, "p", "paragraph", "head", "div", "chapter"}
 BLOCK_TAGS = TEXT_TAGS | PARTS_OF_TEXT
+# Blocks that are never inside one of their name, so that one that was left open ends where the next begins.
+FLAT_TAGS = BLOCK_TAGS - {"div"}
 SENTENCE_END = re.compile(r"[.?!]+|[\u3002\uff1f\uff01\u0964]")
 AFTER_SENTENCE_END = re.compile(r"""["'\u201d\u2019\u00bb)\]]+""")
 
@@ -330,14 +334,21 @@ class Elements:
         self.open: list[tuple[str, dict[str, str]]] = []
         self.date = self.title = ""
 
+    def is_left_open(self, name: str) -> bool:
+        """Tells whether a block that begins ends one of its name: in the same text, if it is a part of one."""
+        if name not in FLAT_TAGS:
+            return False
+        ends = {name} if name in TEXT_TAGS else {name, *TEXT_TAGS}
+        return next((other for other, _ in reversed(self.open) if other in ends), "") == name
+
     def read(self, closes: str, name: str, attributes: str):
-        """Opens or closes an element. Closes those inside it, too, which may be left open."""
+        """Opens or closes an element. Closes those inside it, too, which may be left open, as one of its own name."""
+        if any(name == other for other, _ in self.open) if closes else self.is_left_open(name):
+            while self.open.pop()[0] != name:
+                pass
         if not closes:
             values = {key: html.unescape(value[1:-1]) for key, value in ATTRIBUTE.findall(attributes)}
             self.open.append((name, values))
-        while closes and any(name == other for other, _ in self.open):
-            if self.open.pop()[0] == name:
-                break
         inside_out = [(name, values) for name, values in reversed(self.open) if values]
         dates = (date_of(values, self.columns) for _, values in inside_out)
         self.date = next(filter(None, dates), "")

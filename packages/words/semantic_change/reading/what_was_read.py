@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from textwrap import shorten
 
@@ -31,6 +31,22 @@ TAGGED = re.compile(r"\S/[A-Za-z][A-Za-z$*+-]*$")
 LETTER = re.compile(r"[^\W\d_]")
 # How a line of XML or an object of JSON begins. Marks such as <user> may begin a text.
 MARKUP = ("</", "<?", "<!", '{"')
+# What a warning says of texts that are doubtful, by what was counted.
+DOUBTS = {
+    "unspaced": (
+        "{read}. There seem to be no spaces between words, as in Chinese, Japanese or Thai. Words are found between "
+        "spaces: put some there by a segmenter (jieba, MeCab, PyThaiNLP)."
+    ),
+    "divided": (
+        "{count:,} texts begin within a word, which is not found because the end of the text before divides it: "
+        "{read}. Put blank lines between paragraphs, so that wrapped lines are joined."
+    ),
+    "cut": (
+        "{count:,} texts end with a comma, so they seem to be parts of sentences, such as verses: {read}. The encoder "
+        "and citations need whole sentences: put a stanza or a speech on each line, or give TEI, whose verses are "
+        "joined."
+    ),
+}
 ADVICE = (
     "Give running text without tags, one sentence or paragraph on each line or in each row. A file with a token on "
     "each line is named by its layout: .vrt with the word in the first column, or .conllup with a first line such as "
@@ -114,32 +130,57 @@ class WhatWasRead:
         if wrong:
             raise ValueError(f"{self.path}: {wrong}: {self.describe()}. {ADVICE}.")
 
-    def warn(self):
-        """Warns of words that cannot be found, and of texts that are parts of sentences."""
+    def find_faults(self) -> Iterator[str]:
+        """Yields what is doubtful in the texts: words that cannot be found, and parts of sentences ([`DOUBTS`])."""
         counts, texts = self.counts, self.counts["texts"]
         if counts["letters"] > LONGEST_MEAN_WORD * counts["words"]:
-            logger.warning_once(
-                f"{self.path}: {self.describe()}. There seem to be no spaces between words, as in Chinese, Japanese "
-                "or Thai. Words are found between spaces: put some there by a segmenter (jieba, MeCab, PyThaiNLP)."
-            )
+            yield "unspaced"
         if texts >= FEWEST_TEXTS and counts["divided"] > DIVIDED_SHARE * texts:
-            logger.warning_once(
-                f"{self.path}: {counts['divided']:,} texts begin within a word, which is not found because the end of "
-                f"the text before divides it: {self.describe()}. Put blank lines between paragraphs, so that wrapped "
-                "lines are joined."
-            )
+            yield "divided"
         if texts >= FEWEST_TEXTS and counts["cut"] > CUT_SHARE * texts:
-            logger.warning_once(
-                f"{self.path}: {counts['cut']:,} texts end with a comma, so they seem to be parts of sentences, "
-                f"such as verses: {self.describe()}. The encoder and citations need whole sentences: put a stanza or "
-                "a speech on each line, or give TEI, whose verses are joined."
-            )
+            yield "cut"
 
 
-def checked(passages: Iterable[Passage], read: WhatWasRead, small: WhatWasRead) -> Iterator[Passage]:
+class Judged:
     """
-    Yields the passages of a file that have words. Raises a `ValueError` if these are no running texts. `small` counts
-    those of small files.
+    Judges the files of a corpus: each alone if it has enough texts, the others together. There is one warning of a
+    kind, which counts over all files that have it.
+
+    Args:
+        path (`str` or `Path`): The corpus.
+    """
+
+    def __init__(self, path: str | Path):
+        self.small = WhatWasRead(path, "small files")
+        self.doubtful: dict[str, list[WhatWasRead]] = {}
+
+    def add(self, read: WhatWasRead):
+        """Judges a file that was read. Raises a `ValueError` if it has no running texts."""
+        if read.counts["texts"] < FEWEST_TEXTS:
+            self.small.include(read)
+        else:
+            self.judge(read)
+
+    def judge(self, read: WhatWasRead):
+        """Judges texts, and notes what is doubtful."""
+        read.check()
+        for doubt in read.find_faults():
+            self.doubtful.setdefault(doubt, []).append(read)
+
+    def end(self):
+        """Judges the small files, and warns of what is doubtful."""
+        self.judge(self.small)
+        for doubt, (first, *others) in self.doubtful.items():
+            where = name_files([first.path, *(read.path for read in others)])
+            for read in others:
+                first.include(read)
+            text = DOUBTS[doubt].format(count=first.counts[doubt], read=first.describe())
+            logger.warning_once(f"{where}: {text}")
+
+
+def checked(passages: Iterable[Passage], read: WhatWasRead, judged: Judged) -> Iterator[Passage]:
+    """
+    Yields the passages of a file that have words. Raises a `ValueError` if these are no running texts.
     """
     for passage in passages:
         if passage.words:
@@ -147,7 +188,9 @@ def checked(passages: Iterable[Passage], read: WhatWasRead, small: WhatWasRead) 
             if read.counts["texts"] == FIRST_TEXTS:
                 read.check()
             yield passage
-    if read.counts["texts"] < FEWEST_TEXTS:
-        small.include(read)
-    read.check()
-    read.warn()
+    judged.add(read)
+
+
+def name_files(paths: Sequence[str | Path]) -> str:
+    """Names the first of some files, and the number of the others."""
+    return f"{paths[0]} and {len(paths) - 1:,} more" if len(paths) > 1 else str(paths[0])

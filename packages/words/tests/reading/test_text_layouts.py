@@ -252,6 +252,16 @@ def test_several_books_in_one_file(tmp_path):
     assert [text for _, _, text in texts] == PARAGRAPHS * len(books) and texts[0][0] == ""
 
 
+def test_a_book_without_an_end_is_read_up_to_the_next(tmp_path):
+    """The line that names the project begins the next book, with its own author and title."""
+    start, licence = MARKERS[0][0], "\n\nUpdated editions will replace the previous one. End of the licence.\n"
+    first = HEAD.format(start=start, end="").removesuffix(licence)
+    second = HEAD.format(start=start, end=MARKERS[0][1]).replace("The Wood", "The Rain").replace("left", "fell")
+    texts = read(tmp_path / "two.txt", f"{first}\n\n{second}")
+    assert [text for _, _, text in texts] == [*PARAGRAPHS, *PARAGRAPHS[:2], "The planes fell."]
+    assert [source.split(", ")[1] for _, source, _ in texts] == ["The Wood"] * 3 + ["The Rain"] * 3
+
+
 def test_a_book_of_gutenberg_without_a_start_is_refused(tmp_path):
     with pytest.raises(ValueError, match=r"pg1342\.txt.*START OF"):
         read(tmp_path / "pg1342.txt", HEAD.format(start="", end=""))
@@ -318,6 +328,58 @@ def test_a_compound_elsewhere_in_a_wrapped_text_keeps_its_hyphen(tmp_path):
 )
 def test_other_lines_are_texts(tmp_path, lines):
     assert len(read(tmp_path / "1815.txt", "\n".join(lines))) == sum(map(bool, lines))
+
+
+def test_an_identifier_before_each_text_is_its_source(tmp_path):
+    """As in the plain text of ParlaMint: each speech is a document. Lines of a table with a header are as they are."""
+    lines = [f"Parl_1996-01-15.u{number}\tThe plane left at {number}." for number in range(3)]
+    (tmp_path / "Parl_1996-01-15.txt").write_text("\n".join(lines), encoding="utf-8")
+    passages = list(read_passages(tmp_path / "Parl_1996-01-15.txt"))
+    assert [passage.join() for passage in passages] == [f"The plane left at {number}." for number in range(3)]
+    for number, passage in enumerate(passages):
+        assert f"Parl_1996-01-15.u{number}" in passage.source and f"line {number + 1}" in passage.source
+    assert len({passage.document for passage in passages}) == 3 and passages[0].date == "1996-01-15"
+    # The numbers of verses are no documents. Times that repeat, and words, are no identifiers.
+    (tmp_path / "verses.txt").write_text("1\tThe plane left\n2\tand it rained\n", encoding="utf-8")
+    verses = list(read_passages(tmp_path / "verses.txt"))
+    assert [(verse.join(), verse.document) for verse in verses] == [("The plane left", ""), ("and it rained", "")]
+    for table in ("9:30\tThe plane left\n9:30\tit rained\n", "id\ttext of it\nu1\tthe plane left\n"):
+        assert [text for _, _, text in read(tmp_path / "a.txt", table)] == table.replace("\t", " ").splitlines()
+
+
+@pytest.mark.parametrize("name", ["{:08}.txt", "39002088672754_{:06}.txt", "Page_{}.txt"])
+def test_the_pages_of_a_volume_are_one_document(tmp_path, caplog, name):
+    """Words are joined across lines and pages, past running heads. A refrain is none, and letters may have numbers."""
+    volume = [f"1   THE WOOD.\n{LINE}\nthere they were assem-\n", "THE WOOD. 2\nbled, he said.\n\nIt rained.\n\n2\n"]
+    volume += [f"{number}   THE WOOD.\n{LINE} of ga-\ntes {number}.\n" for number in range(3, 12)]
+    poem = [f"O the plane\nIt rained {number}\n" for number in range(3)]
+    folders = {"a": (volume, name), "b": (poem, name), "c": (poem, "{:06}.txt")}
+    for folder, (pages, form) in folders.items():
+        (tmp_path / folder).mkdir()
+        for number, page in enumerate(pages, 1):
+            (tmp_path / folder / form.format(number)).write_text(page, encoding="utf-8")
+    passages = list(read_passages(tmp_path))
+    by_folder = {
+        folder: [passage for passage in passages if passage.origin.file.startswith(folder)] for folder in folders
+    }
+    texts = [f"{LINE} there they were assembled,", "he said.", "It rained."]
+    texts += [f"{LINE} of gates {number}." for number in range(3, 12)]
+    assert [passage.join() for passage in by_folder["a"]] == texts
+    assert by_folder["a"][0].source == f"a/{name.format(1)}, line 2"
+    assert by_folder["a"][-1].source == f"a/{name.format(11)}, line 2"
+    assert [passage.join() for passage in by_folder["b"]] == [f"O the plane It rained {number}" for number in range(3)]
+    assert [len({passage.document for passage in by_folder[folder]}) for folder in folders] == [1, 1, 3]
+    assert len({passage.document for passage in passages}) == 5
+    assert "left out 12 running heads" in caplog.text and "a/" in caplog.text
+
+
+def test_pages_of_another_layout_are_read_in_it(tmp_path):
+    for number in (1, 2):
+        tokens = "the\tX\nplane\tX\nleft\tX\n.\tX\n"
+        (tmp_path / f"0000000{number}.txt").write_text(tokens, encoding="utf-8")
+    passages = list(read_passages(tmp_path))
+    assert [passage.join() for passage in passages] == ["the plane left."] * 2
+    assert len({passage.document for passage in passages}) == 1
 
 
 @pytest.mark.parametrize(

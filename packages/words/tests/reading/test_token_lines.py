@@ -105,6 +105,26 @@ def test_vrt(tmp_path, caplog, zipped):
     assert (named.date, named.source) == ("The Wood & the Tree", f"1815-06-18, {path.name}, line 6")
 
 
+def test_a_value_or_a_comment_may_have_angle_brackets(tmp_path):
+    lines = ["<!-- size > 3 -->", '<note content="A > B"/>', "<text id='a <b>' date='1815'>", "<s>"]
+    lines += [*["The|the", "planes|plane"] * 5, "</s>", "</text>"]
+    expected = [("1815", "a <b>, a.txt, line 5", " ".join(["The planes"] * 5))]
+    assert read(tmp_path / "a.txt", rows(*lines)) == expected
+    with pytest.raises(ValueError, match=r"b\.txt.*WikiExtractor"):
+        read(tmp_path / "b.txt", '<doc id="1" title="A > B">\nThe old planes left.\n</doc>\n')
+
+
+def test_a_block_that_is_left_open_ends_at_the_next_of_its_name(tmp_path):
+    """Else a text without a date or a title gets those of the one before. Parts end in their own text only."""
+    sentence = ["The|the", *["planes|plane"] * 3, "", ""]
+    first = ['<doc date="1815" title="One">', '<p date="1816">', *sentence, '<p title="Two">', *sentence]
+    lines = [*first, '<doc title="Three">', *sentence, "<p>", "<article date='1999'>", "<p>", *sentence]
+    read_texts = [(date, source.partition(",")[0]) for date, source, _ in read(tmp_path / "a.vrt", rows(*lines))]
+    assert read_texts == [("1816", "One"), ("1815", "One"), ("", "Three"), ("1999", "Three")]
+    documents = [passage.document for passage in read_passages(tmp_path / "a.vrt")]
+    assert [documents.count(document) for document in dict.fromkeys(documents)] == [2, 1, 1]
+
+
 def test_the_columns_of_a_file_that_does_not_name_them_have_numbers(tmp_path):
     """The first one is the word. Without marks, sentences end at punctuation and blank lines."""
     text = rows("The|DT|the", "planes|NNS|plane", ".|SENT|.", "(|(|(", "It|PP|it", ")|)|)", "", "Rain|NN|rain", "") * 2

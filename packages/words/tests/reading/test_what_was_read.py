@@ -124,6 +124,29 @@ def test_verses_that_are_texts_are_named(tmp_path, caplog):
     assert re.search(r"1600\.txt: 3 texts end with a comma.*24 texts", caplog.text)
 
 
+@pytest.mark.parametrize("number", [1, 30])
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [("stood in the gar-\nden.\n", "begin within a word"), ("He stood\nUpon the plane,\n", "end with a comma")],
+)
+def test_doubtful_texts_are_counted_over_all_files(tmp_path, caplog, text, named, number):
+    """30 letters of two texts, or of 60, are a corpus: one warning, with the number in all of them."""
+    for letter in range(30):
+        (tmp_path / f"{letter}.txt").write_text(text * number, encoding="utf-8")
+    assert len(list(read_passages(tmp_path))) == 60 * number
+    warnings = [record.getMessage() for record in caplog.records if named in record.getMessage()]
+    assert len(warnings) == 1 and f"{30 * number} texts {named}" in warnings[0]
+    assert f"{60 * number:,} texts of" in warnings[0] and str(tmp_path) in warnings[0]
+
+
+def test_few_doubtful_texts_in_many_files_are_not_named(tmp_path, caplog):
+    """One of 300 texts begins within a word, though it is one of two in its file."""
+    for letter in range(150):
+        text = "stood in the gar-\nden.\n" if letter == 7 else f"{SENTENCE}.\n{SENTENCE}.\n"
+        (tmp_path / f"{letter}.txt").write_text(text, encoding="utf-8")
+    assert len(list(read_passages(tmp_path))) == 300 and "within a word" not in caplog.text
+
+
 def test_files_of_a_folder_that_are_not_read_are_counted(tmp_path, caplog):
     (tmp_path / "a.txt").write_text(SENTENCE, encoding="utf-8")
     for name in ("b.cha", "c.docx", ".DS_Store"):
