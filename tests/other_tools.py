@@ -19,7 +19,7 @@ DISCORD = {
             "callEndedTimestamp": None,
             "isPinned": False,
             "content": text,
-            "author": {"id": who, "name": name, "discriminator": "0000", "nickname": name, "isBot": False},
+            "author": {"id": who, "name": name, "discriminator": "0000", "nickname": name, "isBot": name == "Bot"},
             "attachments": [],
             "embeds": [],
             "stickers": [],
@@ -27,11 +27,13 @@ DISCORD = {
             "mentions": [],
         }
         for number, kind, time, text, who, name in (
+            ("899", "GuildMemberJoin", "2024-05-01T08:59:00+00:00", "Joined the server.", "11", "Ann"),
+            ("900", "Default", "2024-05-01T08:59:01+00:00", "welcome!", "99", "Bot"),
             ("901", "Default", "2024-05-01T09:00:00.123+00:00", "so happy today", "11", "Ann"),
             ("902", "Reply", "2024-05-01T09:01:00+00:00", "nothing new", "12", "Ben"),
         )
     ],
-    "messageCount": 2,
+    "messageCount": 4,
 }
 SLACK = {
     "users.json": [{"id": "U1", "name": "ann"}],
@@ -45,8 +47,42 @@ SLACK = {
     ],
     "general/2024-05-02.json": [
         {"type": "message", "user": "U2", "text": "nothing new", "ts": "1714640400.000000"},
+        {
+            **{"type": "message", "subtype": "thread_broadcast", "user": "U1", "text": "for all"},
+            **{"ts": "1714640401.000000", "thread_ts": "1714554000.000200", "root": {"text": "so happy today"}},
+        },
+        {
+            **{"type": "message", "subtype": "file_share", "user": "U1", "text": "look", "files": [{"id": "F1"}]},
+            "ts": "1714640402.000000",
+        },
+        {"type": "message", "subtype": "me_message", "user": "U2", "text": "waves", "ts": "1714640403.000000"},
+        {"type": "message", "user": "U9", "bot_id": "B1", "text": "a reminder", "ts": "1714640404.000000"},
+        {"type": "message", "subtype": "bot_message", "bot_id": "B1", "text": "news", "ts": "1714640405.000000"},
     ],
 }
+NOBODY = {"application": None, "device": None, "user": None}
+ANN, BOT = {**NOBODY, "user": {"id": "u1", "displayName": "Ann"}}, {**NOBODY, "application": {"id": "a"}}
+# The newest message stands first.
+TEAMS = [
+    {
+        "@odata.count": len(posts),
+        "value": [
+            {
+                **{"id": number, "createdDateTime": time, "messageType": kind, "from": who, "chatId": "19:x"},
+                "body": {"contentType": "text" if number == "3" else "html", "content": text},
+            }
+            for number, time, kind, who, text in posts
+        ],
+    }
+    for posts in (
+        [
+            ("5", "2024-05-01T09:01:30Z", "systemEventMessage", None, "<systemEventMessage/>"),
+            ("4", "2024-05-01T09:01:15Z", "message", BOT, "<p>a reminder</p>"),
+            ("3", "2024-05-01T09:01:00.12Z", "message", ANN, "1 < 2"),
+        ],
+        [("1", "2024-05-01T09:00:00Z", "message", ANN, '<p>so&nbsp;happy <at id="0">Bob</at> &amp; Co</p>')],
+    )
+]
 TELEGRAM = {
     "name": "Ann",
     "type": "personal_chat",
@@ -112,6 +148,29 @@ LABEL_STUDIO = [
         (2, "2024-05-01T09:01:00Z", "nothing new", "switch", ["switch"]),
         (3, "2024-05-01T09:02:00Z", "slept a little", None, ["switch"]),
     )
+]
+DIALOGUES = [
+    {
+        "data": {
+            "talk": "t1",
+            "messages": [
+                {"who": "a", "text": "so happy today"},
+                {"who": "b", "text": "nothing new"},
+                {"who": "a", "text": "slept a little"},
+            ],
+        },
+        "annotations": [
+            {
+                "was_cancelled": False,
+                "result": [
+                    {
+                        **{"from_name": "change", "to_name": "talk", "type": "choices"},
+                        "value": {"start": "1", "end": "1", "startOffset": 0, "endOffset": 3, "choices": ["switch"]},
+                    }
+                ],
+            }
+        ],
+    }
 ]
 DOCCANO = [
     {
@@ -221,6 +280,8 @@ def write_samples(folder: Path):
         "result.json": json.dumps(TELEGRAM, indent=1),
         "RC_2024-05.jsonl": as_lines(REDDIT),
         "utterances.jsonl": as_lines(CONVOKIT),
+        **{f"teams/{number}.json": json.dumps(page) for number, page in enumerate(TEAMS)},
+        "dialogues.json": json.dumps(DIALOGUES, indent=1),
         "label_studio.json": json.dumps(LABEL_STUDIO),
         "admin.jsonl": as_lines(DOCCANO),
         "annotations.jsonl": as_lines(PRODIGY),

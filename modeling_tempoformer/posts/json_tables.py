@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
@@ -14,7 +14,7 @@ from transformers.utils import logging
 from ..common.files import ROWS_AT_ONCE, decode_json, name_of_timeline, open_text, read_lines
 from .columns import TIMELINE, find_column
 from .labelling_tasks import is_task, read_tasks
-from .nested_json import EACH, KEY, Flattener, each_record
+from .nested_json import EACH, KEY, Flattener, each_record, plain_name
 
 
 logger = logging.get_logger(__name__)
@@ -37,9 +37,10 @@ def read_json(
     columns: Sequence[str] = (),
     drop_incomplete: bool = False,
     numbers_timelines: bool = True,
+    label: str | None = None,
 ) -> Iterator[pa.Table]:
-    """Yields the rows of a JSON file in tables, every value as text."""
-    rows = read_objects(path, records, columns, drop_incomplete, numbers_timelines)
+    """Yields the rows of a JSON file in tables, every value as text. `label` is the column of labels."""
+    rows = read_objects(path, records, columns, drop_incomplete, numbers_timelines, label)
     while batch := list(islice(rows, ROWS_AT_ONCE)):
         names = dict.fromkeys(chain.from_iterable(batch))
         yield pa.table({name: text_column([row.get(name) for row in batch]) for name in names})
@@ -53,16 +54,26 @@ def text_column(values: list[str | list[str] | None], as_lists: bool = False) ->
 
 
 def read_objects(
-    path: str | Path, records: str | None, columns: Sequence[str], drop_incomplete: bool, numbers_timelines: bool
+    path: str | Path,
+    records: str | None,
+    columns: Sequence[str],
+    drop_incomplete: bool,
+    numbers_timelines: bool,
+    label: str | None,
 ) -> Iterator[dict[str, str | list[str] | None]]:
     """
     Yields the rows of a JSON file, every value as text. If `drop_incomplete`, objects without the records are left out
     with a warning that counts them. If `numbers_timelines`, and `columns` has the usual one of timelines, which no
     object has, each list of records is a timeline. Without `records` the rows of tasks of `tempoformer select` are the
-    posts in them ([`read_tasks`]).
+    posts in them ([`read_tasks`]). Raises a `ValueError` for an object in one of the `columns`; without `columns` a
+    warning names those that have objects in some rows alone.
     """
     keys = records.split(".") if records else []
-    flattener = Flattener(columns)
+    flattener = Flattener(columns, label)
+    wanted = set(map(plain_name, columns))
+    # The first object of each column, and the columns with values.
+    objects: dict[str, str] = {}
+    valued: set[str] = set()
     is_nested = bool(keys) or any("." in column for column in columns)
     missing: list[str] = []
     # Posts that are keyed by their ids lie in no list.
@@ -72,7 +83,7 @@ def read_objects(
     first = list(islice(values, 1))
     values = chain(first, values)
     if not keys and first and is_task(first[0][1]):
-        yield from (to_texts(row, where) for where, row in read_tasks(values, path))
+        yield from (to_texts(row, where, wanted) for where, row in read_tasks(values, path))
         return
     for where, value in values:
         if not keys and where == str(path):
@@ -100,8 +111,17 @@ def read_objects(
                     raise ValueError(f"{name} has a {own!r}, and records before it have none: give all one, or none.")
                 else:
                     numbers_timelines = False
-            yield to_texts(row, name)
+            yield (texts := to_texts(row, name, wanted))
+            if not columns:
+                objects.update({column: name for column in row if column not in texts and column not in objects})
+                valued.update(column for column, text in texts.items() if text is not None)
     flattener.warn(str(path))
+    for column in objects:
+        if column in valued:
+            logger.warning_once(
+                f"{objects[column]}: column {column!r} has an object here and values in other rows; the objects are "
+                "left out."
+            )
     if num_objects:
         logger.warning(
             f"{path}: no object has a {TIMELINE!r}, so that each list of {records!r} is a timeline, {num_objects} in "
@@ -159,12 +179,23 @@ def each_value(content: str, path: str | Path, settings: dict[str, Any]) -> Iter
         position = SPACE.match(content, end).end()
 
 
-def to_texts(row: Any, where: str) -> dict[str, str | list[str] | None]:
-    """Returns the values of an object as text. Lists are shortened, and other nested values are left out."""
+def to_texts(row: Any, where: str, wanted: Collection[str]) -> dict[str, str | list[str] | None]:
+    """
+    Returns the values of an object as text. Lists are shortened, and other nested values are left out. Raises a
+    `ValueError` for one in a column that is `wanted`; these are names as [`plain_name`] returns them.
+    """
     texts = {}
     for name, value in (row if isinstance(row, dict) else {}).items():
         values = value if isinstance(value, list) else [value]
-        if any(isinstance(part, (dict, list)) for part in values):
+        if nested := [part for part in values if isinstance(part, (dict, list))]:
+            if plain_name(name) in wanted:
+                keys = [f"{name}.{key}" for part in nested[:1] if isinstance(part, dict) for key in part]
+                path = f", or give the path of a value if each row has such an object: {keys[0]}" if keys else ""
+                shown = json.dumps(value, ensure_ascii=False)
+                raise ValueError(
+                    f"{where}, column {name!r}, value {shown:.80}: a cell must have one value, and not an object or a "
+                    f"list: choose one for it{path}."
+                )
             continue
         values = [json.dumps(part) if isinstance(part, bool) else part for part in values[:LIST_SHOWN]]
         for part in values:

@@ -14,6 +14,9 @@ logger = logging.get_logger(__name__)
 EACH, KEY = "*", "key"
 # True in an annotation of Label Studio that somebody began and skipped: it has no valid label.
 CANCELLED = "was_cancelled"
+# The first and the last message of a region of a dialogue in Label Studio, and a field that only regions have, which
+# number their messages from 0.
+FIRST, LAST, OFFSET = "start", "end", "startOffset"
 # Stands before the name of a field of the object around a record, where the record has a field of that name, too.
 AROUND = ".."
 
@@ -65,23 +68,33 @@ class Flattener:
     Args:
         columns (`Sequence[str]`): Names of the columns that are wanted. A dotted one, such as `author.name`, is the
             path of a value in an object; its cells are lists of all values that are found.
+        label (`str`, *optional*): The column of labels.
     """
 
-    def __init__(self, columns: Sequence[str]):
+    def __init__(self, columns: Sequence[str], label: str | None = None):
+        self.label = label and plain_name(label)
         self.paths = {column: split_path(column) for column in columns}
         # A column is also found by nearly its name.
         self.wanted = set(map(plain_name, [*self.paths, *(name for name, _ in self.paths.values())]))
         # The level of the object that has a field of this name: 0 for the record, then the objects around it.
         self.levels: dict[str, int] = {}
         self.num_cancelled = 0
+        # The nearest object around the last record, and the number of the record in it.
+        self.nearest, self.number = None, 0
+        # The number of records that have the label of an object around them.
+        self.num_shared = 0
 
     def row(self, record: dict[str, Any], around: Sequence[dict], where: str) -> dict[str, Any]:
         """
         Returns the fields of a record and of the objects around it, the nearest first. A name that is in the row gets
         [`AROUND`] before it. Raises a `ValueError` that begins with `where` for a wanted name (for any if none is
-        wanted) that was at another level before. Values in an object that was [`CANCELLED`] are left out, and such
-        objects counted.
+        wanted) that was at another level before, and for a path that leads through a text. Values in an object that
+        was [`CANCELLED`] are left out, and such objects counted. Of what people have said about single messages of a
+        dialogue, a record gets what was said about it.
         """
+        nearest = around[0] if around else None
+        self.number = self.number + 1 if nearest is not None and nearest is self.nearest else 0
+        self.nearest = nearest
         cancelled: list[dict] = []
         row: dict[str, Any] = {}
         for level, fields in enumerate((record, *around)):
@@ -98,12 +111,32 @@ class Flattener:
         for column, (name, path) in self.paths.items():
             if path and column not in row and name in row:
                 fields = (record, *around)[self.levels[name]]
-                row[column] = [] if is_cancelled(fields, cancelled) else find_values(row[name], path, cancelled)
+                number = self.number if self.levels[name] else None
+                try:
+                    found = [] if is_cancelled(fields, cancelled) else find_values(row[name], path, cancelled, number)
+                except ValueError as problem:
+                    raise ValueError(f"{where}, column {column!r}, {problem}") from None
+                row[column] = found
         self.num_cancelled += len({id(fields) for fields in cancelled})
+        self.num_shared += bool(around) and any(self.shares(row, column) for column in row)
         return row
 
+    def shares(self, row: dict[str, Any], column: str) -> bool:
+        """Tells whether a column is that of labels, and has a label of a whole object around the record."""
+        if plain_name(column) != self.label:
+            return False
+        name, path = self.paths.get(column, (column, []))
+        # No message of a dialogue has the number -1.
+        return bool(self.levels.get(name)) and any(find_values(row[name], path, [], -1))
+
     def warn(self, where: str):
-        """Warns of objects that were cancelled."""
+        """Warns of labels of the objects around records, and of objects that were cancelled."""
+        if self.num_shared:
+            logger.warning_once(
+                f"{where}: the label stands in an object around a list of posts, and all posts of the list get it, "
+                f"{self.num_shared} in all. If it was given to the conversation as a whole, it is no label of a post: "
+                "--label_column none leaves it out."
+            )
         if self.num_cancelled:
             logger.warning(f"{where}: {self.num_cancelled} cancelled annotations ({CANCELLED!r}) are not read.")
 
@@ -122,12 +155,28 @@ def is_cancelled(value: Any, cancelled: list[dict]) -> bool:
     return True
 
 
-def find_values(value: Any, path: Sequence[str], cancelled: list[dict]) -> list[Any]:
-    """Returns all values at a path of keys, through all values of lists, but not in objects that were cancelled."""
+def find_values(value: Any, path: Sequence[str], cancelled: list[dict], number: int | None = None) -> list[Any]:
+    """
+    Returns all values at a path of keys, through all values of lists, but not in objects that were cancelled, and not
+    in those that are about other messages than the one of this number. Raises a `ValueError` for a text before the end
+    of the path.
+    """
     if isinstance(value, list):
-        return [found for part in value for found in find_values(part, path, cancelled)]
+        return [found for part in value for found in find_values(part, path, cancelled, number)]
     if not path:
         return [value]
+    if isinstance(value, str) and value.strip():
+        raise ValueError(
+            f"value {value!r:.80}: this is a text, and has no {path[0]!r}: write the same form in all rows, a text or "
+            "an object."
+        )
     if is_cancelled(value, cancelled) or not (isinstance(value, dict) and path[0] in value):
         return []
-    return find_values(value[path[0]], path[1:], cancelled)
+    if number is not None and is_region(value) and not int(value[FIRST]) <= number <= int(value[LAST]):
+        return []
+    return find_values(value[path[0]], path[1:], cancelled, number)
+
+
+def is_region(value: dict[str, Any]) -> bool:
+    """Tells whether an object of Label Studio says something about some messages of a dialogue."""
+    return OFFSET in value and all(isinstance(value.get(end), str) and value[end].isdecimal() for end in (FIRST, LAST))

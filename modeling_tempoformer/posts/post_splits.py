@@ -41,6 +41,14 @@ from .timelines import TimelineStream, label_names
 logger = logging.getLogger(__name__)
 
 
+# Names of splits in datasets, the first one that is there being read
+USUAL_SPLITS = {
+    "train": ("train", "training"),
+    "validation": ("validation", "valid", "val", "dev", "development"),
+    "test": ("test", "testing"),
+}
+
+
 class Splits(NamedTuple):
     """
     The timelines of a run.
@@ -79,7 +87,8 @@ def load_splits(
 ) -> dict[str, Dataset | IterableDataset]:
     """
     Returns the rows of each given split, read by `load`. The splits are given by arguments that end in `option`, such
-    as `--train_file`. With `--streaming` the training split is a stream.
+    as `--train_file`, or are those of `--dataset_name`, under their [`USUAL_SPLITS`]; a warning names others. With
+    `--streaming` the training split is a stream.
     """
     files = {name: getattr(arguments, f"{name}_{option}") for name in SPLITS}
     files = {name: path for name, path in files.items() if path}
@@ -96,11 +105,20 @@ def load_splits(
             raise ValueError(f"--{option} reads files, not --dataset_name.")
     where = {"path": name, "name": arguments.dataset_config_name, "cache_dir": cache_dir, "token": token}
     present = load_dataset(**where, streaming=arguments.streaming)
-    if splits := {split: present[split] for split in SPLITS if split in present}:
-        for split in set(splits) - {"train"} if arguments.streaming else ():
-            splits[split] = load_dataset(**where, split=split)
-        return splits
-    raise ValueError(f"{name} has the splits {', '.join(present)}; none of {', '.join(SPLITS)}.")
+    names = {split: next(filter(present.__contains__, USUAL_SPLITS[split]), None) for split in SPLITS}
+    names = {split: own for split, own in names.items() if own is not None}
+    if not names:
+        raise ValueError(f"{name} has the splits {', '.join(present)}; none of {', '.join(SPLITS)}.")
+    read = ", ".join(own if own == split else f"{own} as {split}" for split, own in names.items())
+    if other := [own for own in present if own not in names.values()]:
+        logger.warning("%s: read the splits %s, and left out %s.", name, read, ", ".join(other))
+    else:
+        logger.info("%s: read the splits %s.", name, read)
+    streamed = {split: arguments.streaming and split == "train" for split in names}
+    return {
+        split: present[own] if streamed[split] == arguments.streaming else load_dataset(**where, split=own)
+        for split, own in names.items()
+    }
 
 
 def choose_label_names(posts: Mapping[str, Dataset | IterableDataset], arguments: DataTrainingArguments) -> list[str]:

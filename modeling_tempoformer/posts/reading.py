@@ -13,7 +13,7 @@ from datasets import Dataset, IterableDataset
 
 from ..timeline_tempoformer import NO_LABEL, Timeline
 from .arguments import PostArguments, TableArguments
-from .columns import NO_COLUMN, Columns
+from .columns import NO_COLUMN, USUAL, Columns
 from .corpora import TASKS, WITHOUT_TIMES
 from .facts import describe_annotators
 from .post_errors import PostError
@@ -72,7 +72,8 @@ def columns_of(arguments: PostArguments) -> Columns:
 
 def form_of(arguments: PostArguments) -> dict[str, Any]:
     """Returns the arguments of [`load_table`]."""
-    return {**table_options(arguments), "columns": columns_of(arguments).wanted()}
+    columns = columns_of(arguments)
+    return {**table_options(arguments), "columns": columns.wanted(), "label": columns["label"] or USUAL["label"]}
 
 
 def table_options(arguments: TableArguments) -> dict[str, Any]:

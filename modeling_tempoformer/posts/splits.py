@@ -67,7 +67,10 @@ def split_timelines(
 
 
 def cut(timelines: Sequence[Timeline], folds: int, seed: int) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Returns the indices of the timelines outside each fold, and in it. A unit ([`unit_of`]) stays in one fold."""
+    """
+    Returns the indices of the timelines outside each fold, and in it. A unit ([`unit_of`]) stays in one fold. Raises a
+    `ValueError` for fewer units, or fewer posts of each class, than folds.
+    """
     units, different = pd.factorize(pd.Series(list(map(unit_of, timelines)), dtype=object))
     if len(different) < folds:
         units_of = (
@@ -79,6 +82,12 @@ def cut(timelines: Sequence[Timeline], folds: int, seed: int) -> list[tuple[np.n
         )
     posts = np.concatenate([timeline.labels for timeline in timelines])
     numbers = np.repeat(np.arange(len(timelines)), list(map(len, timelines)))
+    if (most := max(Counter(posts.tolist()).values())) < folds:
+        raise ValueError(
+            f"Cannot split {len(timelines)} timelines into {folds} parts: no class has more than {most} posts. Is the "
+            "column that is read the column of labels (--label_column)? If so, label more posts, or give each split "
+            "as a file of its own."
+        )
     folder = StratifiedGroupKFold(n_splits=folds, shuffle=True, random_state=seed)
     cuts = folder.split(posts, posts, units[numbers])
     return [(np.unique(numbers[rest]), np.unique(numbers[fold])) for rest, fold in cuts]

@@ -31,6 +31,7 @@ def load_table(
     columns: Sequence[str] = (),
     one_timeline: bool = False,
     drop_incomplete: bool = False,
+    label: str | None = None,
 ) -> Dataset:
     """
     Reads a table, or several, into memory.
@@ -51,14 +52,15 @@ def load_table(
         one_timeline (`bool`, *optional*, defaults to `False`): True to add a column `timeline_id` that has the name
             of the file, without its endings, in each row: all posts of the file are of one timeline.
         drop_incomplete (`bool`, *optional*, defaults to `False`): True to leave out objects of JSON without `records`.
+        label (`str`, *optional*): The column of labels: a warning says if it stands in the objects around `records`.
 
     Returns:
         `Dataset`: Parquet columns keep their types. Cells of the other formats are text as it was written: ids such
         as `007` or 18446744073709551615 keep all digits. An empty cell is an empty text. In JSON, `7.0` is read as
         `7`, since programs write integers so in a column with gaps; null, NaN and missing keys are None. A list of one
         value is read as that value, and an empty list as None. If some list has several values, all values of the
-        column become lists, with at most the first five values of each. Other nested values are left out, but for
-        those that `columns` names.
+        column become lists, with at most the first five values of each. Other nested values are left out, with a
+        warning if the column has values in other rows; in one of the `columns` they are an error.
 
         Warnings say what was left out: a column without a name, such as the row names of R, the two rows of Qualtrics
         that describe its columns, and lines that repeat the names of the columns; and which columns had texts of UTF-8
@@ -67,7 +69,7 @@ def load_table(
         Raises a `ValueError` that names the file, and if possible the line, for a file that is not such a table or has
         no rows.
     """
-    form = (records, columns, one_timeline, drop_incomplete)
+    form = (records, columns, one_timeline, drop_incomplete, label)
     tables = [table for file in find_files(str(path)) for table in read_tables(file, *form)]
     # Perhaps only one piece of a JSON file has lists in a column.
     lists = {field.name for table in tables for field in table.schema if field.type == LISTS}
@@ -123,6 +125,7 @@ def read_tables(
     columns: Sequence[str] = (),
     one_timeline: bool = False,
     drop_incomplete: bool = False,
+    label: str | None = None,
 ) -> Iterator[pa.Table]:
     """
     Yields a table in pieces, none of them empty. The pieces of a JSON file may differ in their columns. The arguments
@@ -130,7 +133,7 @@ def read_tables(
     """
     name = unzipped_name(path).lower()
     if name.endswith(JSON):
-        read = partial(read_json, path, records, columns, drop_incomplete, not one_timeline)
+        read = partial(read_json, path, records, columns, drop_incomplete, not one_timeline, label)
     elif records is not None:
         raise ValueError(f"--records names a list in objects of JSON, but {path} is not a {' or '.join(JSON)} file.")
     elif name.endswith(CELLS):

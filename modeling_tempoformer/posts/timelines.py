@@ -1,5 +1,6 @@
 """Reads posts, one in each row, and groups them to timelines."""
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from datasets import ClassLabel, Dataset, IterableDataset
 from transformers.utils import logging
 
 from ..common.files import ROWS_AT_ONCE
+from ..common.markup import is_marked_up, warn_of_markup
 from ..names_tempoformer import read_name
 from ..timeline_tempoformer import NO_LABEL, BadValue, Post, Timeline, read_post, read_role
 from ..times_tempoformer import NO_TIME, TimeColumn, to_seconds
@@ -34,8 +36,18 @@ OF_R = (
 IN_JSON = (
     " In JSON, --records names the list of posts in an object, and a path such as author.name a value in an object."
 )
+# A list of several values, or an object, as JSON and Python write them
+WRITTEN = re.compile(r"""\[\s*(?:["'{\[].*|[-\d.]+\s*,.*)?\]|\{\s*(?:["'].*)?\}""", re.DOTALL)
+# Stands for a value that JSON cannot write, in the files of ConvoKit.
+CONVOKIT_MARK = re.compile(r"<##bin\{\d+\}&&@\*\*>")
+OF_CONVOKIT = (
+    "ConvoKit has written the value itself, such as an integer of NumPy or a date, to a pickle beside the file: write "
+    'the corpus as a table by Corpus("folder").get_utterances_dataframe().to_csv("posts.csv")'
+)
 # Floats of fewer than 64 bits
 NARROW = (pa.float16(), pa.float32())
+# More labels than this are no classes if most posts have one of their own.
+MOST_CLASSES = 10
 # Columns of names
 ROLES = ("timeline", "id", "label", "speaker", "state", "group", "split", "annotator")
 # Roles whose columns no model reads
@@ -50,12 +62,18 @@ OTHER_DATES = (
 DROPPED = "--drop_incomplete (in Python `drop_incomplete=True`) leaves out rows without text, time or id"
 
 
-def single(value: Any, row: int, column: str) -> Any:
-    """Returns the value of a cell, and None for an empty list. Raises a [`PostError`] for a list of several values."""
+def single(value: Any, row: int, column: str, role: str) -> Any:
+    """
+    Returns the value of a cell, and None for an empty list. Raises a [`PostError`] for a list of several values, also
+    one that is written as a text in a column of labels, states or speakers, and for a mark of ConvoKit.
+    """
     if isinstance(value, list) and len(value) < 2:
         value = value[0] if value else None
-    if isinstance(value, (list, dict)):
+    is_written = role in ("label", "state", "speaker") and isinstance(value, str) and WRITTEN.fullmatch(value.strip())
+    if is_written or isinstance(value, (list, dict)):
         raise PostError(row, column, value, "a cell must have one value: choose one of these")
+    if isinstance(value, str) and CONVOKIT_MARK.fullmatch(value):
+        raise PostError(row, column, value, OF_CONVOKIT)
     return value
 
 
@@ -84,8 +102,8 @@ def label_names(posts: Dataset | IterableDataset, column: str = "label") -> list
         `list[str]`: The names of a `ClassLabel` column in their order. For another column, the distinct labels, in
         numeric order if all are integers, else in alphabetical order. They are read by
         [`~names_tempoformer.read_name`]; empty cells, -100, NaN and null, also as text, are missing labels. A list of
-        one label is that label. Raises a `ValueError` without such a column, for a list of several labels, and for
-        labels that are hard to tell apart.
+        one label is that label. Raises a `ValueError` without such a column, for a list of several labels, for
+        labels that are hard to tell apart, and for more than ten labels that are nearly as many as the posts.
     """
     column = require_column(column_names(posts), column, "label", IN_JSON)
     if (declared := declared_names(posts, column)) is not None:
@@ -94,11 +112,18 @@ def label_names(posts: Dataset | IterableDataset, column: str = "label") -> list
     counts: Counter[str] = Counter()
     for row, value in enumerate(posts[column]):
         try:
-            counts[read_label(read_role("label", single(value, row, column)))] += 1
+            counts[read_label(read_role("label", single(value, row, column, "label")))] += 1
         except BadValue as bad:
             raise PostError(row, column, bad.value, bad.problem) from None
-    names = set(counts) - {""}
+    names, labelled = set(counts) - {""}, counts.total() - counts[""]
     check_labels(sorted(names))
+    if len(names) > MOST_CLASSES and 2 * len(names) > labelled:
+        shown = ", ".join(map(repr, sorted(names)[:3]))
+        raise ValueError(
+            f"The column {column!r} has {len(names)} different values on {labelled} posts, such as {shown}: is it the "
+            f"column of labels? Name another one by --label_column ({NO_COLUMN} for posts without labels), or these "
+            "classes by --labels."
+        )
     if R_MISSING in names and len(names) > 1:
         logger.warning_once(
             f"{counts[R_MISSING]} posts have the label {R_MISSING}, which is a class beside the others. {OF_R}."
@@ -154,7 +179,7 @@ def read_posts(
     present: dict[str, None] = {}
     class_ids = {read_label(name): label for label, name in enumerate(labels or ())}
     times, spellings, row = times or TimeColumn(), spellings or Spellings(), -1
-    num_read, untimed = 0, None
+    num_read, num_marked, untimed = 0, 0, None
     lacking: Counter[str] = Counter()
     for table in tables:
         columns = given.find(table.column_names, columns, IN_JSON)
@@ -183,6 +208,7 @@ def read_posts(
                     spellings.add(role, found.get(role, ""), row, columns.get(role))
             except PostError as bad:
                 raise with_option(bad, given, columns) from None
+            num_marked += is_marked_up(post.text)
             if untimed is None and columns.get("timestamp") is not None and post.timestamp is None:
                 untimed = row
             if has_facts:
@@ -191,6 +217,7 @@ def read_posts(
     if lacking:
         report_dropped(lacking, row + 1, columns, num_read)
     if columns is not None:
+        warn_of_markup(num_marked, num_read, columns["text"])
         given.warn_of_times(present, times.first is not None and times.first[0] != "missing")
     times.warn()
     spellings.warn()
@@ -219,7 +246,7 @@ def read_row(
     had no time. The other arguments are those of [`read_posts`]. Raises a [`PostError`].
     """
     for role, cell in values.items():
-        values[role] = single(cell, row, columns[role])
+        values[role] = single(cell, row, columns[role], role)
     if names is not None and "label" in values:
         values["label"] = None if values["label"] is None or values["label"] < 0 else names[values["label"]]
     time = values.get("timestamp")

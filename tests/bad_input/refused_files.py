@@ -200,6 +200,8 @@ POST_CASES = {
         "Row 1…'mood'…'calm'…'Calm'…alike",
         "PostError",
     ),
+    "two labels that are written as a list": (posts({"label": '["O","IS"]'}), "Row 1…'label'…[\"O\"", "PostError"),
+    "a mark of ConvoKit": (posts({"label": "<##bin{0}&&@**>"}), "Row 1…'label'…<##bin{0}…to_csv", "PostError"),
     "a speaker in bytes": (posts({"who": b"ann"}, speaker_column="who"), "Row 1…'who'…bytes", "PostError"),
     "an unknown label": (posts({"label": "XX"}), "Row 1…'label'…'XX'", "PostError"),
     "R's mark of nothing as a label": (posts({"label": "NA"}), "Row 1…'label'…'NA'…na = \"\"", "PostError"),

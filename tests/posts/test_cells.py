@@ -101,3 +101,45 @@ def test_a_class_named_as_r_names_nothing_is_pointed_out(caplog, monkeypatch, ot
     label_names(posts_of([*others, "NA", "NA", "NA"]))
     for said in ("3 posts", 'na = ""', "row.names = FALSE"):
         assert (said in caplog.text) == bool(others)
+
+
+SEVERAL = ['["Switch","No"]', "['Switch', 'No']", '{"choices":["Switch","No"]}', "{'a': 1}", " [1, 2]", "[]", '["No"]']
+
+
+@pytest.mark.parametrize("role", ["label", "state", "speaker"])
+@pytest.mark.parametrize("cell", SEVERAL)
+def test_a_list_that_is_written_in_a_cell_is_no_name(role, cell):
+    posts = Dataset.from_dict({"timeline_id": ["ann"] * 2, "text": ["hm"] * 2, role: ["No", cell]})
+    with pytest.raises(PostError, match=f"Row 1 .*'{role}'") as raised:
+        label_names(posts) if role == "label" else to_timelines(posts)
+    assert raised.value.value == cell
+
+
+def test_brackets_may_be_in_a_name_and_lists_in_a_text():
+    cells = ["[deleted]", "{3F25-04E0}", "(a, b)", "[a]", "{x}", "a [1, 2]"]
+    posts = Dataset.from_dict({"timeline_id": cells, "text": SEVERAL[:6], "label": cells, "speaker": cells})
+    assert label_names(posts) == sorted(cells)
+    timelines = to_timelines(posts, sorted(cells))
+    assert [timeline.texts[0] for timeline in timelines] == SEVERAL[:6]
+    assert [timeline.speakers[0] for timeline in timelines] == cells
+
+
+@pytest.mark.parametrize("column", ["label", "state", "timestamp", "speaker", "text", "timeline_id"])
+def test_a_mark_of_a_pickle_of_convokit_is_known(column):
+    post = {"timeline_id": "a", "timestamp": "2024-05-01", "text": "so", "label": "O", "state": "0", "speaker": "b"}
+    posts = Dataset.from_list([post, {**post, column: "<##bin{17}&&@**>"}])
+    with pytest.raises(PostError, match=f"Row 1 .*'{column}'.*ConvoKit.*to_csv"):
+        to_timelines(posts, ["O"])
+    if column == "label":
+        with pytest.raises(PostError, match="Row 1 .*ConvoKit.*to_csv"):
+            label_names(posts)
+
+
+@pytest.mark.parametrize(("different", "labelled", "refused"), [(11, 21, True), (11, 22, False), (10, 10, False)])
+def test_a_column_with_nearly_as_many_values_as_posts_is_asked_about(different, labelled, refused):
+    posts = posts_of([f"note {row % different}" for row in range(labelled)] + [""] * 50)
+    if not refused:
+        assert len(label_names(posts)) == different
+        return
+    with pytest.raises(ValueError, match="'label' has 11 .* 21 posts.*'note 0'.*--label_column"):
+        label_names(posts)

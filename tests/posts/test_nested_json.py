@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import logging
 
 import pandas as pd
 import pytest
@@ -10,9 +11,10 @@ from helpers import NAMES, write_table
 from modeling_tempoformer import load_table, to_timelines
 from modeling_tempoformer.posts.arguments import DataTrainingArguments
 from modeling_tempoformer.posts.columns import Columns
+from modeling_tempoformer.posts.nested_json import logger
 from modeling_tempoformer.posts.post_errors import PostError
-from modeling_tempoformer.posts.post_splits import load_splits
-from modeling_tempoformer.posts.reading import read_file
+from modeling_tempoformer.posts.post_splits import choose_label_names, load_splits
+from modeling_tempoformer.posts.reading import make_timelines, read_file
 from modeling_tempoformer.posts.tables import stream_table
 from tempoformer_live.corpus import Corpus
 
@@ -217,3 +219,106 @@ def test_an_annotation_that_was_cancelled_has_no_label(tmp_path):
     records = load_table(path, "annotations", wanted)
     assert records[wanted[1]] == [None, NAMES[1], None, NAMES[1]]
     assert records["data.text"] == ["so 0", "so 1", "so 2", "so 2"]
+
+
+def read(path: str, **options) -> list[list[tuple[str, str | None]]]:
+    """Returns the text and the label of the posts of each timeline, as the script reads them."""
+    given = DataTrainingArguments(test_file=path, **options)
+    posts = load_splits(given)
+    names = choose_label_names(posts, given)
+    labels = [*names, None]
+    return [
+        [(text, labels[max(label, -1)]) for text, label in zip(timeline.texts, timeline.labels, strict=True)]
+        for timeline in make_timelines(posts, given, names)["test"]
+    ]
+
+
+CHOICES = "annotations.result.value.choices"
+DIALOGUE = {"records": "data.messages", "label_column": CHOICES}
+
+
+def task(texts: str, *regions: tuple) -> dict:
+    """Returns a dialogue of Label Studio, with a choice for some of its messages, or for all (None)."""
+    results = []
+    for first, last, choice in regions:
+        place = {} if first is None else {"start": first, "end": last, "startOffset": 0, "endOffset": 2}
+        results.append({"type": "choices", "value": {**place, "choices": [choice]}})
+    return {"data": {"messages": [{"text": text} for text in texts]}, "annotations": [{"result": results}]}
+
+
+@pytest.fixture
+def said(caplog, monkeypatch):
+    """Returns the warnings that have some words."""
+    monkeypatch.setattr(logging.getLogger("modeling_tempoformer"), "propagate", True)
+    logger.warning_once.cache_clear()
+    return lambda words: [record.getMessage() for record in caplog.records if words in record.getMessage()]
+
+
+def test_what_was_said_of_a_message_is_said_of_no_other_one(tmp_path, said):
+    """Also in the second list of messages, and of several messages at once."""
+    tasks = [task("abc", ("0", "0", "Switch")), task("defg", ("1", "1", "No"), ("2", "3", "Switch"))]
+    for content in (json.dumps(tasks), lines(tasks)):
+        (tmp_path / "a.json").write_text(content)
+        assert read(str(tmp_path / "a.json"), **DIALOGUE) == [
+            [("a", "Switch"), ("b", None), ("c", None)],
+            [("d", None), ("e", "No"), ("f", "Switch"), ("g", "Switch")],
+        ]
+    assert not said("label")
+    path = write(tmp_path / "b.json", [task("abc", ("1", "1", "No"), ("1", "1", "Switch"))])
+    with pytest.raises(PostError, match=r"Row 1 .*\['No', 'Switch'\]"):
+        read(path, **DIALOGUE)
+
+
+@pytest.mark.parametrize("name", ["label", CHOICES])
+def test_who_gives_all_posts_of_a_list_one_label_is_told(tmp_path, said, name):
+    talks = [{**task("abc", (None, None, "Switch")), "label": "A"}, task("de", (None, None, "No")), task("fg")]
+    path = write(tmp_path / "a.json", talks)
+    read(path, records="data.messages", label_column=name)
+    (message,) = [text for text in said("label") if "a.json" in text and "no object" not in text]
+    assert {"label": "3 in all", CHOICES: "5 in all"}[name] in message
+    # Nobody reads it, or each post has its own.
+    logger.warning_once.cache_clear()
+    load_splits(DataTrainingArguments(test_file=path, records="data.messages", label_column="none"))
+    (tmp_path / "own").mkdir()
+    posts = [{"text": "a", "label": "A"}, {"text": "b", "label": "B"}]
+    read(write(tmp_path / "own" / "a.json", [{"label": "A", "posts": posts}]), records="posts")
+    assert len([text for text in said("label") if "no object" not in text]) == 1
+
+
+OBJECTS = {
+    "label": {"choices": ["Switch", "No"]},
+    "text": [{"type": "bold", "text": "so"}],
+    "timestamp": {"$date": "2024-05-01T09:00:00Z"},
+    "state": {"name": "calm"},
+    "speaker": {"id": "ann"},
+}
+
+
+@pytest.mark.parametrize("role", OBJECTS)
+@pytest.mark.parametrize("all_rows", [True, False])
+def test_an_object_in_the_place_of_a_value_is_named_with_its_row(tmp_path, role, all_rows):
+    post = {"timeline_id": "a", "text": "so", "timestamp": 1714554000, "label": "No", "state": "sad", "speaker": "b"}
+    posts = [{**post, role: OBJECTS[role] if all_rows else post[role]}, {**post, role: OBJECTS[role]}]
+    path = write_table(tmp_path / "a.jsonl", posts)
+    with pytest.raises(ValueError) as raised:
+        read(path)
+    assert f"a.jsonl, line {1 if all_rows else 2}, column '{role}'" in str(raised.value)
+    assert json.dumps(OBJECTS[role]) in str(raised.value)
+    # The path of a value of all rows is read, and named.
+    if isinstance(OBJECTS[role], dict):
+        inner = f"{role}.{next(iter(OBJECTS[role]))}"
+        assert inner in str(raised.value)
+        if not all_rows:
+            with pytest.raises(ValueError, match=rf"line 1, column '{inner}'.*{post[role]}".replace("$", r"\$")):
+                load_table(path, columns=[inner])
+        elif role != "label":
+            assert to_timelines(load_table(path, columns=[inner]), **{f"{role}_column": inner})
+
+
+def test_a_column_of_objects_and_values_that_nobody_has_named_is_left_out_with_a_word(tmp_path, said):
+    posts = [{"text": "so", "sw": "No", "meta": {"x": 1}}, {"text": "sad", "sw": {"choices": ["No"]}, "meta": {}}]
+    rows = load_table(write_table(tmp_path / "a.jsonl", posts))
+    assert rows["sw"][:] == ["No", None] and "meta" not in rows.column_names
+    (message,) = said("a.jsonl, line 2")
+    assert "'sw'" in message
+    assert not said("'meta'")

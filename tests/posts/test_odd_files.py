@@ -333,3 +333,52 @@ def test_a_spreadsheet_is_read_as_its_csv_file(tmp_path, said):
     (tmp_path / "b.xlsx").write_bytes((tmp_path / "a.xlsx").read_bytes()[:-100])
     with pytest.raises(ValueError, match="b.xlsx"):
         load_table(tmp_path / "b.xlsx")
+
+
+@pytest.mark.parametrize(
+    ("present", "read", "left_out"),
+    [
+        (["train", "dev"], {"train": "train", "validation": "dev"}, []),
+        (["training", "valid", "testing"], {"train": "training", "validation": "valid", "test": "testing"}, []),
+        (["val", "test"], {"validation": "val", "test": "test"}, []),
+        (["train", "validation", "dev", "extra"], {"train": "train", "validation": "validation"}, ["dev", "extra"]),
+    ],
+)
+@pytest.mark.parametrize("streaming", [False, True])
+def test_the_usual_names_of_splits_are_known_and_others_are_named(tmp_path, said, present, read, left_out, streaming):
+    for name in present:
+        (tmp_path / "set").mkdir(exist_ok=True)
+        write(tmp_path / "set" / f"{name}-00000-of-00001.csv", f"{HEADER}ann,{name},O\n")
+    write(
+        tmp_path / "set" / "README.md",
+        "---\nconfigs:\n- config_name: default\n  data_files:\n"
+        + "".join(f"  - split: {name}\n    path: {name}-*.csv\n" for name in present)
+        + "---\n",
+    )
+    given = DataTrainingArguments(dataset_name=str(tmp_path / "set"), streaming=streaming)
+    posts = load_splits(given, cache_dir=str(tmp_path / "cache"))
+    assert {split: [row["text"] for row in rows] for split, rows in posts.items()} == {
+        split: [own] for split, own in read.items()
+    }
+    assert [split for split, rows in posts.items() if not isinstance(rows, Dataset)] == ["train"] * (
+        streaming and "train" in read
+    )
+    messages = said("left out")
+    assert len(messages) == bool(left_out) and all(name in messages[0] for name in left_out)
+
+
+@pytest.mark.parametrize(
+    ("texts", "warned"),
+    [
+        (["<p>so</p>", "sad <b>now</b>", "plain"], True),
+        (['{"a": "so"}', "sad", "so"], True),
+        (["heart <3", "a </3", "b", "c <user>"], False),
+    ],
+)
+@pytest.mark.parametrize("streaming", [False, True])
+def test_tags_in_posts_are_warned_of(tmp_path, said, texts, warned, streaming):
+    path = write_table(tmp_path / "a.csv", [{"timeline_id": "a", "text": text} for text in texts])
+    posts = stream_table([path]) if streaming else load_table(path)
+    assert [text for timeline in to_timelines(posts) for text in timeline.texts] == texts
+    messages = said("tags")
+    assert len(messages) == warned and all("'text'" in message and "of 3" in message for message in messages)

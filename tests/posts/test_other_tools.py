@@ -24,7 +24,18 @@ ANN = {"ann": [(NINE, HAPPY, "steady"), (NINE + 60, NEW, "switch")]}
 # For each block of options the timelines: seconds, text and label of each post, and its speaker, id or state.
 EXPECTED = {
     "Discord": [{"100": [(NINE + 0.123, HAPPY, None, "11", "901"), (NINE + 60, NEW, None, "12", "902")]}],
-    "Slack": [{"general": [(NINE + 0.0002, HAPPY, None, "U1"), (NINE + 86400, NEW, None, "U2")]}],
+    "Slack": [
+        {
+            "general": [
+                (NINE + 0.0002, HAPPY, None, "U1"),
+                (NINE + 86400, NEW, None, "U2"),
+                (NINE + 86401, "for all", None, "U1"),
+                (NINE + 86402, "look", None, "U1"),
+                (NINE + 86403, "waves", None, "U2"),
+            ]
+        }
+    ],
+    "Teams": [{"19:x": [(NINE, "so happy Bob & Co", None, "u1", "1"), (NINE + 60.12, "1 < 2", None, "u1", "3")]}],
     "Telegram": [{"7000": [(NINE, HAPPY, None, "user1", "2"), (NINE + 60, "see https://a.org!", None, "user2", "3")]}],
     "Facebook and Instagram": [
         {"inbox/x_1": [(NINE, "schöner Tag 😀", None, "Zoë"), (NINE + 60.5, NEW, None, "Ann")]}
@@ -39,7 +50,8 @@ EXPECTED = {
                 (NINE + 60, NEW, "switch", "2"),
                 (NINE + 120, "slept a little", None, "3"),
             ]
-        }
+        },
+        {"t1": [(None, HAPPY, None, "a"), (None, NEW, "switch", "b"), (None, "slept a little", None, "a")]},
     ],
     "doccano": [{"ann": [(NINE, HAPPY, "steady", "1"), (NINE + 60, NEW, None, "2")]}],
     "Prodigy": [ANN],

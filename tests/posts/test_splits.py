@@ -132,3 +132,9 @@ def test_each_member_holds_out_its_share(timelines):
     counts = Counter(timeline.held_out for timeline in held_out)
     assert sorted(counts) == list(range(5)) and max(counts.values()) - min(counts.values()) <= 2
     assert sorted(timeline.held_out for timeline in hold_out(timelines[:3], 5, seed=0)) == [0, 1, 2]
+
+
+def test_classes_with_fewer_posts_than_folds_are_named():
+    timelines = [make_timeline([number], f"t{number}") for number in range(8)]
+    with pytest.raises(ValueError, match="8 timelines into 5 parts.*1 post.*--label_column"):
+        split_timelines(timelines, 0.2, seed=0)

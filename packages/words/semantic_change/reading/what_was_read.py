@@ -8,6 +8,8 @@ from textwrap import shorten
 
 from transformers.utils import logging
 
+from modeling_tempoformer.common.markup import ODD_SHARE, has_markup
+
 from .passages import LINE_HYPHENS, Passage
 
 
@@ -19,8 +21,6 @@ FEWEST_TEXTS = 20
 FIRST_TEXTS = 1000
 # Words have fewer characters on average, in any language with spaces between them.
 LONGEST_MEAN_WORD = 12
-# The share of texts without a letter, or of tags, that is too large: page numbers and a few tags are in many files.
-ODD_SHARE = 0.3
 # The share of the texts that begin within a word where lines are wrapped.
 DIVIDED_SHARE = 0.01
 # The share of the texts that end with a comma where lines are verses: measured 0.12 to 0.4 in plays and poems, 0.06 in
@@ -29,8 +29,6 @@ CUT_SHARE = 0.1
 # A word of the Brown corpus or of a tagger (The/at).
 TAGGED = re.compile(r"\S/[A-Za-z][A-Za-z$*+-]*$")
 LETTER = re.compile(r"[^\W\d_]")
-# How a line of XML or an object of JSON begins. Marks such as <user> may begin a text.
-MARKUP = ("</", "<?", "<!", '{"')
 # What a warning says of texts that are doubtful, by what was counted.
 DOUBTS = {
     "unspaced": (
@@ -81,7 +79,7 @@ class WhatWasRead:
         # A text of one word in a script without capitals may be a sentence.
         counts["single"] += size == 1 and first.lower() != first.upper()
         counts["wordless"] += not any(map(LETTER.search, words))
-        counts["markup"] += first.startswith(MARKUP) or "</" in words[-1]
+        counts["markup"] += has_markup(first, words[-1])
         counts["tagged"] += 2 * sum(TAGGED.search(word) is not None for word in words) > size
         number = int(first) if first.isdecimal() and len(first) < 10 else 0
         counts["numbered"] += number == 1 or number == self.number + 1
