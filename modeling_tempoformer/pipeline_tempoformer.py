@@ -11,7 +11,7 @@ from transformers.pipelines import PIPELINE_REGISTRY
 from transformers.utils import logging
 
 from .data_collator_tempoformer import StreamCollator, posts_of
-from .decisions_tempoformer import check_finite, class_names, decide, log_odds, read_answers
+from .decisions_tempoformer import check_finite, class_names, decide, log_odds, own_alarm, read_answers
 from .streams_tempoformer import INDICES, change_streams
 from .timeline_tempoformer import Timeline, cut_rows
 
@@ -115,6 +115,7 @@ def explain_posts(
     names = class_names(config)
     rule = config, calibration, outputs.get("state_logits"), timeline.timestamps
     answers = read_answers(outputs["logits"][:, 0], *rule)
+    policy = (own_alarm(config.watched, calibration) or {}).get("policy")
     attention = outputs["attention"].tolist()
     for post, (text, answer) in enumerate(zip(timeline.texts, answers, strict=True)):
         stream = positions[max(0, post - config.window + 1) : post + 1]
@@ -123,6 +124,7 @@ def explain_posts(
             "text": text,
             "timestamp": None if timeline.timestamps is None else timeline.timestamps[post],
             **answer,
+            **({"policy": policy} if policy else {}),
             "stream": stream,
             "attention": [weights[absent:] for weights in attention[post]],
             **{
@@ -248,7 +250,7 @@ class StreamClassificationPipeline(Pipeline):
 
             - `text`, and `timestamp` in seconds, None without times.
             - all that a call returns, the `probabilities` of all classes, a dict, and the calibration's `thresholds`
-              by class, or None without any.
+              by class, or None without any; with a policy of alarms `policy`, its fields.
             - `stream`, a list of the posts of its stream: indices in the input, oldest first, the post itself last.
             - `attention`, for each stream layer a list of how much the post looked at each of `stream`: the mean over
               heads, summing to 1.

@@ -122,8 +122,8 @@ def stream_rows(
 
 
 def thin(timeline: Timeline) -> Timeline:
-    """Returns a timeline of which each state is left out by chance, one of two; the same ones at each call."""
-    generator = random.Random(f"{timeline.timeline_id} {len(timeline)}")
+    """Returns a timeline of which each state is left out by chance, one of two; the same ones for the same texts."""
+    generator = random.Random("\n".join(timeline.texts))
     states = timeline.states or [""] * len(timeline)
     return replace(timeline, states=[state if generator.random() < 0.5 else "" for state in states])
 
