@@ -52,7 +52,7 @@ class RememberedTimeline:
 
     def add(self, post: dict[str, torch.Tensor], time: ReadTime, speaker: str = ""):
         """Adds a post, and its speaker if known. Raises a `ValueError` if the post cannot follow the others."""
-        kind, seconds = time
+        kind, seconds, _ = time
         if self.num_seen:
             check_kind(kind, self.time_kind)
         if self.times and seconds < self.times[-1]:

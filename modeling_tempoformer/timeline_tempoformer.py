@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import torch
@@ -143,18 +144,23 @@ class Timeline:
     vectors: torch.Tensor | None = field(default=None, repr=False, compare=False)
 
     @classmethod
-    def from_posts(cls, timeline_id: str | int, posts: Sequence[Post]) -> "Timeline":
+    def from_posts(cls, timeline_id: str | int, posts: Sequence[Post], backwards: bool = False) -> "Timeline":
         """
         Returns the timeline of posts that were read. They are sorted by time, with one warning if they are not in
-        order; posts of one time, and posts without times, keep the order of the input.
+        order. Posts of one time, and posts without times, keep the order of the input, or are turned round where the
+        input runs from the newest to the oldest.
 
         Args:
             timeline_id (`str` or `int`): The person or conversation of the posts, or the number of the timeline.
             posts (`Sequence[Post]`): All with a time, or none.
+            backwards (`bool`, *optional*, defaults to `False`): Whether posts run so whose times do not tell.
         """
         timed = bool(posts) and all(post.timestamp is not None for post in posts)
-        ordered = sorted(posts, key=lambda post: post.timestamp) if timed else list(posts)
-        if ordered != list(posts):
+        changes = ((post.timestamp, later.timestamp) for post, later in pairwise(posts))
+        steps = {later > earlier for earlier, later in changes if later != earlier}
+        ordered = list(reversed(posts) if steps == {False} or (backwards and True not in steps) else posts)
+        ordered = sorted(ordered, key=lambda post: post.timestamp) if timed else ordered
+        if timed and ordered != list(posts):
             logger.warning_once("Sorting the posts of timelines by time.")
         has_speakers = any(post.speaker is not None for post in ordered)
         has_states = any(post.state is not None for post in ordered)

@@ -17,7 +17,9 @@ logger = logging.get_logger(__name__)
 
 # The years 1 to 5138, in UTC. Python's dates begin with the first, and larger numbers are milliseconds.
 FIRST_SECONDS, END_SECONDS = -62135596800.0, 1e11
-END_OF_1970, START_OF_1990, START_OF_2100 = 365 * 86400, 631_152_000, 4_102_444_800
+DAY, END_OF_1970, START_OF_1990, START_OF_2100 = 86_400, 365 * 86400, 631_152_000, 4_102_444_800
+# The moments that programs write for no time: Go and .NET, spreadsheets, Unix; the last two may be days of real posts.
+YEAR_ONE, NO_MOMENTS = datetime(1, 1, 1), (datetime(1899, 12, 30), datetime(1970, 1, 1))
 # Day, month and year, as much of Europe writes them.
 DOTTED = re.compile(r"(\d\d?)\.(\d\d?)\.(\d{4})(.*)")
 # Hours, minutes and seconds, with a comma as in subtitles, and after days as in pandas.
@@ -33,10 +35,14 @@ NO_TIME = "the time must be ISO-8601 (2024-05-01T09:00:00Z), a number of seconds
 
 
 class ReadTime(NamedTuple):
-    """A time that was read: its kind ("a number", "a date", "a duration" or "missing"), and its seconds."""
+    """
+    A time that was read: its kind ("a number", "a date", "a duration" or "missing"), its seconds, and whether a date
+    has a zone.
+    """
 
     kind: str
     seconds: float | None
+    zoned: bool | None = None
 
 
 def to_seconds(value: Any) -> float | None:
@@ -61,6 +67,7 @@ def read_time(value: Any) -> ReadTime:
     """Reads a time as [`to_seconds`] does, with its kind. A time that was read stays as it is."""
     if isinstance(value, ReadTime):
         return value
+    is_day = isinstance(value, str) and len(value.strip()) <= len("2024-05-01")
     dtype_kind = getattr(getattr(value, "dtype", None), "kind", "")
     if isinstance(value, str):
         value = read_text(clean(value))
@@ -69,12 +76,16 @@ def read_time(value: Any) -> ReadTime:
     elif dtype_kind in ("M", "m"):
         # A date or a duration of NumPy, which in other units may give a number instead of a `datetime`.
         value = value.astype(f"{'datetime' if dtype_kind == 'M' else 'timedelta'}64[us]").item()
-    if value is None or type(value).__name__ == "NaTType":
+    if value is None or type(value).__name__ in ("NaTType", "NAType"):
         return ReadTime("missing", None)
-    kind, seconds = "a number", value
+    kind, seconds, zoned = "a number", value, None
     if isinstance(value, date):
-        moment = value if isinstance(value, datetime) else datetime.combine(value, time())
-        kind, seconds = "a date", (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+        is_day |= not isinstance(value, datetime)
+        moment = datetime.combine(value, time()) if not isinstance(value, datetime) else value
+        kind, zoned = "a date", moment.tzinfo is not None
+        seconds = (moment if zoned else moment.replace(tzinfo=UTC)).timestamp()
+        if (plain := moment.replace(tzinfo=None)) == YEAR_ONE or (plain in NO_MOMENTS and not is_day):
+            return ReadTime("missing", None)
     elif isinstance(value, timedelta):
         kind, seconds = "a duration", value.total_seconds()
     elif dtype := narrow_float(value):
@@ -86,7 +97,7 @@ def read_time(value: Any) -> ReadTime:
         raise ValueError(
             "a time must lie within the years 1 to 5138 (UTC), and a number must be seconds, not milliseconds"
         )
-    return ReadTime(kind, float(seconds))
+    return ReadTime(kind, float(seconds), zoned)
 
 
 def read_text(text: str) -> float | datetime | timedelta | None:
@@ -102,7 +113,8 @@ def read_text(text: str) -> float | datetime | timedelta | None:
         day, month, year, time_of_day = match.groups()
         text = f"{year}-{month:0>2}-{day:0>2}{time_of_day}"
     try:
-        return datetime.fromisoformat(text) if text else None
+        # As BigQuery and Reddit write it
+        return datetime.fromisoformat(text.removesuffix(" UTC") + "Z" * text.endswith(" UTC")) if text else None
     except ValueError:
         raise ValueError(NO_TIME) from None
 
@@ -143,10 +155,12 @@ class TimeColumn:
         self.smallest, self.largest = math.inf, -math.inf
         # Whether numbers have commas, all of which may divide thousands; None without any.
         self.may_be_thousands: bool | None = None
+        self.num_times, self.are_thousands = 0, True
+        self.zoned: set[bool | None] = set()
 
     def read(self, name: Any, value: Any) -> float | None:
         """Reads a time ([`to_seconds`]). Raises a `ValueError` that names the first one, "row 0", if kinds differ."""
-        kind, seconds = read_time(value)
+        kind, seconds, zoned = read_time(value)
         self.first = self.first or (kind, name, value)
         was, where, other = self.first
         if was != kind:
@@ -159,20 +173,33 @@ class TimeColumn:
             self.may_be_thousands = self.may_be_thousands is not False and may_be_thousands([clean(value)])
         if seconds is not None:
             self.smallest, self.largest = min(self.smallest, seconds), max(self.largest, seconds)
+            self.num_times, self.are_thousands = self.num_times + 1, self.are_thousands and seconds % 1000 == 0
+            self.zoned.add(zoned)
         return seconds
 
     def warn(self):
         """
         Warns, once a run, of times that may mean something else: numbers in 1970 or after 2100, numbers with commas,
-        and durations.
+        durations, dates only some of which have a zone, and the same time everywhere.
         """
         kind = self.first[0] if self.first else "missing"
+        if self.zoned == {True, False}:
+            logger.warning_once(
+                "Some times have a zone and others none: these are read as UTC, so that a later post may stand first. "
+                "Give all a zone, or none."
+            )
+        if self.num_times > 1 and self.smallest == self.largest:
+            logger.warning_once(
+                "All posts of a file or a timeline have one time, as where a program writes a date for none: they keep "
+                "their order, and the seconds between them are 0. Leave the column of times out if it tells none."
+            )
         if self.may_be_thousands:
             logger.warning_once(
                 "The times are numbers with commas, read as decimal commas: 1,234 is 1.234 seconds. If the commas "
                 "divide thousands, leave them out."
             )
-        if kind == "a number" and 0 <= self.smallest < END_OF_1970 and not END_OF_1970 <= self.largest < START_OF_1990:
+        is_real = END_OF_1970 <= self.largest < START_OF_1990 and not self.are_thousands
+        if kind == "a number" and 0 <= self.smallest < END_OF_1970 and not is_real:
             # Without the numbers, which would make the warning a new one for each timeline or file.
             logger.warning_once(
                 "The times are numbers, read as seconds: some lie in 1970. Nothing is wrong if they count seconds "
@@ -192,8 +219,11 @@ class TimeColumn:
 
 
 def are_since_start(smallest: float, largest: float) -> bool:
-    """Returns whether times between these two are seconds since some start, and not dates: all lie in 1970."""
-    return smallest >= 0 and largest < END_OF_1970
+    """
+    Returns whether times between these two are seconds since some start, and not dates: all lie in 1970, or less than
+    a day before it, as a chat begins before the video.
+    """
+    return smallest > -DAY and largest < END_OF_1970
 
 
 def to_date(seconds: float) -> datetime:

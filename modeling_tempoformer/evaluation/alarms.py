@@ -283,7 +283,8 @@ def measure_alarms(
     expected = alarms[asked].sum() + share * (possible & ~asked).sum()
     facts["alarms_per_hundred_posts"] = float(100 * expected / of_part.sum())
     times = np.array([time for timeline in timelines for time in (timeline.timestamps or ())[timeline.num_context :]])
-    if len(times) and not are_since_start(times.min(), times.max()):
+    # Of posts that all have the same time no day is known.
+    if len(times) and times.min() < times.max() and not are_since_start(times.min(), times.max()):
         days = len(np.unique(times // DAY))
         facts |= {"posts_per_day": len(times) / days, "alarms_per_day": float(expected / days)}
     kind = next(iter(wanted or [""]))

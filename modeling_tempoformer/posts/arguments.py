@@ -28,6 +28,10 @@ class TableArguments:
             "help": "Leave out rows without text, time or id, and objects of JSON without --records, and count."
         },
     )
+    missing: list[str] = field(
+        default_factory=list,
+        metadata={"help": "Codes for missing values (NA -99): cells that hold one are read as empty ones."},
+    )
     timeline_column: str = "timeline_id"
     timestamp_column: str | None = field(
         default=None,

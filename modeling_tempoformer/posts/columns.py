@@ -178,4 +178,6 @@ def join_time(date: Any, time: Any) -> str | None:
 
 def is_missing(cell: Any) -> bool:
     """Tells whether a cell has nothing: None, NaN, NaT, an empty list or a text without a visible character."""
-    return cell is None or cell != cell or cell == [] or (isinstance(cell, str) and not cell.strip())
+    if cell is None or type(cell).__name__ == "NAType":  # of pandas, which compares as neither true nor false
+        return True
+    return cell != cell or cell == [] or (isinstance(cell, str) and not cell.strip())

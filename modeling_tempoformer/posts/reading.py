@@ -25,7 +25,7 @@ from .timelines import TimelineStream, column_names, group_posts
 logger = logging.getLogger(__name__)
 
 # Options for the files of tables
-OF_FILES = ("records", "one_timeline")
+OF_FILES = ("records", "one_timeline", "missing")
 ROLES = ("timeline", "timestamp", "text", "label", "id", "speaker", "state", "annotator", "group", "split")
 
 
@@ -85,7 +85,7 @@ def table_options(arguments: TableArguments) -> dict[str, Any]:
             "--one_timeline says that there is no column of timelines, but --timeline_column names one: give only one "
             "of them."
         )
-    return {name: getattr(arguments, name) for name in ("records", "one_timeline", "drop_incomplete")}
+    return {name: getattr(arguments, name) for name in ("records", "one_timeline", "drop_incomplete", "missing")}
 
 
 def make_timelines(

@@ -16,6 +16,7 @@ from .csv_tables import read_csv, read_excel
 from .garbled_texts import mend_texts
 from .json_tables import LISTS, read_json, text_column
 from .labelling_tasks import in_order
+from .missing_codes import without_codes
 
 
 # Endings of tables of text, which may be compressed, and of all tables.
@@ -32,6 +33,7 @@ def load_table(
     one_timeline: bool = False,
     drop_incomplete: bool = False,
     label: str | None = None,
+    missing: Sequence[str] = (),
 ) -> Dataset:
     """
     Reads a table, or several, into memory.
@@ -53,6 +55,8 @@ def load_table(
             of the file, without its endings, in each row: all posts of the file are of one timeline.
         drop_incomplete (`bool`, *optional*, defaults to `False`): True to leave out objects of JSON without `records`.
         label (`str`, *optional*): The column of labels: a warning says if it stands in the objects around `records`.
+        missing (`Sequence[str]`, *optional*): Codes for missing values, such as `NA` and `-99`: cells that hold one,
+            as a text or a number, are empty.
 
     Returns:
         `Dataset`: Parquet columns keep their types. Cells of the other formats are text as it was written: ids such
@@ -69,7 +73,7 @@ def load_table(
         Raises a `ValueError` that names the file, and if possible the line, for a file that is not such a table or has
         no rows.
     """
-    form = (records, columns, one_timeline, drop_incomplete, label)
+    form = (records, columns, one_timeline, drop_incomplete, label, missing)
     tables = [table for file in find_files(str(path)) for table in read_tables(file, *form)]
     # Perhaps only one piece of a JSON file has lists in a column.
     lists = {field.name for table in tables for field in table.schema if field.type == LISTS}
@@ -126,6 +130,7 @@ def read_tables(
     one_timeline: bool = False,
     drop_incomplete: bool = False,
     label: str | None = None,
+    missing: Sequence[str] = (),
 ) -> Iterator[pa.Table]:
     """
     Yields a table in pieces, none of them empty. The pieces of a JSON file may differ in their columns. The arguments
@@ -149,6 +154,7 @@ def read_tables(
     with naming_broken_file(path):
         for table in mend_texts(read, path):
             is_empty = False
+            table = without_codes(table, missing) if missing else table
             yield with_timeline(table, path) if one_timeline else table
     if is_empty:
         raise ValueError(f"{path} has no rows.")

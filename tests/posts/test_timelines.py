@@ -20,7 +20,7 @@ from modeling_tempoformer.posts.post_errors import PostError
 from modeling_tempoformer.posts.tables import load_table
 from modeling_tempoformer.posts.timelines import label_names, logger, to_timelines, warn_of_nobody
 from modeling_tempoformer.timeline_tempoformer import Timeline
-from modeling_tempoformer.times_tempoformer import to_date, to_seconds
+from modeling_tempoformer.times_tempoformer import are_since_start, to_date, to_seconds
 from tempoformer_live.corpus import Corpus, check_times
 
 
@@ -120,9 +120,54 @@ def test_whoever_has_a_column_of_other_dates_is_told_how_to_convert_it():
         to_timelines(posts)
 
 
+NOTHING = ["0001-01-01", "0001-01-01T00:00:00Z", "1970-01-01T00:00:00Z", "1899-12-30 00:00:00", datetime(1970, 1, 1)]
+
+
+@pytest.mark.parametrize("value", [*NOTHING, pd.NA], ids=str)
+def test_moments_that_programs_write_for_none_are_missing(value):
+    assert to_seconds(value) is None
+    with pytest.raises(ValueError, match="post 1.*missing"):
+        Timeline.read("a", ["so", "so"], ["2024-05-01", value])
+
+
+def test_days_of_real_posts_are_no_missing_times():
+    assert to_seconds("1970-01-01") == 0 and to_seconds("1970-01-01T00:00:01Z") == 1 and to_seconds(0) == 0
+    assert to_seconds("1899-12-30") == to_seconds("1899-12-31") - 86400
+
+
+def test_utc_at_the_end_is_a_zone():
+    assert to_seconds("2024-05-01 09:00:00 UTC") == to_seconds("2024-05-01T09:00:00Z")
+
+
+def test_times_that_may_mislead_are_warned_of_once(caplog):
+    caplog.set_level(logging.WARNING)
+    day = 86_400_000
+    columns = {
+        "zone": ["2024-05-01T09:00:00", "2024-05-01T09:30:00+02:00"],
+        "one time": ["1980-01-01", "1980-01-01"],
+        # Durations in milliseconds, as `to_json` of pandas and Datasets writes them: a minute, and more than a year
+        "milliseconds": [60_000, 400 * day],
+    }
+    for word, times in columns.items():
+        caplog.clear()
+        logger.warning_once.cache_clear()
+        Timeline.read("a", ["so", "no"], times)
+        (warning,) = [record.getMessage() for record in caplog.records if "Sorting" not in record.getMessage()]
+        assert word in warning
+    caplog.clear()
+    logger.warning_once.cache_clear()
+    Timeline.read("a", ["so", "no"], ["2024-05-01T09:00:00+02:00", "2024-05-01T09:30:00Z"])
+    assert not caplog.records
+
+
+def test_seconds_before_the_start_are_seconds_from_a_start():
+    assert are_since_start(-95, 4000) and are_since_start(0, 4000)
+    assert not are_since_start(-90_000, 4000) and not are_since_start(-1e9, -9e8)
+
+
 ENDS = [
     ("0001-01-01T00:00:00+12:00", -62135640000.0, False),
-    ("0001-01-01T12:00:00+12:00", -62135596800.0, True),
+    ("0001-01-02T12:00:00+12:00", -62135510400.0, True),
     ("5138-11-16T09:46:39+00:00", 99999999999.0, True),
     ("5138-11-16T09:46:40+00:00", 100000000000.0, False),
     ("9999-12-31T23:59:59-12:00", 253402343999.0, False),

@@ -2,7 +2,7 @@
 
 import os
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from glob import escape, glob
 from itertools import islice
@@ -76,9 +76,8 @@ class Corpus:
     The posts of all input files, partitioned by a hash of the timeline id. The posts of each input file are in one
     Parquet file in `WORK`. With n partitions, its row groups k, n + k, 2n + k and so on belong to partition k.
     `columns` are those of the timeline, the timestamp, the text, the id and the speaker, and of the state for a model
-    that reads known ones; `records`,
-    `one_timeline` and `drop_incomplete` are the arguments of [`load_table`] and [`to_timelines`]. `kept` names columns
-    that stand beside the predictions, as texts.
+    that reads known ones; `records`, `one_timeline`, `drop_incomplete` and `missing` are the arguments of
+    [`load_table`] and [`to_timelines`]. `kept` names columns that stand beside the predictions, as texts.
     """
 
     output: Path
@@ -89,6 +88,7 @@ class Corpus:
     kept: tuple[str, ...] = ()
     one_timeline: bool = False
     drop_incomplete: bool = False
+    missing: Sequence[str] = ()
 
     @property
     def schema(self) -> pa.Schema:
@@ -107,7 +107,8 @@ class Corpus:
         ):
             try:
                 wanted = [*self.columns.wanted(), *self.kept]
-                rows = read_tables(table, self.records, wanted, self.one_timeline, self.drop_incomplete)
+                form = (self.one_timeline, self.drop_incomplete, None, self.missing)
+                rows = read_tables(table, self.records, wanted, *form)
                 kept: deque[tuple[int, dict[str, str | None]]] = deque()
                 posts = read_posts(
                     self.keep(rows, kept), None, self.columns, times, drop_incomplete=self.drop_incomplete

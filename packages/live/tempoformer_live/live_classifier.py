@@ -648,11 +648,14 @@ def check_id(name: str, value: str):
 
 def check_clock(moment: ReadTime):
     """
-    Raises a `ValueError`, which does not repeat the time, for a date that is more than a day ahead of the clock.
-    Seconds since some start, which are durations or lie in 1970, are no dates.
+    Raises a `ValueError`, which does not repeat the time, for a date that is before 1970 or more than a day ahead of
+    the clock: posts would be late, or seem to follow a silence of many years. Seconds since some start, which are
+    durations or lie in 1970, are no dates.
     """
     if moment.kind in ("missing", "a duration") or are_since_start(moment.seconds, moment.seconds):
         return
+    if moment.seconds < 0:
+        raise ValueError("the post: timestamp: it is before 1970, when nobody posted: check the year.")
     now = time.time()
     if moment.seconds > now + MOST_AHEAD:
         raise ValueError(

@@ -51,7 +51,7 @@ def make_record(pipe: CountingPipeline, corpus: Corpus) -> dict[str, Any]:
     settings = {f"--{role}_column": column for role, column in corpus.columns.items()} | {"--records": corpus.records}
     # None if not given, as in records of runs from before these options existed.
     settings["--keep_columns"] = list(corpus.kept) or None
-    settings |= {f"--{name}": getattr(corpus, name) or None for name in ("one_timeline", "drop_incomplete")}
+    settings |= {f"--{name}": getattr(corpus, name) or None for name in ("one_timeline", "drop_incomplete", "missing")}
     return {"model": digest.hexdigest(), **settings, "list of input files": files}
 
 
