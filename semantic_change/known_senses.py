@@ -12,7 +12,7 @@ import numpy as np
 from transformers.utils import logging
 
 from modeling_tempoformer.cards.markdown import escape_control_characters
-from modeling_tempoformer.posts.csv_tables import find_separator
+from modeling_tempoformer.posts.csv_shapes import find_separator
 from modeling_tempoformer.posts.files import naming_broken_file, open_text
 
 from .citations import sentence_of

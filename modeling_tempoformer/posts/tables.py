@@ -22,8 +22,21 @@ from .labelling_tasks import in_order
 # Endings of tables of text, which may be compressed, and of all tables.
 JSON, CELLS, EXCEL, PARQUET = (".json", ".jsonl", ".ndjson"), (".csv", ".tsv"), ".xlsx", ".parquet"
 TABLES = tuple(kind + zipped for kind in (*CELLS, *JSON) for zipped in ("", *ZIPPED)) + (EXCEL, PARQUET)
-# Other spreadsheets
-OF_EXCEL = (".xls", ".xlsm", ".xlsb", ".ods")
+# How to make a table of a file of another program, by its ending
+OTHER_KINDS = {
+    **dict.fromkeys((".xls", ".xlsm", ".xlsb", ".ods"), 'save the sheet as "CSV UTF-8", or as .xlsx'),
+    ".sav": "from SPSS, make one by pandas.read_spss(path).to_csv('posts.csv', index=False), which needs pyreadstat",
+    ".dta": "from Stata, make one by pandas.read_stata(path).to_csv('posts.csv', index=False)",
+    ".rds": "from R, make one by write.csv(readRDS(path), 'posts.csv', na = '', row.names = FALSE)",
+    ".vtt": (
+        "of subtitles, make one for --one_timeline by pandas.DataFrame([(cue.start, cue.voice, cue.text) for cue in "
+        "webvtt.read(path)], columns=['timestamp', 'speaker', 'text']).to_csv('posts.csv', index=False), which needs "
+        "webvtt-py"
+    ),
+    ".eaf": (
+        "from ELAN, make one by File > Export As > Tab-delimited Text with a line of column names, and name it .tsv"
+    ),
+}
 
 
 def load_table(
@@ -153,8 +166,8 @@ def read_tables(
     elif str(path).lower().endswith(PARQUET):
         read = partial(read_parquet, path)
     else:
-        hint = ' Save the sheet as "CSV UTF-8", or as .xlsx.' if name.endswith(OF_EXCEL) else ""
-        raise ValueError(f"{path}: not a table, which ends in {', '.join(TABLES)}.{hint}")
+        hint = OTHER_KINDS.get(Path(name).suffix)
+        raise ValueError(f"{path}: not a table, which ends in {', '.join(TABLES)}{f'; {hint}' if hint else ''}.")
     is_empty = True
     with naming_broken_file(path):
         for table in mend_texts(read, path):
