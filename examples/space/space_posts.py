@@ -5,7 +5,8 @@ import re
 from datasets import Dataset
 
 from modeling_tempoformer.posts.columns import find_column
-from modeling_tempoformer.posts.csv_tables import find_separator, read_csv
+from modeling_tempoformer.posts.csv_shapes import find_separator
+from modeling_tempoformer.posts.csv_tables import read_csv
 from modeling_tempoformer.posts.tables import TIMELINE
 
 

@@ -7,7 +7,7 @@ logger = logging.get_logger(__name__)
 
 # How a line of XML or an object of JSON begins. Marks such as <user> may begin a text.
 BEGINNINGS = ("</", "<?", "<!", '{"')
-# The share of such texts, or of texts without a letter, that is too large: many files have page numbers and some tags.
+# The share of such texts, or of texts without a letter, that is too large: page numbers and a few tags are common.
 ODD_SHARE = 0.3
 
 

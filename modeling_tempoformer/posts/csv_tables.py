@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from datetime import datetime
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 from zipfile import BadZipFile
 
 import pandas as pd
@@ -17,21 +17,15 @@ import pyarrow as pa
 from transformers.utils import logging
 
 from ..common.files import ROWS_AT_ONCE, open_text
+from .csv_shapes import LOOKED_AT, ROW_NAMES, explain, find_separator
 
 
 logger = logging.get_logger(__name__)
 
 # All CSV readers of a process share one limit of the size of a cell.
 CELL_LIMIT = threading.Lock()
-SEPARATORS = ",;\t|"
-# A first line that tells Excel the separator, and the quoted parts of a header
+# A first line that tells Excel the separator
 NAMED_SEPARATOR = re.compile(r'"?sep=(.)"?\s*')
-IN_QUOTES = re.compile(r'"[^"]*(?:"|$)')
-QUOTED = (
-    "a text with the separator, a quote or a line break must be quoted and its quotes doubled, not put after a "
-    "backslash; or the file was cut short"
-)
-ROW_NAMES = "R leaves out its row names by row.names = FALSE, in write.csv and write.table"
 # Begins each cell of the third row of a CSV file from Qualtrics. The second row has the questions.
 QUALTRICS = '{"ImportId"'
 # The number of digits that a spreadsheet keeps.
@@ -61,6 +55,11 @@ def to_tables(rows: Iterator[list[str]], path: str | Path) -> Iterator[pa.Table]
     if unnamed:
         logger.warning_once(f"{path}: left out the first column, which has no name, such as the row names of R.")
     columns = names[unnamed:]
+    if columns[1:] and columns[-1] == "" not in columns[:-1]:
+        raise ValueError(
+            f"{path}: the last column has no name, as where each line ends with a separator: name the column, or "
+            "delete the separators at the ends of the lines."
+        )
     if "" in columns or len(set(columns)) < len(columns):
         raise ValueError(
             f"{path}: the first line must name each column, and each differently (pandas leaves out its index by "
@@ -90,21 +89,13 @@ def cells_of_any_length() -> Iterator[None]:
             csv.field_size_limit(limit)
 
 
-def find_separator(header: str) -> str:
-    """
-    Returns the separator of a table: the comma, semicolon, tab or vertical bar, whichever its first line has most of
-    outside of quotes.
-    """
-    return max(SEPARATORS, key=IN_QUOTES.sub("", header).count)
-
-
 def read_rows(path: str | Path, content: str | None) -> Iterator[list[str]]:
     """
     Yields the rows of a CSV file, its header first. Leaves out lines that repeat the header, as where files were put
     one after the other, and counts them in a warning. Raises a `ValueError` for the first bad row.
     """
     number, names, repeated = 0, [], []
-    with open_text(path, newline="") if content is None else io.StringIO(content, newline="") as file:
+    with open_cells(path, content) as file:
         header = file.readline()
         if named := NAMED_SEPARATOR.fullmatch(header):
             number, header = 1, file.readline()
@@ -117,17 +108,22 @@ def read_rows(path: str | Path, content: str | None) -> Iterator[list[str]]:
                     repeated.append(number + 1)
                 elif cells:
                     if len(cells) != len(names):
-                        is_named = len(cells) == len(names) + 1 and cells[0] == "1"
-                        hint = f" ({ROW_NAMES})" if is_named else ""
-                        raise csv.Error(f"{len(cells)} cells in a table of {len(names)} columns{hint}")
+                        raise csv.Error(f"{len(cells)} cells in a table of {len(names)} columns")
                     yield cells
                 number = before + lines.line_num
         except csv.Error as problem:
-            raise ValueError(f"{path}, line {number + 1}: {problem}; {QUOTED}.") from None
+            with open_cells(path, content) as again:
+                first = list(islice(again, before, LOOKED_AT))
+            raise ValueError(f"{path}, line {number + 1}: {problem}; {explain(first, separator, before)}.") from None
     if repeated:
         logger.warning_once(
             f"{path}: left out {len(repeated)} lines that name the columns again, the first in line {repeated[0]}."
         )
+
+
+def open_cells(path: str | Path, content: str | None) -> IO[str]:
+    """Opens a CSV file, or its `content` if it is given, with its line breaks."""
+    return open_text(path, newline="") if content is None else io.StringIO(content, newline="")
 
 
 def names_again(cells: list[str], names: list[str], where: str) -> bool:

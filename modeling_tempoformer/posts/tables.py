@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from datasets import Dataset, Features, IterableDataset
+from datasets import Dataset, IterableDataset, Value
 from pyarrow import parquet
 
 from ..common.files import ZIPPED, name_of_timeline, naming_broken_file, unzipped_name
+from .column_types import cast_columns, common_features
 from .columns import TIMELINE, find_column
 from .csv_tables import read_csv, read_excel
 from .garbled_texts import mend_texts
@@ -22,8 +23,21 @@ from .missing_codes import without_codes
 # Endings of tables of text, which may be compressed, and of all tables.
 JSON, CELLS, EXCEL, PARQUET = (".json", ".jsonl", ".ndjson"), (".csv", ".tsv"), ".xlsx", ".parquet"
 TABLES = tuple(kind + zipped for kind in (*CELLS, *JSON) for zipped in ("", *ZIPPED)) + (EXCEL, PARQUET)
-# Other spreadsheets
-OF_EXCEL = (".xls", ".xlsm", ".xlsb", ".ods")
+# How to make a table of a file of another program, by its ending
+OTHER_KINDS = {
+    **dict.fromkeys((".xls", ".xlsm", ".xlsb", ".ods"), 'save the sheet as "CSV UTF-8", or as .xlsx'),
+    ".sav": "from SPSS, make one by pandas.read_spss(path).to_csv('posts.csv', index=False), which needs pyreadstat",
+    ".dta": "from Stata, make one by pandas.read_stata(path).to_csv('posts.csv', index=False)",
+    ".rds": "from R, make one by write.csv(readRDS(path), 'posts.csv', na = '', row.names = FALSE)",
+    ".vtt": (
+        "of subtitles, make one for --one_timeline by pandas.DataFrame([(cue.start, cue.voice, cue.text) for cue in "
+        "webvtt.read(path)], columns=['timestamp', 'speaker', 'text']).to_csv('posts.csv', index=False), which needs "
+        "webvtt-py"
+    ),
+    ".eaf": (
+        "from ELAN, make one by File > Export As > Tab-delimited Text with a line of column names, and name it .tsv"
+    ),
+}
 
 
 def load_table(
@@ -59,30 +73,33 @@ def load_table(
             as a text or a number, are empty.
 
     Returns:
-        `Dataset`: Parquet columns keep their types. Cells of the other formats are text as it was written: ids such
-        as `007` or 18446744073709551615 keep all digits. An empty cell is an empty text. In JSON, `7.0` is read as
-        `7`, since programs write integers so in a column with gaps; null, NaN and missing keys are None. A list of one
-        value is read as that value, and an empty list as None. If some list has several values, all values of the
-        column become lists, with at most the first five values of each. Other nested values are left out, with a
-        warning if the column has values in other rows; in one of the `columns` they are an error.
+        `Dataset`: Parquet columns keep their types, or get one that holds the values of all files. Cells of the other
+        formats are text as it was written: ids such as `007` or 18446744073709551615 keep all digits. An empty cell is
+        an empty text. In JSON, `7.0` is read as `7`, since programs write integers so in a column with gaps; null, NaN
+        and missing keys are None. A list of one value is read as that value, and an empty list as None. If some list
+        has several values, all values of the column become lists, with at most the first five values of each. Other
+        nested values are left out, with a warning if the column has values in other rows; in one of the `columns` they
+        are an error.
 
         Warnings say what was left out: a column without a name, such as the row names of R, the two rows of Qualtrics
         that describe its columns, and lines that repeat the names of the columns; and which columns had texts of UTF-8
         that were read as Latin-1, and are mended ([`mend_texts`]).
 
         Raises a `ValueError` that names the file, and if possible the line, for a file that is not such a table or has
-        no rows.
+        no rows, and one that names two files whose columns cannot be put together.
     """
     form = (records, columns, one_timeline, drop_incomplete, label, missing)
-    tables = [table for file in find_files(str(path)) for table in read_tables(file, *form)]
+    pieces = [(file, table) for file in find_files(str(path)) for table in read_tables(file, *form)]
     # Perhaps only one piece of a JSON file has lists in a column.
-    lists = {field.name for table in tables for field in table.schema if field.type == LISTS}
-    for number, table in enumerate(tables):
+    lists = {field.name for _, table in pieces for field in table.schema if field.type == LISTS}
+    for number, (file, table) in enumerate(pieces):
         for name in lists.intersection(table.column_names):
-            if table[name].type != LISTS:
+            if table[name].type == pa.string():
                 values = text_column(table[name].to_pylist(), as_lists=True)
                 table = table.set_column(table.column_names.index(name), name, values)
-        tables[number] = table
+        pieces[number] = file, table
+    features = common_features((file, table.schema) for file, table in pieces)
+    tables = [cast_columns(table, features, file) for file, table in pieces]
     return Dataset(in_order(pa.concat_tables(tables, promote_options="default")))
 
 
@@ -105,15 +122,21 @@ def stream_table(
         `IterableDataset`: The rows that [`load_table`] returns. Its errors are raised when a file is read.
     """
     # Only Parquet files have types.
-    typed = paths[0].lower().endswith(PARQUET) and Path(paths[0]).exists()
-    with naming_broken_file(paths[0]):
-        schema = parquet.read_schema(paths[0]) if typed else None
-    if typed and form.get("one_timeline"):
-        schema = schema.append(pa.field(TIMELINE, pa.string()))
-    features = Features.from_arrow_schema(schema) if typed else None
+    typed = [path for path in paths if path.lower().endswith(PARQUET) and Path(path).exists()]
+    features = None
+    if len(typed) == len(paths):
+        features = common_features((path, read_schema(path)) for path in paths)
+        if form.get("one_timeline"):
+            features[TIMELINE] = Value("string")
     # A list would be divided into shards.
     arguments = {"paths": paths, "records": records, "columns": tuple(columns), **form}
     return IterableDataset.from_generator(read_each_row, features=features, gen_kwargs=arguments)
+
+
+def read_schema(path: str) -> pa.Schema:
+    """Returns the columns of a Parquet file."""
+    with naming_broken_file(path):
+        return parquet.read_schema(path)
 
 
 def read_each_row(paths: list[str], **form: Any) -> Iterator[dict[str, Any]]:
@@ -148,8 +171,8 @@ def read_tables(
     elif str(path).lower().endswith(PARQUET):
         read = partial(read_parquet, path)
     else:
-        hint = ' Save the sheet as "CSV UTF-8", or as .xlsx.' if name.endswith(OF_EXCEL) else ""
-        raise ValueError(f"{path}: not a table, which ends in {', '.join(TABLES)}.{hint}")
+        hint = OTHER_KINDS.get(Path(name).suffix)
+        raise ValueError(f"{path}: not a table, which ends in {', '.join(TABLES)}{f'; {hint}' if hint else ''}.")
     is_empty = True
     with naming_broken_file(path):
         for table in mend_texts(read, path):

@@ -69,6 +69,10 @@ TABLES = {
     "a page that asks for a login": (table(LOGIN), "posts.csv…HTML…logged in"),
     "a page that asks for a login, as JSON": (table(LOGIN, "posts.jsonl"), "posts.jsonl…HTML"),
     "a line with a cell too many": (table(f"{HEADER}{GOOD}ann,2024-05-02,hello,O,O\n"), "posts.csv…line 3…5…4"),
+    "two lines with a cell too many at the end": (
+        table(f"{HEADER}{GOOD}" + "ann,2024-05-02,so, so,O\n" * 2),
+        "posts.csv, line 3…5…4…must be quoted",
+    ),
     "a line with a cell too few": (table(f"{HEADER}{GOOD}ann,2024-05-02,hel"), "posts.csv…line 3…3…4"),
     "a quote that is never closed": (table(f'text\n"hello\n{GOOD}'), "posts.csv…line 2"),
     "a quote after a backslash": (
@@ -111,6 +115,41 @@ TABLES = {
     ),
     "a Parquet file cut short": (half_a_parquet, "posts.parquet"),
     "a file of another kind": (table(HEADER, "posts.docx"), "posts.docx….csv"),
+    "a file of SPSS": (table("$FL2", "posts.sav"), "posts.sav…read_spss…to_csv"),
+    "a file of Stata": (table("<stata_dta>", "posts.dta"), "posts.dta…read_stata…to_csv"),
+    "a file of R": (table("X", "posts.rds"), "posts.rds…write.csv(readRDS"),
+    "subtitles": (table("WEBVTT\n", "talk.VTT"), "talk.VTT…webvtt…to_csv"),
+    "a file of ELAN": (table("<ANNOTATION_DOCUMENT/>", "talk.eaf"), "talk.eaf…Tab-delimited….tsv"),
+    "a separator at the end of each row": (
+        table(f"{HEADER}{GOOD}{GOOD}".replace("O\n", "O,\n")),
+        "posts.csv, line 2…5…4…ends with a separator",
+    ),
+    "a separator at the end of each line": (
+        table(f"{HEADER}{GOOD}{GOOD}".replace("\n", ",\n")),
+        "posts.csv…no name…separators at the ends",
+    ),
+    "lines before the names of the columns": (
+        table(f"Posts of Ann\nfrom,2024\n\n{HEADER}{GOOD}{GOOD}"),
+        "posts.csv, line 2…line 4…delete",
+    ),
+    "a line before the names of a long table": (
+        table(f"by Ann\n{HEADER}" + GOOD.replace("hello", '"a\nb, c"') * 999),
+        "posts.csv, line 2…4…1…line 2…delete",
+    ),
+    "more lines than rows before the names of the columns": (
+        table("sep=;\nsource;a\nsize;2\n\ntext;label;id\nso;O;1\n"),
+        "posts.csv, line 5…3…2…line 5…delete",
+    ),
+    "row names of some rows of R": (table(f"{HEADER}17,{GOOD}23,{GOOD}"), "posts.csv, line 2…5…4…row.names = FALSE"),
+    "blanks between cells, which R has quoted": (
+        table('"text" "label"\n"4" "so, so" "O"\n'),
+        "posts.csv, line 1…blanks…commas or tabs",
+    ),
+    "blanks between cells": (table("text label\nso,so O\nsad O\n"), "posts.csv, line 2…blanks…commas or tabs"),
+    "a space before a quote": (
+        table('text,label\nso, O\n, "O, or not"\n'),
+        "posts.csv, line 3…3…2…space…before a quote",
+    ),
     "an old spreadsheet": (table(HEADER, "posts.xls"), "posts.xls….csv…CSV UTF-8….xlsx"),
     "zst cut short": (
         table(pa.compress(HEADER.encode() + GOOD.encode() * 999, "zstd", asbytes=True)[:-9], "posts.csv.zst"),

@@ -3,12 +3,14 @@
 import csv
 
 import pandas as pd
+import pyarrow as pa
 import pytest
 from datasets import ClassLabel, Dataset, Features, List, Value
 from helpers import write_table
+from pyarrow import parquet as pq
 
 from modeling_tempoformer.posts.post_errors import PostError
-from modeling_tempoformer.posts.tables import load_table, read_tables
+from modeling_tempoformer.posts.tables import find_files, load_table, read_tables, stream_table
 from modeling_tempoformer.posts.timelines import label_names, to_timelines
 
 
@@ -148,3 +150,100 @@ def test_what_others_have_set_for_csv_stays(tmp_path):
         assert rows == posts and csv.field_size_limit() == 200
     finally:
         csv.field_size_limit(before)
+
+
+def write_parquets(folder, *columns: dict) -> str:
+    """Writes a file for each of some columns beside those of two posts, and returns their pattern."""
+    for number, own in enumerate(columns):
+        base = {"timeline_id": ["a", "b"], "text": ["so", "sad"]}
+        pq.write_table(pa.table({**base, **own}), folder / f"{number}.parquet")
+    return str(folder / "*.parquet")
+
+
+def each_reading(pattern: str):
+    """Returns the timelines of files that are read at once, and in a stream."""
+    return [to_timelines(load_table(pattern)), list(to_timelines(stream_table(find_files(pattern))))]
+
+
+NINE = 1714554000
+STAMPS = {
+    "units": (pa.timestamp("s"), pa.timestamp("ns")),
+    "zones": (pa.timestamp("ms", "UTC"), pa.timestamp("us", "Asia/Kolkata")),
+    "numbers": (pa.int64(), pa.float64()),
+    "small numbers": (pa.uint32(), pa.int64()),
+}
+
+
+@pytest.mark.parametrize("case", STAMPS)
+@pytest.mark.parametrize("turned", [False, True])
+def test_files_with_times_of_other_types_are_one_table(tmp_path, case, turned):
+    kinds = STAMPS[case][::-1] if turned else STAMPS[case]
+    columns = []
+    for number, kind in enumerate(kinds):
+        seconds = [NINE + number, NINE + 10 + number]
+        units = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[getattr(kind, "unit", "s")]
+        times = pa.array([second * units for second in seconds], pa.int64()).cast(kind)
+        columns.append({"timestamp": times, "timeline_id": [f"a{number}", f"b{number}"]})
+    pattern = write_parquets(tmp_path, *columns)
+    for timelines in each_reading(pattern):
+        assert {each.timeline_id: each.timestamps for each in timelines} == {
+            f"{name}{number}": [NINE + later + number] for number in range(2) for name, later in (("a", 0), ("b", 10))
+        }
+
+
+NAMES_OF_TYPES = {
+    "texts": (pa.array(["7", "8"]), pa.array(["9", "10"], pa.large_string())),
+    "factors": (pa.array(["7", "8"]).dictionary_encode(), pa.array(["9", "10"])),
+    "numbers": (pa.array([7, 8]), pa.array([9.0, 10.0])),
+}
+
+
+@pytest.mark.parametrize("case", NAMES_OF_TYPES)
+@pytest.mark.parametrize("turned", [False, True])
+def test_files_with_names_of_other_types_are_one_table(tmp_path, case, turned):
+    columns = [{"timeline_id": column} for column in NAMES_OF_TYPES[case][:: -1 if turned else 1]]
+    for timelines in each_reading(write_parquets(tmp_path, *columns)):
+        assert sorted((each.timeline_id for each in timelines), key=int) == ["7", "8", "9", "10"]
+
+
+UNLIKE = {
+    "with and without zone": ([pa.timestamp("us"), [NINE, NINE]], [pa.timestamp("us", "UTC"), [NINE, NINE]]),
+    "numbers and texts": ([pa.int64(), [7, 8]], [pa.string(), ["9", "10"]]),
+    "narrow floats": ([pa.float64(), [0.7, 0.8]], [pa.float32(), [0.7, 0.8]]),
+}
+
+
+@pytest.mark.parametrize("case", UNLIKE)
+def test_columns_that_cannot_be_put_together_are_named_with_both_files(tmp_path, case):
+    columns = [{"x": pa.array(values, kind)} for kind, values in UNLIKE[case]]
+    pattern = write_parquets(tmp_path, *columns)
+    for read in (load_table, lambda each: list(stream_table(find_files(each)))):
+        with pytest.raises(ValueError) as raised:
+            read(pattern)
+        named = ["0.parquet", "1.parquet", "'x'", *(str(kind) for kind, _ in UNLIKE[case])]
+        assert [word for word in named if word not in str(raised.value)] == []
+
+
+def test_a_number_that_is_too_large_for_a_float_is_named(tmp_path):
+    pattern = write_parquets(tmp_path, {"x": pa.array([7.0, 8.0])}, {"x": pa.array([2**53 + 1, 7])})
+    with pytest.raises(ValueError, match=f"1.parquet.*'x'.*{2**53 + 1}"):
+        load_table(pattern)
+
+
+def test_class_ids_of_files_with_other_names_are_not_mixed(tmp_path):
+    for number, names in enumerate((["A", "B"], ["B", "A"])):
+        features = Features(
+            {"timeline_id": Value("string"), "text": Value("string"), "label": ClassLabel(names=names)}
+        )
+        rows = {"timeline_id": [str(number)] * 2, "text": ["so", "sad"], "label": [0, 1]}
+        Dataset.from_dict(rows, features).to_parquet(tmp_path / f"{number}.parquet")
+    pattern = str(tmp_path / "*.parquet")
+    for read in (load_table, lambda each: list(stream_table(find_files(each)))):
+        with pytest.raises(ValueError, match="0.parquet.*1.parquet.*'label'.*A, B.*B, A"):
+            read(pattern)
+    # The names stay where another column has other types.
+    first = pq.read_table(tmp_path / "0.parquet")
+    for number, kind in enumerate((pa.int32(), pa.int64())):
+        pq.write_table(first.append_column("x", pa.array([1, 2], kind)), tmp_path / f"{number}.parquet")
+    assert label_names(load_table(pattern)) == ["A", "B"]
+    assert label_names(stream_table(find_files(pattern))) == ["A", "B"]

@@ -245,6 +245,11 @@ def read_dwug(path: str | Path, times: Sequence[str] | None = None) -> Iterator[
     for where, row in read_uses(path):
         try:
             text, span = row["context"], row["indexes_target_token"]
+            if "," in span:
+                raise ValueError(
+                    f"the target has several spans ({span}), as of a verb in two parts, and a word is read at one: "
+                    "leave one in the cell, or leave the use out"
+                )
             first, last = span.split(":")
             # A missing end is the end of the text.
             start, end = int(first), int(last or len(text))

@@ -13,7 +13,7 @@ from transformers.utils import logging
 
 from modeling_tempoformer.common.files import naming_broken_file, open_text
 from modeling_tempoformer.common.markdown import escape_control_characters
-from modeling_tempoformer.posts.csv_tables import find_separator
+from modeling_tempoformer.posts.csv_shapes import find_separator
 
 from .citations import sentence_of
 from .reading.files_read import count
