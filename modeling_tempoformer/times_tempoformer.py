@@ -84,7 +84,8 @@ def read_time(value: Any) -> ReadTime:
         moment = datetime.combine(value, time()) if not isinstance(value, datetime) else value
         kind, zoned = "a date", moment.tzinfo is not None
         seconds = (moment if zoned else moment.replace(tzinfo=UTC)).timestamp()
-        if (plain := moment.replace(tzinfo=None)) == YEAR_ONE or (plain in NO_MOMENTS and not is_day):
+        plain = None if moment.utcoffset() else moment.replace(tzinfo=None)
+        if plain == YEAR_ONE or (plain in NO_MOMENTS and not is_day):
             return ReadTime("missing", None)
     elif isinstance(value, timedelta):
         kind, seconds = "a duration", value.total_seconds()
@@ -190,15 +191,17 @@ class TimeColumn:
             )
         if self.num_times > 1 and self.smallest == self.largest:
             logger.warning_once(
-                "All posts of a file or a timeline have one time, as where a program writes a date for none: they keep "
-                "their order, and the seconds between them are 0. Leave the column of times out if it tells none."
+                "All posts of a file or a timeline have one time, as where a program writes a date for none: they "
+                "keep their order, and 0 seconds lie between them. Leave the column of times out if it tells none."
             )
         if self.may_be_thousands:
             logger.warning_once(
                 "The times are numbers with commas, read as decimal commas: 1,234 is 1.234 seconds. If the commas "
                 "divide thousands, leave them out."
             )
-        is_real = END_OF_1970 <= self.largest < START_OF_1990 and not self.are_thousands
+        # Milliseconds of durations end in zeros, as few dates do.
+        are_milliseconds = self.num_times > 2 and self.are_thousands
+        is_real = END_OF_1970 <= self.largest < START_OF_1990 and not are_milliseconds
         if kind == "a number" and 0 <= self.smallest < END_OF_1970 and not is_real:
             # Without the numbers, which would make the warning a new one for each timeline or file.
             logger.warning_once(

@@ -83,7 +83,7 @@ def find_codes(counts: Mapping[str, int], role: str) -> dict[str, int]:
         away = max(low - value, value - high)
         if value in NUMBERS and away > (high - low if value > 0 else 0) and (value > 0 or low >= 0):
             found[name] = counts[name]
-        elif role == "label" and value == NO_CLASS and low >= 0:
+        elif role == "label" and value == NO_CLASS and 0 <= low < high:
             found[name] = counts[name]
     # One value that is rare, and far from all others
     others = sorted(value for name, value in values.items() if name not in found)

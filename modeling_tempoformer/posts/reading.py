@@ -85,7 +85,9 @@ def table_options(arguments: TableArguments) -> dict[str, Any]:
             "--one_timeline says that there is no column of timelines, but --timeline_column names one: give only one "
             "of them."
         )
-    return {name: getattr(arguments, name) for name in ("records", "one_timeline", "drop_incomplete", "missing")}
+    named = {name: getattr(arguments, name) for name in ("records", "one_timeline", "drop_incomplete")}
+    # A stream would be divided by a list.
+    return {**named, "missing": tuple(arguments.missing)}
 
 
 def make_timelines(

@@ -243,7 +243,7 @@ POST_CASES = {
     "a mark of ConvoKit": (posts({"label": "<##bin{0}&&@**>"}), "Row 1…'label'…<##bin{0}…to_csv", "PostError"),
     "a speaker in bytes": (posts({"who": b"ann"}, speaker_column="who"), "Row 1…'who'…bytes", "PostError"),
     "an unknown label": (posts({"label": "XX"}), "Row 1…'label'…'XX'", "PostError"),
-    "R's mark of nothing as a label": (posts({"label": "NA"}), "Row 1…'label'…'NA'…na = \"\"", "PostError"),
+    "R's mark of nothing as a label": (posts({"label": "NA"}), "Row 1…'label'…'NA'…--missing NA", "PostError"),
     "several timeline ids": (posts_of_lists, "Row 1…'timeline_id'…['ann', 'bob']", "PostError"),
     "a post id twice": (posts({"id": "p0"}, id_column="id"), "Row 1…'id'…'p0'", "PostError"),
     "a window without posts": (rows(window=0), "`window`"),

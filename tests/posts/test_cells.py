@@ -1,13 +1,11 @@
 """Checks cells that are easily misread: labels, ids, texts and times as programs write them."""
 
-import logging
-
 import numpy as np
 import pytest
 from datasets import Dataset
 
 from modeling_tempoformer.posts.post_errors import PostError
-from modeling_tempoformer.posts.timelines import label_names, logger, to_timelines
+from modeling_tempoformer.posts.timelines import label_names, to_timelines
 
 
 TEXT_LABELS = {
@@ -92,15 +90,6 @@ def test_columns_in_32_bits_are_refused(column):
     posts = Dataset.from_dict({"timeline_id": ["ann", "ann"], "text": ["so", "sad"], column: numbers})
     with pytest.raises(ValueError, match=f"'{column}'.*64"):
         to_timelines(posts, id_column="id" if column == "id" else None)
-
-
-@pytest.mark.parametrize("others", [["No", "Yes"], []], ids=str)
-def test_a_class_named_as_r_names_nothing_is_pointed_out(caplog, monkeypatch, others):
-    monkeypatch.setattr(logging.getLogger("modeling_tempoformer"), "propagate", True)
-    logger.warning_once.cache_clear()
-    label_names(posts_of([*others, "NA", "NA", "NA"]))
-    for said in ("3 posts", 'na = ""', "row.names = FALSE"):
-        assert (said in caplog.text) == bool(others)
 
 
 SEVERAL = ['["Switch","No"]', "['Switch', 'No']", '{"choices":["Switch","No"]}', "{'a': 1}", " [1, 2]", "[]", '["No"]']

@@ -444,7 +444,7 @@ DAY = 86400
         # Seconds since some start are no dates, and neither are durations.
         (364 * DAY, True),
         ("99999:00:00", True),
-        ("1850-01-01", True),
+        ("1970-01-01", True),
     ],
 )
 def test_a_date_later_than_tomorrow_is_refused(classifier, monkeypatch, timestamp, is_good):
@@ -455,6 +455,16 @@ def test_a_date_later_than_tomorrow_is_refused(classifier, monkeypatch, timestam
         with pytest.raises(ValueError, match="the post.*later than now.*2023-11-14T22:13:20") as refused:
             classifier.read("ann", "1", "so sad", timestamp)
         assert "2924" not in str(refused.value)
+
+
+@pytest.mark.parametrize("timestamp", ["1850-01-01", "0001-01-01T00:00:00Z", -1e9])
+def test_a_date_before_all_posts_is_refused(classifier, timestamp):
+    """It would seem that the next post follows a silence of many years."""
+    with pytest.raises(ValueError, match="the post.*(before 1970|timestamp)") as refused:
+        classifier.read("ann", "1", "so sad", timestamp)
+    assert "1850" not in str(refused.value)
+    # Seconds before a start are no date.
+    assert classifier.read("ann", "1", "so sad", -95.0)
 
 
 @pytest.mark.parametrize("kind", MODELS, ids=str)
