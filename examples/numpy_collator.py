@@ -23,6 +23,10 @@ from typing import Any
 import numpy as np
 
 
+# The fields of a row that `collate` reads. It makes neither `speaker_posts` nor `known_states`.
+READ = {"input_ids", "timestamps", "num_context", "num_before", "start_time"}
+
+
 def collate(rows: Sequence[dict[str, Any]], window: int, pad_token_id: int = 0) -> dict[str, np.ndarray]:
     """
     Makes the inputs of a model that classifies the posts of timelines, in the shapes of `StreamCollator`.
@@ -34,6 +38,11 @@ def collate(rows: Sequence[dict[str, Any]], window: int, pad_token_id: int = 0) 
             posts left out (by default 0), and `start_time`, the seconds of its first post.
         window, pad_token_id (`int`): The values in config.json of the model and of its tokenizer.
     """
+    if unread := sorted(set().union(*rows) - READ):
+        raise ValueError(
+            f"`collate` does not read {', '.join(unread)}: leave it out (known states then count as not known), or "
+            "serve the model with PyTorch."
+        )
     timed = "timestamps" in rows[0]
     posts = max(len(row["input_ids"]) for row in rows)
     tokens = max(len(ids) for row in rows for ids in row["input_ids"])

@@ -34,3 +34,13 @@ def test_same_batches(tokenization, window, timed):
         assert batch[name].dtype == tensor.numpy().dtype, name
         np.testing.assert_array_equal(batch[name], tensor.numpy(), err_msg=name)
     assert not batch["token_type_ids"].any() and batch["token_type_ids"].shape == batch["input_ids"].shape
+
+
+@pytest.mark.parametrize("name", ["states", "known_states", "speakers"])
+def test_what_is_not_read_is_refused(name):
+    """A model that reads known states would answer without them."""
+    collate = runpy.run_path(str(ROOT / "examples" / "numpy_collator.py"))["collate"]
+    rows = [{"input_ids": [[5, 6]]}, {"input_ids": [[5, 6]], name: ["calm"]}]
+    with pytest.raises(ValueError, match=f" {name}[:,].*PyTorch"):
+        collate(rows, 3)
+    assert collate(rows[:1], 3)["stream_index"].tolist() == [[[-1, -1, 0]]]
