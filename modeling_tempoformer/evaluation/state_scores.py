@@ -39,7 +39,9 @@ def score_states(
     given, names_and_values = all_states(timelines), (config.states, config.state_values)
     ids = np.array(state_ids(given, *names_and_values))
     logits = torch.cat([timeline.state_logits for timeline in timelines])
-    judged = (ids >= 0) & ~logits.isnan().any(-1).numpy()
+    # Context is of another part.
+    of_part = np.concatenate([np.arange(len(timeline)) >= timeline.num_context for timeline in timelines])
+    judged = (ids >= 0) & of_part & ~logits.isnan().any(-1).numpy()
     if not judged.any():
         return {}
     answers = read_states(logits[torch.from_numpy(judged)], config)

@@ -53,8 +53,8 @@ def to_rows(
     Returns:
         `Dataset`, for a stream `IterableDataset`: Rows in the order of the timelines. Their columns are those of the
         tokenizer, `timestamps` and `start_time` if there are times, `num_context`, `num_before`, `labels` (one for
-        each post after the context, -100 = none), with `only_labelled` and for timelines whose first posts are context
-        (their `num_context`) `is_target` (for each of these posts), `states`
+        each post after the context, -100 = none), with `only_labelled`
+        `is_target` (for each of these posts), `states`
         and `held_out` if the timelines have them, `speaker_posts` and `num_older` for a model that reads speakers,
         and, for a list of timelines, the index `timeline`. Raises a `ValueError` for an argument outside its range.
     """
@@ -73,9 +73,8 @@ def to_rows(
             f"`max_seq_length` must be at least {smallest}, for the special tokens and one of the text; got {limit}."
         )
     settings = {"tokenizer": tokenizer, "window": window, "targets_per_row": targets_per_row, "limit": limit}
-    has_context = isinstance(timelines, list) and any(timeline.num_context for timeline in timelines)
     settings |= {"only_labelled": only_labelled, "reads_speakers": reads_speakers}
-    settings |= {"known_states": known_states, "has_context": has_context}
+    settings |= {"known_states": known_states}
     if isinstance(timelines, TimelineStream):
         # Datasets divides lists among workers and processes, so `shards` must be the only list.
         given = {"shards": timelines.shards, "stream": timelines, "part": part, **settings}
@@ -137,7 +136,6 @@ def timeline_to_rows(
     only_labelled: bool,
     reads_speakers: bool,
     known_states: PreTrainedConfig | None,
-    has_context: bool,
 ) -> tuple[list[dict[str, Any]], int]:
     """Returns the rows of a timeline, and the number of truncated posts."""
     columns, num_cut = timeline.tokenize(tokenizer, limit)
@@ -154,11 +152,9 @@ def timeline_to_rows(
         row["labels"] = labels = row["labels"][row["num_context"] :]
         if timeline.held_out is not None:
             row["held_out"] = timeline.held_out
-        if only_labelled or has_context:
+        if only_labelled:
             posts = enumerate(labels, row["num_before"] + row["num_context"])
-            row["is_target"] = [
-                post >= timeline.num_context and (label != NO_LABEL or not only_labelled) for post, label in posts
-            ]
+            row["is_target"] = [post >= timeline.num_context and label != NO_LABEL for post, label in posts]
         if any(row.get("is_target", [True])):
             rows.append(row)
     return rows, num_cut

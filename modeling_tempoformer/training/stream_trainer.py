@@ -297,8 +297,7 @@ class StreamTrainer(HubTrainer):
                 rows = embed_rows({"rows": rows}, self.model, self.processing_class, keeps=False)["rows"]
         vectors = torch.from_numpy(post_vectors(rows, timelines))
         for timeline, own in zip(timelines, vectors.split(list(map(len, timelines))), strict=True):
-            # Context that no stream of these rows reads was not encoded.
-            timeline.vectors = None if timeline.num_context else own
+            timeline.vectors = own
         return rows
 
     def log_metrics(self, split: str, metrics: dict[str, Any]):
