@@ -152,7 +152,8 @@ def check_options(program: str, arguments: list[str], capsys):
     arguments = [word for word in arguments if word != "--help"]
     own = arguments[: arguments.index("--")] if "--" in arguments else arguments
     with pytest.raises(SystemExit) as end:
-        start(program, [*own, "--help", *["all"] * (not own and program.startswith("tempoformer "))])
+        is_subcommand = program.startswith("tempoformer") and len([*program.split()[1:], *own]) == 1
+        start(program, [*own, "--help", *["all"] * is_subcommand])
     output = capsys.readouterr()
     assert end.value.code in (None, 0), (program, own, end.value.code, output.err)
     options = {word.split("=")[0] for word in own if word.startswith("--")}

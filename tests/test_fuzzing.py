@@ -94,8 +94,9 @@ SECONDS = [0, 1, 60, 86400, 1_700_000_000, 1_700_000_001, 1_700_006_400, -86400 
 # Lists the values by kind, because a column has one kind of time.
 TIMES = {
     "number": pairs(*((form, s) for s in SECONDS for form in (s, float(s), str(s), f" {s}.0 ", [s]))),
-    "date": pairs(*((form, s) for s in SECONDS for form in dates_of(s))),
-    "missing": pairs((None, MISSING), ("", MISSING), ("  ", MISSING), ([], MISSING)),
+    # As a date, 0 means that there is no time.
+    "date": pairs(*((form, s) for s in SECONDS if s for form in dates_of(s))),
+    "missing": pairs(*((value, MISSING) for value in (None, "", "  ", [], "1970-01-01T00:00:00Z"))),
 }
 BAD_TIMES = pairs(
     *((value, REFUSED) for value in ("soon", "nan", "inf", math.nan, -math.inf, 1.7e12, -1e11, True, "2024_05_01")),
@@ -162,7 +163,11 @@ def what_is_right(meanings: list[dict[str, Any]]) -> list[list[tuple[int, dict]]
         groups.setdefault(post["timeline_id"], []).append((row, post))
     if meanings[0]["timestamp"] is MISSING:
         return list(groups.values())
-    return [sorted(group, key=lambda member: member[1]["timestamp"]) for group in groups.values()]
+    # Where the rows of a timeline run backwards alone, so do those of one time.
+    times = {name: [post["timestamp"] for _, post in group] for name, group in groups.items()}
+    backwards = {name for name, own in times.items() if own != sorted(own) and own == sorted(own, reverse=True)}
+    given = [group[::-1] if name in backwards else group for name, group in groups.items()]
+    return [sorted(group, key=lambda member: member[1]["timestamp"]) for group in given]
 
 
 class Table(list):
@@ -217,7 +222,7 @@ def check_table(variant: str, table: tuple[list, list], data: st.DataObject):
         people: dict[str, list] = {}
         for name, post in read_posts([Table(posts)], ("O", "IS"), columns):
             people.setdefault(name, []).append(post)
-        settings = (TOKENIZER, WINDOW, targets_per_row, MOST_TOKENS, only_labelled, False, None, False)
+        settings = (TOKENIZER, WINDOW, targets_per_row, MOST_TOKENS, only_labelled, False, None)
         timelines = [Timeline.from_posts(name, posts) for name, posts in people.items()]
         rows = [
             row | {"post_ids": timeline.post_ids[row["num_before"] + row["num_context"] :]}
