@@ -16,7 +16,7 @@ from modeling_tempoformer.view.timelines import load_pipeline
 # The app, which lies beside the package in a Space.
 APP = ("space_app.py", "space_app.css", "space_posts.py")
 # The files of the package that the app needs. The folder of a checkout may hold others.
-SOURCES = (".py", ".typed", ".css", ".js", ".jinja")
+SOURCES = (".py", ".typed", ".css", ".js", ".jinja", ".txt")
 
 logger = logging.getLogger(__name__)
 

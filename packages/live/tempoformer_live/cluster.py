@@ -1,6 +1,5 @@
 """Runs functions on Ray: on this machine alone, or on the cluster that `RAY_ADDRESS` names."""
 
-import importlib.util
 import logging
 import os
 import secrets
@@ -30,13 +29,14 @@ def started_ray() -> Iterator[None]:
     one, which ends with the block. Ray reads its settings when it is imported, so it must not be imported before.
     Raises an `ImportError` that says what to install where there is no Ray.
     """
-    if importlib.util.find_spec("ray") is None:
-        raise ImportError(
-            "Scoring needs Ray, which is not installed: `pip install -c constraints.txt './packages/live[ray]'`."
-        )
     is_local = "RAY_ADDRESS" not in os.environ
     os.environ |= ALWAYS | (ON_THIS_MACHINE if is_local else {})
-    import ray
+    try:
+        import ray
+    except ModuleNotFoundError:
+        raise ImportError(
+            "Scoring needs Ray, which is not installed: `pip install -c constraints.txt './packages/live[ray]'`."
+        ) from None
 
     if ray.is_initialized():
         yield
