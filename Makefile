@@ -70,7 +70,7 @@ bench: .venv/installed_slow .venv/redis
 
 # On a GPU, with any Python that has torch and Transformers: `make bench-gpu PYTHON=python3`.
 bench-gpu:
-	PYTHONPATH=. $(PYTHON) benchmarks/speed.py --device cuda --rows 3 --targets 16 64 --timelines 1 64 1024 --turns 20
+	PYTHONPATH=.:packages/live $(PYTHON) benchmarks/speed.py --device cuda --rows 3 --targets 16 64 --timelines 1 64 1024 --turns 20
 
 # What a contributor runs: one test process for each of JOBS cores, one thread in each.
 JOBS ?= 2

@@ -47,6 +47,7 @@ from modeling_tempoformer import (
     focal_loss,
 )
 from modeling_tempoformer.pipeline_tempoformer import explain_streams
+from tempoformer_live.stepping import Stepper
 
 
 Tensors = dict[str, torch.Tensor]
@@ -272,10 +273,11 @@ def new_posts(model: nn.Module, row: Tensors, new: Tensors) -> Callable[[], obje
     """Returns a step with `new`, a post of each timeline. All timelines begin with the first posts of a row."""
     ids, minutes = [str(number) for number in range(len(new["input_ids"]))], itertools.count(WINDOW)
     old, times = posts_of(row, 0, WINDOW - 1), [60.0 * minute for minute in range(1, WINDOW)]
-    memory = model.step(**old, timeline_ids=ids[:1] * len(times), timestamps=times).memory
+    stepper = Stepper(model)
+    memory = stepper.step(**old, timeline_ids=ids[:1] * len(times), timestamps=times).memory
     for timeline_id in ids[1:]:
         memory.timelines[timeline_id] = memory.timelines[ids[0]]
-    return lambda: model.step(**new, timeline_ids=ids, timestamps=[60.0 * next(minutes)] * len(ids), memory=memory)
+    return lambda: stepper.step(**new, timeline_ids=ids, timestamps=[60.0 * next(minutes)] * len(ids), memory=memory)
 
 
 def explanations(bench: Bench):

@@ -38,7 +38,6 @@ from .modeling_temporal_bert import (
     RobertaWithTemporalAttentionForSequenceClassification,
     RobertaWithTemporalAttentionForTokenClassification,
 )
-from .online_tempoformer import LatePostError, StreamMemory
 from .pipeline_tempoformer import StreamClassificationPipeline
 from .timeline_tempoformer import Timeline
 from .tokenization_temporal_bert import TemporalBertTokenizer, TemporalRobertaTokenizer
@@ -153,7 +152,6 @@ __all__ = [
     "BertWithTemporalAttentionForTokenClassification",
     "CardFacts",
     "GrowExperts",
-    "LatePostError",
     "PostTempoFormerConfig",
     "PostTempoFormerForStreamClassification",
     "PostTempoFormerModel",
@@ -164,7 +162,6 @@ __all__ = [
     "RobertaWithTemporalAttentionForTokenClassification",
     "StreamClassificationPipeline",
     "StreamCollator",
-    "StreamMemory",
     "TempoFormerConfig",
     "TempoFormerForStreamClassification",
     "TempoFormerModel",

@@ -73,8 +73,7 @@ class PostTempoFormerConfig(StreamFields, PreTrainedConfig):
             to 1e6, divides the logits before the softmax. `"thresholds"`, a positive number for each class: a post
             gets the class with the largest probability / threshold. `"alarm"`, a dict, changes no label: a post is an
             alarm if the probability of the class with the id `"label"` is at least `"threshold"`, from 0 to 1; its
-            `"policy"`, a dict, lets it wait, cool down or last ([`~policy_tempoformer.follow`]); its `"wanted"` and
-            `"measured"` document how the threshold was chosen.
+            `"wanted"` and `"measured"` document how the threshold was chosen.
         timed (`bool`, *optional*):
             Whether the model was trained with the times of posts. Its inputs must have times if and only if it was,
             with any `stream_attention`; if None, this is not checked.

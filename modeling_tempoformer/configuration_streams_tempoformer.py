@@ -8,7 +8,6 @@ import torch
 from transformers import AutoConfig, PreTrainedConfig
 
 from .checks_tempoformer import CheckedFields, at_least_1, dropout, not_negative, positive
-from .policy_tempoformer import check_policy
 from .times_tempoformer import read_horizon
 
 
@@ -105,7 +104,6 @@ class StreamFields(CheckedFields):
             raise ValueError(f"`{name}['label']` must be one of {self.num_labels} class ids, got {label}.")
         if not isinstance(threshold, int | float) or not 0 <= threshold <= 1:
             raise ValueError(f"`{name}['threshold']` must lie between 0 and 1, got {threshold}.")
-        check_policy(alarm.get("policy") or {}, threshold, self.timed)
 
     def validate_first_posts(self):
         """Checks that `first_posts` comes with `no_change`, and "speaker" only with `reads_speakers`."""

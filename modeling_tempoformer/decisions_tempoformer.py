@@ -6,8 +6,6 @@ from typing import Any
 import torch
 from transformers import PreTrainedConfig
 
-from .policy_tempoformer import EVENTS, NOTHING, RAISED, AlarmState, follow, rule_of
-
 
 def class_names(config: PreTrainedConfig) -> list[str]:
     """Returns the names of a model's classes, in the order of their ids."""
@@ -36,7 +34,7 @@ def decide(logits: torch.Tensor, calibration: dict[str, Any] | None = None) -> t
     Returns:
         `softmax(logits / temperature)` (Guo et al., 2017, section 4.2) in 32 bits or more, and the class ids by
         probability / threshold, largest first (of equal ones the lower id), both of the shape of `logits`. The `alarm`
-        of the calibration changes neither ([`find_events`]).
+        of the calibration changes neither ([`find_alarms`]).
     """
     calibration = calibration or {}
     logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
@@ -53,48 +51,26 @@ def at_temperature(logits: torch.Tensor, calibration: dict[str, Any] | None) -> 
     return logits if temperature is None else logits / temperature
 
 
-def find_events(
-    probabilities: torch.Tensor,
-    labels: torch.Tensor,
-    watched: int,
-    calibration: dict[str, Any] | None,
-    times: Sequence[float] | None = None,
-    state: AlarmState | None = None,
-) -> torch.Tensor:
+def find_alarms(
+    probabilities: torch.Tensor, labels: torch.Tensor, watched: int, calibration: dict[str, Any] | None
+) -> torch.BoolTensor:
     """
-    Tells which posts of a timeline raise an alarm.
+    Tells which posts are alarms.
 
     Args:
         probabilities (`torch.Tensor` of shape `(posts, num_labels)`): The probabilities of [`decide`].
         labels (`torch.Tensor` of shape `(posts,)`): The label of each post, the first of its classes in [`decide`].
         watched (`int`): The id of the class of interest.
         calibration (`dict`, *optional*): The argument of [`decide`].
-        times (`Sequence[float]`, *optional*): The seconds of the posts, in the order of time, for a policy.
-        state ([`~policy_tempoformer.AlarmState`], *optional*): The memory of the posts before, which is updated; one
-            of another alarm begins anew. None for none.
 
     Returns:
-        `torch.LongTensor` of shape `(posts,)`: The events of [`~policy_tempoformer.follow`] if the calibration's
-        `alarm` for the class has a `policy`. Else, for posts in any order and of any timelines, `RAISED` where the
-        probability is at least the alarm's threshold, or without such an alarm where the class is the label.
+        `torch.BoolTensor` of shape `(posts,)`: True where the probability is at least the threshold of the alarm for
+        the class, or without such an alarm where the class is the label.
     """
     if (alarm := own_alarm(watched, calibration)) is None:
-        return (labels == watched).long()
-    scores = probabilities[..., watched].double()
-    if not alarm.get("policy"):
-        # Compared in 64 bits: a threshold may lie between two probabilities that are neighbours in 32.
-        return (scores >= alarm["threshold"]).long()
-    state = AlarmState() if state is None else state
-    if state.rule != (name := rule_of(alarm)):
-        vars(state).update(vars(AlarmState(rule=name)))
-    rule = alarm["threshold"], alarm["policy"], state
-    return torch.tensor(follow(scores.tolist(), times, *rule), dtype=torch.long, device=scores.device)
-
-
-def own_policy(config: PreTrainedConfig) -> dict[str, Any] | None:
-    """Returns the policy of the alarms for the model's watched class, None without one."""
-    alarm = None if config.watched is None else own_alarm(config.watched, config.calibration)
-    return (alarm or {}).get("policy") or None
+        return labels == watched
+    # Compared in 64 bits: a threshold may lie between two probabilities that are neighbours in 32.
+    return probabilities[..., watched].double() >= alarm["threshold"]
 
 
 def own_alarm(label: int, calibration: dict[str, Any] | None) -> dict[str, Any] | None:
@@ -117,7 +93,7 @@ def watched_threshold(config: PreTrainedConfig, calibration: dict[str, Any] | No
 
 def alarm_threshold(label: int, num_labels: int, calibration: dict[str, Any]) -> float | None:
     """
-    Returns the smallest probability of a class that makes a post an alarm ([`find_events`]). It is None with three
+    Returns the smallest probability of a class that makes a post an alarm ([`find_alarms`]). It is None with three
     classes or more and no alarm for this class, as the label then depends on all probabilities.
     """
     if (alarm := own_alarm(label, calibration)) is not None:
@@ -131,8 +107,6 @@ def read_answers(
     config: PreTrainedConfig,
     calibration: dict[str, Any] | None,
     state_logits: torch.Tensor | None = None,
-    times: Sequence[float] | None = None,
-    events: Sequence[int | None] | None = None,
 ) -> list[dict[str, Any]]:
     """
     Returns the answer about each post, in plain Python. All modules take their answers from this function.
@@ -142,15 +116,11 @@ def read_answers(
         config (`PreTrainedConfig`): The model's configuration.
         calibration (`dict`, *optional*): The argument of [`decide`].
         state_logits (`torch.Tensor` of shape `(posts, num_states)`, *optional*): The argument of [`read_states`].
-        times (`Sequence[float]`, *optional*): The seconds of the posts, which are then a whole timeline, in order.
-        events (`Sequence[int]`, *optional*): The event of each post, where `step` has followed a policy; None in it
-            for a post that it has not followed, which the threshold alone decides.
 
     Returns:
         A dict for each post. If the model has a watched class, the dict begins with `watched_probability`, the
-        probability of that class; `alarm`, whether the post raises an alarm ([`find_events`]); `watched_threshold`,
-        the smallest probability of an alarm ([`alarm_threshold`]); with a policy `alarm_event`, "raised", "held back",
-        "taken back" or None; and `watched`, the name of the class. Then come the
+        probability of that class; `alarm`, whether the post is an alarm ([`find_alarms`]); `watched_threshold`,
+        the smallest probability of an alarm ([`alarm_threshold`]); and `watched`, the name of the class. Then come the
         `label` that [`decide`] chooses, its probability `score`, the `probabilities` of all classes, and the
         `thresholds` of the calibration by class (None without any). If the calibration has thresholds or an alarm:
         `reason`, which says why the label is not the most probable class, or why alarm and label disagree; None if
@@ -162,27 +132,21 @@ def read_answers(
     calibration = calibration or {}
     thresholds = calibration.get("thresholds")
     fixed = {"thresholds": None if thresholds is None else dict(zip(names, thresholds, strict=True))}
-    found = [NOTHING] * len(labels)
+    alarms = [False] * len(labels)
     if watched is not None:
-        threshold, own = watched_threshold(config, calibration), own_alarm(watched, calibration) or {}
-        has_policy = bool(own.get("policy"))
-        if has_policy and events is not None:
-            alone = find_events(probabilities, labels, watched, {"alarm": {**own, "policy": None}}).tolist()
-            found = [one if event is None else event for one, event in zip(alone, events, strict=True)]
-        else:
-            found = find_events(probabilities, labels, watched, calibration, times).tolist()
+        threshold = watched_threshold(config, calibration)
+        alarms = find_alarms(probabilities, labels, watched, calibration).tolist()
     answers = []
-    for post, (scores, label, event) in enumerate(zip(probabilities.tolist(), labels.tolist(), found, strict=True)):
+    for post, (scores, label, alarm) in enumerate(zip(probabilities.tolist(), labels.tolist(), alarms, strict=True)):
         answer: dict[str, Any] = {}
         if watched is not None:
-            answer = {"watched_probability": scores[watched], "alarm": event == RAISED, "watched_threshold": threshold}
-            answer |= {"alarm_event": EVENTS[event]} if has_policy else {}
+            answer = {"watched_probability": scores[watched], "alarm": alarm, "watched_threshold": threshold}
             answer["watched"] = names[watched]
         by_class = dict(zip(names, scores, strict=True))
         answer |= {"label": names[label], "score": scores[label], "probabilities": by_class, **fixed}
         if thresholds is not None or calibration.get("alarm") is not None:
             reasons = [explain_label(scores, label, names, thresholds)]
-            reasons += [] if watched is None else [explain_alarm(scores, label, event, names, watched, calibration)]
+            reasons += [] if watched is None else [explain_alarm(scores, label, alarm, names, watched, calibration)]
             answer["reason"] = " ".join(filter(None, reasons)) or None
         answers.append(answer if states is None else {**answer, "state": states[post]})
     return answers
@@ -204,7 +168,7 @@ def explain_label(
 def explain_alarm(
     scores: Sequence[float],
     label: int,
-    event: int,
+    is_alarm: bool,
     names: Sequence[str],
     watched: int,
     calibration: dict[str, Any],
@@ -213,16 +177,11 @@ def explain_alarm(
     Returns a sentence that says why a post is an alarm although its label is not the watched class, or no alarm
     although its label is the watched class; None where alarm and label agree.
     """
-    is_alarm = event == RAISED
     if is_alarm == (label == watched):
         return None
     says = "an alarm" if is_alarm else "no alarm"
     reaches = "reaches" if is_alarm else "does not reach"
-    alarm = own_alarm(watched, calibration)
-    threshold = alarm["threshold"]
-    if alarm.get("policy") and EVENTS[event]:
-        event_words = f", which is {EVENTS[event]}" if EVENTS[event] and not is_alarm else ""
-        return f"It is {says} by the policy{event_words}: {names[watched]} has {scores[watched]:.4g}."
+    threshold = own_alarm(watched, calibration)["threshold"]
     return f"It is {says}, since {names[watched]} ({scores[watched]:.4g}) {reaches} the threshold of {threshold}."
 
 

@@ -37,7 +37,6 @@ from .modeling_streams_tempoformer import (
     focal_loss,
     has_equal_calls,
 )
-from .online_tempoformer import StreamMemory
 from .onnx_encoder_tempoformer import OnnxEncoder
 from .states_tempoformer import States
 from .trees_tempoformer import Grown, Mixture, Trees
@@ -779,5 +778,4 @@ __all__ = [
     "PostTempoFormerForStreamClassification",
     "PostTempoFormerModel",
     "PostTempoFormerPreTrainedModel",
-    "StreamMemory",
 ]

@@ -17,7 +17,6 @@ from transformers.utils import ModelOutput, logging
 
 from .checks_tempoformer import check_indices, check_shape, check_whole, longest_input
 from .configuration_streams_tempoformer import StreamFields
-from .online_tempoformer import StreamStepMixin
 
 # Not used here: `save_pretrained` copies this file and the files that it imports, and the pipeline must be among them.
 from .pipeline_tempoformer import StreamClassificationPipeline  # noqa: F401
@@ -451,7 +450,7 @@ def has_equal_calls(model: nn.Module) -> bool:
     return is_deepspeed_zero3_enabled() or any(isinstance(module, sharded) for module in model.modules())
 
 
-class StreamClassificationMixin(StreamStepMixin):
+class StreamClassificationMixin:
     """A head that classifies the newest post of each stream, trained with the focal loss."""
 
     # The loss divides by `num_items_in_batch`.
@@ -462,12 +461,6 @@ class StreamClassificationMixin(StreamStepMixin):
     def max_tokens(self) -> int:
         """The largest number of tokens in a post that the encoder has positions for."""
         return self.tempoformer.max_tokens
-
-    @property
-    def input_device(self) -> torch.device:
-        """The device of the first weights; the CPU if they are offloaded, as their hooks then move the inputs."""
-        device = self.device
-        return torch.device("cpu") if device.type == "meta" else device
 
     def post_inputs(self, **posts: torch.Tensor) -> dict[str, torch.Tensor]:
         """Returns inputs of `forward` for posts (batch_size, num_posts, num_tokens), so that none is encoded twice."""

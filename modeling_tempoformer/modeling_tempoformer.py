@@ -27,7 +27,6 @@ from .modeling_streams_tempoformer import (
     has_equal_calls,
 )
 from .modeling_tempoformer_encoders import Pooler, get_encoder_adapter
-from .online_tempoformer import StreamMemory
 from .packing_tempoformer import PostGroups, read, scatter, to_device
 
 
@@ -501,4 +500,4 @@ class TempoFormerForStreamClassification(StreamClassificationMixin, TempoFormerP
         )
 
 
-__all__ = ["StreamMemory", "TempoFormerForStreamClassification", "TempoFormerModel", "TempoFormerPreTrainedModel"]
+__all__ = ["TempoFormerForStreamClassification", "TempoFormerModel", "TempoFormerPreTrainedModel"]

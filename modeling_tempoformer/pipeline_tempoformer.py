@@ -11,7 +11,7 @@ from transformers.pipelines import PIPELINE_REGISTRY
 from transformers.utils import logging
 
 from .data_collator_tempoformer import StreamCollator, posts_of
-from .decisions_tempoformer import check_finite, class_names, decide, log_odds, own_alarm, read_answers
+from .decisions_tempoformer import check_finite, class_names, decide, log_odds, read_answers
 from .streams_tempoformer import INDICES, change_streams
 from .timeline_tempoformer import Timeline, cut_rows
 
@@ -113,9 +113,7 @@ def explain_posts(
     by_rule = (outputs["by_rule"][:, :1] | outputs["by_rule"][:, 1:]).tolist()
     effects = {name: (values[:, :1] - values[:, 1:]).transpose(1, 2).tolist() for name, values in measured.items()}
     names = class_names(config)
-    rule = config, calibration, outputs.get("state_logits"), timeline.timestamps
-    answers = read_answers(outputs["logits"][:, 0], *rule)
-    policy = (own_alarm(config.watched, calibration) or {}).get("policy")
+    answers = read_answers(outputs["logits"][:, 0], config, calibration, outputs.get("state_logits"))
     attention = outputs["attention"].tolist()
     for post, (text, answer) in enumerate(zip(timeline.texts, answers, strict=True)):
         stream = positions[max(0, post - config.window + 1) : post + 1]
@@ -124,7 +122,6 @@ def explain_posts(
             "text": text,
             "timestamp": None if timeline.timestamps is None else timeline.timestamps[post],
             **answer,
-            **({"policy": policy} if policy else {}),
             "stream": stream,
             "attention": [weights[absent:] for weights in attention[post]],
             **{
@@ -250,7 +247,7 @@ class StreamClassificationPipeline(Pipeline):
 
             - `text`, and `timestamp` in seconds, None without times.
             - all that a call returns, the `probabilities` of all classes, a dict, and the calibration's `thresholds`
-              by class, or None without any; with a policy of alarms `policy`, its fields.
+              by class, or None without any.
             - `stream`, a list of the posts of its stream: indices in the input, oldest first, the post itself last.
             - `attention`, for each stream layer a list of how much the post looked at each of `stream`: the mean over
               heads, summing to 1.
@@ -409,7 +406,7 @@ class StreamClassificationPipeline(Pipeline):
         else:
             answers = [
                 {name: value for name, value in answer.items() if name not in ("probabilities", "thresholds")}
-                for answer in read_answers(logits, config, calibration, timeline.state_logits, timeline.timestamps)
+                for answer in read_answers(logits, config, calibration, timeline.state_logits)
             ]
             if top_k:
                 probabilities, ranked = decide(logits, calibration)

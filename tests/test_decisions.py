@@ -5,7 +5,7 @@ import torch
 from helpers import read_json, tiny_model
 from transformers import AutoModelForSequenceClassification
 
-from modeling_tempoformer.decisions_tempoformer import decide, find_events, read_answers
+from modeling_tempoformer.decisions_tempoformer import decide, find_alarms, read_answers
 
 
 NAMES = ["calm", "low", "high"]
@@ -68,7 +68,7 @@ def test_a_threshold_between_neighbours_separates_them(wide):
     assert low < high
     for threshold, expected in ((low, [1, 1]), ((low + high) / 2, [0, 1]), (high, [0, 1]), (high + 1e-12, [0, 0])):
         probabilities, ranked = decide(logits)
-        alarms = find_events(probabilities, ranked[:, 0], 1, {"alarm": {"label": 1, "threshold": threshold}})
+        alarms = find_alarms(probabilities, ranked[:, 0], 1, {"alarm": {"label": 1, "threshold": threshold}})
         assert alarms.tolist() == expected
 
 
@@ -125,4 +125,5 @@ def test_a_model_that_was_saved_before_there_were_alarms_loads(tmp_path):
     assert "alarm" not in values["calibration"] and values.get("watched") is None
     again = AutoModelForSequenceClassification.from_pretrained(tmp_path)
     assert again.config.calibration == model.config.calibration
-    assert again.answer(SHARES.log()) == model.answer(SHARES.log())
+    answers = [read_answers(SHARES.log(), each.config, each.config.calibration) for each in (again, model)]
+    assert answers[0] == answers[1]

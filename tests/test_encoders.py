@@ -20,6 +20,7 @@ from modeling_tempoformer import (
     TempoFormerForStreamClassification,
 )
 from modeling_tempoformer.modeling_tempoformer_encoders import ENCODER_ADAPTERS, get_encoder_adapter
+from tempoformer_live.stepping import Stepper
 
 
 FAMILIES = pytest.mark.parametrize("family", list(ENCODERS))
@@ -144,9 +145,9 @@ def test_longest_post(family, settings):
     model = family_model(family, **settings)
     most = 22 if ENCODERS[family]["pad_token_id"] else 24
     assert model(torch.full((1, 1, most), 7)).logits.isfinite().all()
-    assert model.step(torch.full((1, most), 7), timeline_ids=["a"]).logits.isfinite().all()
+    assert Stepper(model).step(torch.full((1, most), 7), timeline_ids=["a"]).logits.isfinite().all()
     with pytest.raises(ValueError, match=f"at most {most}"):
-        model.step(torch.full((1, most + 1), 7), timeline_ids=["a"])
+        Stepper(model).step(torch.full((1, most + 1), 7), timeline_ids=["a"])
 
 
 @pytest.mark.usefixtures("many_groups")

@@ -16,6 +16,7 @@ from modeling_tempoformer import (
     packing_tempoformer,
 )
 from modeling_tempoformer.streams_tempoformer import stream_windows
+from tempoformer_live.stepping import Stepper
 
 
 WINDOW, TARGETS, ROWS, LONGEST = 20, 16, 3, 72
@@ -148,6 +149,6 @@ def test_a_step_sends_and_reads_nothing_between_the_encoder_and_its_answer(pooli
     model.register_forward_hook(lambda *_: work.__exit__(None, None, None))
     for time in range(6):
         given = {"timeline_ids": ["a"], "timestamps": [float(time)], "speakers": ["ann" if time % 2 else "bob"]}
-        memory = model.step(torch.full((1, 3), 7), **given, memory=memory).memory
+        memory = Stepper(model).step(torch.full((1, 3), 7), **given, memory=memory).memory
     assert work.kernels.total() > 6 * 50
     assert not work.waits and not work.sent

@@ -13,6 +13,8 @@ from modeling_tempoformer.posts.states import check_states
 from modeling_tempoformer.streams_tempoformer import states_before
 from modeling_tempoformer.timeline_tempoformer import Timeline
 from modeling_tempoformer.training.experts import grow_experts
+from tempoformer_live.memory import StreamMemory
+from tempoformer_live.stepping import Stepper
 
 
 NAMES = ["calm", "sad", "angry", "glad"]
@@ -115,8 +117,8 @@ def test_one_answer_by_batch_pipeline_explanation_and_step(tmp_path, values, spe
                 arrived["previous_states"] = [given[posts_of[-1]] if posts_of else None for posts_of in own]
             else:
                 arrived["states"] = given[start:end]
-            output = model.step(**tokens, **arrived, memory=memory)
-            memory = model.restore_memory(output.memory.state_dict())
+            output = Stepper(model).step(**tokens, **arrived, memory=memory)
+            memory = StreamMemory.from_state_dict(output.memory.state_dict())
             stepped.append(output.logits)
         torch.testing.assert_close(torch.cat(stepped), logits, atol=1e-5, rtol=0)
 
@@ -152,9 +154,9 @@ def test_a_state_that_the_model_does_not_have_is_refused_by_step():
     tokens = tokenizer(["oh no"], return_tensors="pt")
     tokens.pop("token_type_ids", None)
     with pytest.raises(ValueError, match="'sadd'.*calm"):
-        model.step(**tokens, timeline_ids=["a"], timestamps=[0], states=["sadd"])
+        Stepper(model).step(**tokens, timeline_ids=["a"], timestamps=[0], states=["sadd"])
     with pytest.raises(ValueError, match="previous_states.*2 values for 1"):
-        model.step(**tokens, timeline_ids=["a"], timestamps=[0], previous_states=["sad", "sad"])
+        Stepper(model).step(**tokens, timeline_ids=["a"], timestamps=[0], previous_states=["sad", "sad"])
 
 
 @pytest.mark.parametrize(("values", "wrong"), [({}, "Calm"), ({}, "2"), (NUMBERS, "glad")])

@@ -28,6 +28,7 @@ from modeling_tempoformer.pipeline_tempoformer import StreamClassificationPipeli
 from modeling_tempoformer.timeline_tempoformer import Timeline
 from tempoformer_live.live_classifier import LiveClassifier
 from tempoformer_live.redis_store import StoredTimeline
+from tempoformer_live.stepping import Stepper
 
 
 TIMELINES = [
@@ -126,7 +127,7 @@ def step(reader: Reader) -> list[torch.Tensor]:
         for text, seconds, speaker in zip(*timeline.values(), strict=True):
             tokens = reader.tokenizer([text], return_tensors="pt")
             arrived = {"timeline_ids": [str(name)], "timestamps": [seconds], "speakers": [speaker]}
-            output = reader.model.step(**tokens, **arrived, memory=memory)
+            output = Stepper(reader.model).step(**tokens, **arrived, memory=memory)
             memory = output.memory
             answers.append(output.logits.softmax(-1))
     return answers

@@ -7,6 +7,7 @@ from transformers import AttentionInterface, AttentionMaskInterface, AutoConfig,
 from transformers.masking_utils import flash_attention_mask
 
 from modeling_tempoformer import TempoFormerConfig, TempoFormerForStreamClassification
+from tempoformer_live.stepping import Stepper
 
 
 VARIANTS = [
@@ -198,7 +199,7 @@ def test_vectors_of_posts_take_the_place_of_their_tokens(batch, pooling):
     # A single post gives the same in a step and as a batch without a mask.
     alone = model.tempoformer.embed_posts(posts["input_ids"][1, :1, :5])
     torch.testing.assert_close(alone, vectors[6:7], atol=1e-5, rtol=0)
-    step = model.step(posts["input_ids"][1, :1, :5], timeline_ids=["a"]).logits
+    step = Stepper(model).step(posts["input_ids"][1, :1, :5], timeline_ids=["a"]).logits
     torch.testing.assert_close(model(post_embeds=alone.unsqueeze(0)).logits[0], step, atol=1e-5, rtol=0)
 
 

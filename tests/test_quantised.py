@@ -9,6 +9,7 @@ from helpers import TIMES, TINY, tiny_batch, tiny_model
 from torch import nn
 
 from modeling_tempoformer import BertWithTemporalAttentionForMaskedLM, TemporalBertConfig
+from tempoformer_live.stepping import Stepper
 
 
 torchao = pytest.importorskip("torchao.quantization")
@@ -81,7 +82,7 @@ def test_quantised_is_close_and_smaller(kind, quantise):
         memory, steps = None, []
         for post in range(6):
             inputs = {name: batch[name][0, post : post + 1] for name in ("input_ids", "attention_mask")}
-            output = one.step(**inputs, timeline_ids=["ann"], timestamps=[60.0 * post], memory=memory)
+            output = Stepper(one).step(**inputs, timeline_ids=["ann"], timestamps=[60.0 * post], memory=memory)
             memory = output.memory
             steps.append(output.logits)
         logits.append(torch.cat(steps))

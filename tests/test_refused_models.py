@@ -35,6 +35,7 @@ from modeling_tempoformer import (
     TempoFormerModel,
 )
 from modeling_tempoformer.view.timelines import load_pipeline
+from tempoformer_live.stepping import Stepper
 
 
 TIMELINE = {"text": ["sad today", "so glad", "lost"], "timestamp": [0, 60, 7200]}
@@ -67,7 +68,11 @@ def run_script(folder: Path) -> list[dict[str, str]]:
 
 def run_step(folder: Path) -> torch.Tensor:
     model = TempoFormerForStreamClassification.from_pretrained(folder)
-    return model.step(torch.tensor([[2, 7, 3], [2, 8, 3]]), timeline_ids=["bob", "ann"], timestamps=[1.0, 2.0]).logits
+    return (
+        Stepper(model)
+        .step(torch.tensor([[2, 7, 3], [2, 8, 3]]), timeline_ids=["bob", "ann"], timestamps=[1.0, 2.0])
+        .logits
+    )
 
 
 BROKEN = {
@@ -159,9 +164,9 @@ def test_the_first_post_that_is_not_finite_is_named(saved):
     with torch.no_grad():
         word[9] = torch.nan
     ids, names = torch.tensor([[2, 7, 3], [2, 8, 3], [2, 9, 3]]), ["ann", "bob", "ben"]
-    memory = model.step(ids[:1], timeline_ids=["ann"], timestamps=[100.0]).memory
+    memory = Stepper(model).step(ids[:1], timeline_ids=["ann"], timestamps=[100.0]).memory
     with pytest.raises(ValueError, match="Post 2 of timeline 'ben'"):
-        model.step(ids, timeline_ids=names, timestamps=[0.0, 1.0, 2.0], memory=memory, drop_late=True)
+        Stepper(model).step(ids, timeline_ids=names, timestamps=[0.0, 1.0, 2.0], memory=memory, drop_late=True)
     assert len(memory) == 1
     tokenizer = AutoTokenizer.from_pretrained(saved)
     with torch.no_grad():
@@ -234,12 +239,15 @@ def test_a_model_takes_times_if_it_was_trained_with_them(kind, attention, timed)
     given = {True: TIMELINE, False: {"text": TIMELINE["text"]}}
     ids = tokenizer(TIMELINE["text"], padding=True, return_tensors="pt").input_ids
     times = {True: {"timestamps": TIMELINE["timestamp"]}, False: {}}
-    assert len(pipe(given[timed])) == 3 and len(model.step(ids, timeline_ids=["ann"] * 3, **times[timed]).logits) == 3
+    assert (
+        len(pipe(given[timed])) == 3
+        and len(Stepper(model).step(ids, timeline_ids=["ann"] * 3, **times[timed]).logits) == 3
+    )
     for call in (pipe, pipe.explain):
         with pytest.raises(ValueError, match=f"timed={timed}"):
             call(given[not timed])
     with pytest.raises(ValueError, match=f"timed={timed}"):
-        model.step(ids, timeline_ids=["ann"] * 3, **times[not timed])
+        Stepper(model).step(ids, timeline_ids=["ann"] * 3, **times[not timed])
     # A model that does not say how it was trained reads both.
     model.config.timed = None
     assert len(pipe(given[not timed])) == 3

@@ -15,7 +15,6 @@ from transformers import AutoConfig, AutoModelForSequenceClassification
 from modeling_tempoformer import (
     StreamClassificationPipeline,
     StreamCollator,
-    online_tempoformer,
     timeline_tempoformer,
     to_timelines,
 )
@@ -24,6 +23,9 @@ from modeling_tempoformer.decisions_tempoformer import read_states
 from modeling_tempoformer.states_tempoformer import States
 from modeling_tempoformer.timeline_tempoformer import Timeline
 from modeling_tempoformer.training.experts import grow_experts
+from tempoformer_live import memory
+from tempoformer_live.memory import StreamMemory
+from tempoformer_live.stepping import Stepper
 
 
 EXPERTS = {
@@ -98,9 +100,9 @@ def test_one_answer_by_batch_pipeline_explanation_and_step(first_posts):
         tokens.pop("token_type_ids", None)
         times, speakers = conversation()["timestamp"][start:end], SPEAKERS[start:end]
         arrived = {"timeline_ids": ["a"] * (end - start), "timestamps": times, "speakers": speakers}
-        output = model.step(**tokens, **arrived, memory=memory)
+        output = Stepper(model).step(**tokens, **arrived, memory=memory)
         # The memory survives that it is saved.
-        memory = model.restore_memory(output.memory.state_dict())
+        memory = StreamMemory.from_state_dict(output.memory.state_dict())
         stepped.append(output.logits)
         states.append(output.state_logits)
     torch.testing.assert_close(torch.cat(stepped), logits, atol=1e-5, rtol=0)
@@ -137,7 +139,7 @@ def test_a_name_is_one_person_however_it_is_written_and_by_every_path():
         tokens = tokenizer(TEXTS[post : post + 1], return_tensors="pt")
         tokens.pop("token_type_ids", None)
         arrived = {"timestamps": conversation()["timestamp"][post : post + 1], "speakers": spelled[post : post + 1]}
-        output = model.step(**tokens, timeline_ids=[SPELLINGS[post % 5]("a")], **arrived, memory=memory)
+        output = Stepper(model).step(**tokens, timeline_ids=[SPELLINGS[post % 5]("a")], **arrived, memory=memory)
         memory = output.memory
         stepped.append(output.logits)
     torch.testing.assert_close(torch.cat(stepped), logits, atol=1e-5, rtol=0)
@@ -148,7 +150,7 @@ def test_a_name_is_one_person_however_it_is_written_and_by_every_path():
 
 def test_speakers_that_look_alike_are_warned_of_by_pipeline_and_step(caplog, monkeypatch):
     monkeypatch.setattr(logging.getLogger("modeling_tempoformer"), "propagate", True)
-    for module in (timeline_tempoformer, online_tempoformer):
+    for module in (timeline_tempoformer, memory):
         module.logger.warning_once.cache_clear()
     model, tokenizer = tiny_reader(**EXPERTS)
     Timeline.read(0, ["so", "sad"], speakers=["Ann", "Ben"])
@@ -160,7 +162,7 @@ def test_speakers_that_look_alike_are_warned_of_by_pipeline_and_step(caplog, mon
     Timeline.read(0, ["so", "sad"], None, "post {}".format, False, ["Ann", "ＡＮＮ"])
     tokens = tokenizer(["so", "so"], return_tensors="pt")
     tokens.pop("token_type_ids", None)
-    model.step(**tokens, timeline_ids=["a", "a"], timestamps=[1.0, 2.0], speakers=["Ann", "a nn"])
+    Stepper(model).step(**tokens, timeline_ids=["a", "a"], timestamps=[1.0, 2.0], speakers=["Ann", "a nn"])
     assert caplog.text.count("DIFFERENT PEOPLE") == 2 and "nn'" not in caplog.text
 
 
@@ -211,7 +213,7 @@ def test_missing_speakers_are_an_error_and_unread_ones_change_nothing():
         pipe(conversation(speaker=["ann", ["bob"], *SPEAKERS[2:]]))
     tokens = tokenizer(["sad"], return_tensors="pt")
     with pytest.raises(ValueError, match="speakers"):
-        model.step(tokens["input_ids"], timeline_ids=["a"], timestamps=[1.7e9])
+        Stepper(model).step(tokens["input_ids"], timeline_ids=["a"], timestamps=[1.7e9])
     for kind in MODELS:
         model, tokenizer = tiny_reader(**kind)
         pipe = StreamClassificationPipeline(model=model, tokenizer=tokenizer)

@@ -3,8 +3,8 @@ Sets the threshold of a model's alarms: the smallest probability of the watched 
 
     tempoformer threshold --model_name_or_path outputs/mine --watch Switch --threshold 0.62
 
-The weights stay as they are, and so do the memory of a live service and the policy of alarms. Scores are not computed
-again: predict posts with labels to see those of the new threshold.
+The weights stay as they are, and so does the memory of a live service. Scores are not computed again: predict posts
+with labels to see those of the new threshold.
 """
 
 import json
@@ -19,7 +19,7 @@ from ..cards.model_cards import update_alarm
 from ..common.command_line import parse
 from ..common.files import written_whole
 from ..configuration_streams_tempoformer import StreamFields
-from ..decisions_tempoformer import class_names, own_alarm
+from ..decisions_tempoformer import class_names
 from ..evaluation.alarms import alarm_sentence
 from ..posts.model_fields import class_named
 
@@ -45,10 +45,7 @@ def main(arguments: list[str]):
     (args,) = parse([ThresholdArguments], arguments)
     config = load_config(args.model_name_or_path)
     label = class_named(args.watch, class_names(config), "watch")
-    alarm = {"label": label, "threshold": args.threshold}
-    if policy := (own_alarm(label, config.calibration) or {}).get("policy"):
-        alarm["policy"] = policy
-    set_alarm(args.model_name_or_path, config, alarm)
+    set_alarm(args.model_name_or_path, config, {"label": label, "threshold": args.threshold})
 
 
 def load_config(folder: str) -> StreamFields:

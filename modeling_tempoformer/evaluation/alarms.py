@@ -11,8 +11,7 @@ import numpy as np
 import pandas as pd
 from transformers import PreTrainedConfig
 
-from ..decisions_tempoformer import own_alarm, own_policy
-from ..policy_tempoformer import RAISED, lag_of, policy_words
+from ..decisions_tempoformer import own_alarm
 from ..posts.facts import unit_of
 from ..posts.states import first_of
 from ..timeline_tempoformer import Timeline
@@ -28,7 +27,7 @@ from .alarm_promises import (
     promise_facts,
     promise_words,
 )
-from .predictions import Predictions, all_labels, events_of, labelled_posts, timeline_numbers
+from .predictions import Predictions, alarms_of, all_labels, labelled_posts, timeline_numbers
 from .significance import bootstrap_difference
 
 
@@ -318,21 +317,16 @@ def score_alarms(
         The values of [`measure_alarms`]; if the threshold was chosen for one, the `wanted` share; under `costs` the
         [`score_costs`]; and `compared_with`: the [`compare_alarms`] of each rival.
     """
-    events = events_of(timelines, predictions, probabilities, config.watched, config.calibration)
-    alarms, held_back, alarm = events == RAISED, None, own_alarm(config.watched, config.calibration) or {}
-    if alarm.get("policy"):
-        held_back = (probabilities[:, config.watched] >= alarm["threshold"]) & ~alarms
-    wanted = alarm.get("wanted")
-    late = lag_of(own_policy(config))
+    alarms = alarms_of(predictions, probabilities, config.watched, config.calibration)
+    wanted = (own_alarm(config.watched, config.calibration) or {}).get("wanted")
     facts = {"wanted": wanted} if wanted else {}
-    facts |= measure_alarms(timelines, alarms, predictions >= 0, config.watched, config.first_posts, wanted, late)
-    facts["costs"] = score_costs(timelines, alarms, config.watched, facts, config.first_posts, 0, late, held_back)
+    facts |= measure_alarms(timelines, alarms, predictions >= 0, config.watched, config.first_posts, wanted)
+    facts["costs"] = score_costs(timelines, alarms, config.watched, facts, config.first_posts)
     labels = all_labels(timelines)
     labelled = labels >= 0
     is_alarm, is_class = alarms[labelled], labels[labelled] == config.watched
     judged = is_alarm, is_class, timeline_numbers(timelines)[labelled]
-    # Rivals have no policy, and one that waits finds a change at another post.
-    comparable = is_alarm.any() and is_class.any() and held_back is None
+    comparable = is_alarm.any() and is_class.any()
     facts["compared_with"] = {
         name: described | compare_alarms(shares[:, config.watched], *judged, alarm_kind(facts))
         for name, (shares, described) in (rivals if comparable else {}).items()
@@ -409,8 +403,6 @@ def alarm_sentence(config: PreTrainedConfig) -> str | None:
         return None
     name = config.id2label[alarm["label"]]
     rule = f"posts where {name} has a probability of {alarm['threshold']} or more"
-    if alarm.get("policy"):
-        rule = f"{rule} ({policy_words(alarm['policy'])})"
     facts = alarm.get("measured")
     if not facts and "wanted" in alarm:
         return f"{rule}{wanted_words(alarm, name)}. The held-out timelines are too few to measure it on others."

@@ -18,13 +18,12 @@ from pyarrow import parquet
 from transformers import PreTrainedConfig
 
 from ..common.files import written_whole
-from ..decisions_tempoformer import own_policy, read_states, watched_threshold
-from ..policy_tempoformer import EVENTS, RAISED
+from ..decisions_tempoformer import read_states, watched_threshold
 from ..posts.facts import Facts
 from ..posts.states import all_states
 from ..timeline_tempoformer import NO_LABEL, Timeline
 from ..times_tempoformer import are_since_start, to_date, to_seconds
-from .predictions import events_of
+from .predictions import alarms_of
 
 
 # Files whose names begin with an underscore are never pushed.
@@ -68,10 +67,9 @@ def prediction_rows(
     Returns:
         `pd.DataFrame`: A row for each post that is not context alone, in the order of the input, with `timeline_id`,
         `post_id`, `time` (UTC, in microseconds, or seconds in float64), `text`, `speaker`, `label`, `prediction`, and
-        `probability_NAME` of each class. If the model watches a class, `alarm`, with a policy `alarm_event`,
-        `watched`, `watched_probability` and `watched_threshold` follow; then `state`, and if the model answers states
-        `state_prediction`, `state_mean` (of numbers) and `state_probability_NAME` of each state. A post that the model
-        was not asked about has no answers.
+        `probability_NAME` of each class. If the model watches a class, `alarm`, `watched`, `watched_probability` and
+        `watched_threshold` follow; then `state`, and if the model answers states `state_prediction`, `state_mean` (of
+        numbers) and `state_probability_NAME` of each state. A post that the model was not asked about has no answers.
     """
     columns = {
         "timeline_id": [[timeline.timeline_id] * len(timeline) for timeline in timelines],
@@ -95,7 +93,7 @@ def prediction_rows(
     for label, name in class_names.items():
         table[PROBABILITY + name] = np.float64(probabilities[:, label])
     if getattr(config, "watched", None) is not None:
-        table = table.assign(**alarm_columns(timelines, predictions, probabilities, names, config))
+        table = table.assign(**alarm_columns(predictions, probabilities, names, config))
     if "state" in given and any(timeline.states is not None for timeline in timelines):
         states = pd.Series(all_states(timelines), dtype="string")
         table["state"] = states.mask(states == "")
@@ -114,25 +112,17 @@ def time_column(seconds: pd.Series, has_dates: bool | None = None) -> pd.Series:
 
 
 def alarm_columns(
-    timelines: Sequence[Timeline],
-    predictions: np.ndarray,
-    probabilities: np.ndarray,
-    names: list[str],
-    config: PreTrainedConfig,
+    predictions: np.ndarray, probabilities: np.ndarray, names: list[str], config: PreTrainedConfig
 ) -> dict[str, Any]:
     """
     Returns columns of alarms (posts,), under the names of [`~decisions_tempoformer.read_answers`]; no value for a
     post that the model was not asked about.
     """
     asked, watched = predictions >= 0, config.watched
-    events = pd.Series(events_of(timelines, predictions, probabilities, watched, config.calibration))
-    alarms, words = (events == RAISED).astype("boolean"), {}
-    if own_policy(config):
-        words["alarm_event"] = events.map(EVENTS).astype("string")
+    alarms = pd.Series(alarms_of(predictions, probabilities, watched, config.calibration), dtype="boolean")
     threshold = watched_threshold(config, config.calibration)
     return {
         "alarm": alarms.where(asked),
-        **words,
         "watched": names[watched],
         "watched_probability": pd.Series(probabilities[:, watched]).where(asked),
         "watched_threshold": pd.Series(threshold, index=range(len(asked)), dtype="float64"),
@@ -309,6 +299,6 @@ def is_number(name: str) -> bool:
 
 def is_predicted(name: str, names: Collection[str]) -> bool:
     """Tells whether a table of predictions of the classes `names`, without [`GIVEN`], may have such a column."""
-    own = (*KEY, "time", "prediction", *(PROBABILITY + each for each in names), "alarm", "alarm_event", "watched")
+    own = (*KEY, "time", "prediction", *(PROBABILITY + each for each in names), "alarm", "watched")
     own += ("state_prediction",)
     return name in own or name in NUMBERS or name.startswith(STATE_PROBABILITY)

@@ -10,8 +10,7 @@ import numpy as np
 import torch
 from datasets import Dataset
 
-from ..decisions_tempoformer import check_finite, decide, find_events
-from ..policy_tempoformer import NOTHING
+from ..decisions_tempoformer import check_finite, decide, find_alarms
 from ..timeline_tempoformer import Timeline
 
 
@@ -142,22 +141,12 @@ def decide_experts(
     return experts if network else experts | {"network": (network, None)}
 
 
-def events_of(
-    timelines: Sequence[Timeline],
-    predictions: np.ndarray,
-    probabilities: np.ndarray,
-    watched: int,
-    calibration: dict[str, Any] | None,
+def alarms_of(
+    predictions: np.ndarray, probabilities: np.ndarray, watched: int, calibration: dict[str, Any] | None
 ) -> np.ndarray:
     """
-    Returns the event (posts,) of each post of [`decide_posts`] ([`find_events`]). A post that the model was not asked
-    about has none, and a policy passes over it.
+    Returns a mask (posts,) of the alarms among the posts of [`decide_posts`] ([`find_alarms`]). A post that the model
+    was not asked about is none.
     """
-    events, start = np.full(len(predictions), NOTHING), 0
-    for timeline in timelines:
-        own = start + np.flatnonzero(predictions[start : start + len(timeline)] >= 0)
-        times = None if timeline.timestamps is None else [timeline.timestamps[post] for post in own - start]
-        decided = torch.from_numpy(probabilities[own]), torch.from_numpy(predictions[own])
-        events[own] = find_events(*decided, watched, calibration, times).numpy()
-        start += len(timeline)
-    return events
+    decided = torch.from_numpy(probabilities), torch.from_numpy(predictions)
+    return find_alarms(*decided, watched, calibration).numpy() & (predictions >= 0)

@@ -15,10 +15,10 @@ from transformers.utils import logging
 
 from ..common.batches import batches_by_length
 from ..common.files import written_whole
+from ..common.hashes import sha256_of
 from ..modeling_post_tempoformer import PostTempoFormerForStreamClassification
 from ..modeling_streams_tempoformer import StreamPreTrainedModel
 from ..modeling_tempoformer_encoders import get_encoder_adapter
-from ..online_tempoformer import sha256_of
 from ..timeline_tempoformer import Timeline
 
 

@@ -8,8 +8,6 @@ from datasets import Dataset
 from transformers import PreTrainedConfig
 
 from ..common.figures import save_figure
-from ..configuration_streams_tempoformer import StreamFields
-from ..decisions_tempoformer import own_policy
 from ..evaluation.figures import MORE_LABELS as MORE_LABELS_FIGURE
 from ..evaluation.figures import more_labels_figure
 from ..evaluation.latex import write_test_table
@@ -49,8 +47,6 @@ def report_results(
     if not training.do_train and (training.do_eval or training.do_predict or calibrates):
         clear_results(training)
     if calibrates:
-        if isinstance(trainer.model.config, StreamFields) and own_policy(trainer.model.config):
-            logger.warning("The policy of the model's alarms is left out: `tempoformer policy` sets one again.")
         # Validation scores are of the uncalibrated model; a new calibration is fitted below.
         trainer.model.config.calibration = None
     # Without --do_eval, the evaluation of the kept weights during the training

@@ -1,70 +1,24 @@
 // Counts alarms: those that the model has decided on, until a reader moves the threshold; from then on the posts whose
-// probability of the class is as large, by the policy of the model's alarms, if it has one.
+// probability of the class is as large.
 // Probabilities and thresholds are integers, in 1 / UNIT, so that they compare exactly; the model's own threshold is
 // null. A label is a class id, -1 without one.
 
 const UNIT = 10000;
 const BARELY = page.data.barely; // in units
 
-const EVENTS = page.data.events;
-
-// Returns the event of each post by a policy, as `follow` of the package does; all numbers are in UNIT.
-function follow(scores, times, threshold, policy) {
-  const { mean_of: meanOf = 1, wait_posts: waitPosts = 0, wait_seconds: waitSeconds = 0 } = policy;
-  const { cooldown_posts: coolPosts = 0, cooldown_seconds: coolSeconds = 0 } = policy;
-  const raisesOnce = policy.end_below !== undefined;
-  const end = raisesOnce ? Math.min(policy.end_below * UNIT, threshold) : threshold;
-  const time = (post) => (times ? times[post] : 0);
-  let begun = null;
-  let last = null;
-  let raised = false;
-  return scores.map((_, post) => {
-    const recent = scores.slice(Math.max(0, post + 1 - meanOf), post + 1);
-    const signal = recent.reduce((sum, score) => sum + score, 0) / recent.length;
-    const lasts = signal >= (begun === null ? threshold : end);
-    if (begun === null && !lasts) return EVENTS.nothing;
-    if (begun === null) [begun, raised] = [post, false];
-    const waited = post - begun - !lasts >= waitPosts && time(post) - time(begun) >= waitSeconds;
-    const cool = last === null || (post - last > coolPosts && time(post) - time(last) >= coolSeconds);
-    const due = waited && cool && (lasts || (waitSeconds > 0 && !raised)) && !(raisesOnce && raised);
-    if (due) [last, raised] = [post, true];
-    if (!lasts) begun = null;
-    if (due) return EVENTS.raised;
-    if (lasts) return EVENTS.held_back;
-    return raised ? EVENTS.nothing : EVENTS.taken_back;
-  });
-}
-
-const followed = new WeakMap(); // the last events of each timeline, which many posts ask for
-
-function eventsOf(timeline, watched, threshold) {
-  if (threshold === null) return timeline.events[watched];
-  const known = followed.get(timeline);
-  if (known?.watched === watched && known.threshold === threshold) return known.events;
-  const found = follow(timeline.probabilities[watched], timeline.times, threshold, page.data.policies[watched] ?? {});
-  const events = found.map((event, post) => (timeline.heeded[post] ? event : EVENTS.nothing));
-  followed.set(timeline, { watched, threshold, events });
-  return events;
-}
-
 function isAlarm(timeline, post, watched, threshold) {
-  return eventsOf(timeline, watched, threshold)[post] === EVENTS.raised;
-}
-
-function isHeldBack(timeline, post, watched, threshold) {
-  return [EVENTS.held_back, EVENTS.taken_back].includes(eventsOf(timeline, watched, threshold)[post]);
+  if (threshold === null) return timeline.alarms[watched][post];
+  return timeline.heeded[post] && timeline.probabilities[watched][post] >= threshold;
 }
 
 // Tells whether an alarm would be none with BARELY less of its probability.
 function isBarely(timeline, post, watched, threshold) {
   if (threshold === null) return timeline.barely[watched][post];
-  if (page.data.policies[watched]) return false;
   return isAlarm(timeline, post, watched, threshold) && timeline.probabilities[watched][post] - BARELY < threshold;
 }
 
 function outcomeOf(timeline, post, watched, threshold) {
   const alarm = isAlarm(timeline, post, watched, threshold);
-  if (isHeldBack(timeline, post, watched, threshold)) return "held back";
   const label = timeline.actual[post];
   if (label < 0) return alarm ? "alarm" : "no alarm";
   if (label === watched) return alarm ? "hit" : "miss";

@@ -45,12 +45,10 @@ function thresholdRows() {
 
 function alarmRule() {
   if (state.threshold === null) return page.data.rules[state.watched];
-  const policy = page.data.policies[state.watched] ? ", and the policy of the model's alarms raises it" : "";
-  return `An alarm is a post where the probability of ${names[state.watched]} is at least ${state.threshold / UNIT}${policy}.`;
+  return `An alarm is a post where the probability of ${names[state.watched]} is at least ${state.threshold / UNIT}.`;
 }
 
 function aboutPale() {
-  if (page.data.policies[state.watched]) return "A pale diamond is an alarm that the policy holds or takes back.";
   return `A pale mark is barely an alarm: with ${BARELY / UNIT} less it would be none.`;
 }
 
@@ -245,8 +243,7 @@ function outcomeWords(post) {
 }
 
 function isPale(post) {
-  const rule = [shown(), post, state.watched, state.threshold];
-  return isBarely(...rule) || isHeldBack(...rule);
+  return isBarely(shown(), post, state.watched, state.threshold);
 }
 
 function probabilityOf(post) {

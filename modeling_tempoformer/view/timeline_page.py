@@ -15,9 +15,8 @@ import numpy as np
 import torch
 
 from ..common.pages import COLOURS, render_page
-from ..decisions_tempoformer import alarm_threshold, find_events, own_alarm
+from ..decisions_tempoformer import alarm_threshold, find_alarms, own_alarm
 from ..names_tempoformer import read_number
-from ..policy_tempoformer import EVENTS, HELD_BACK, NOTHING, RAISED, TAKEN_BACK, policy_words
 from ..posts.states import to_numbers
 from ..timeline_tempoformer import Timeline
 from ..times_tempoformer import are_since_start
@@ -29,7 +28,7 @@ UNIT = 10_000
 LOG_ODDS_UNIT = 100
 # An alarm is "barely" one if it would be none with this much less probability, in units.
 BARELY = 500
-# The opacity of the mark of a post that is barely an alarm, or whose alarm is held back
+# The opacity of the mark of a post that is barely an alarm
 PALE = 0.35
 # The shape and the colour of each outcome of a post at the threshold. The page also writes the outcome.
 OUTCOMES = {
@@ -37,7 +36,6 @@ OUTCOMES = {
     "miss": ("cross", "var(--bad)"),
     "false alarm": ("triangle-up", "var(--warn)"),
     "alarm": ("square", "var(--accent)"),
-    "held back": ("diamond", "var(--accent)"),
     "no alarm": ("circle", "var(--edge)"),
 }
 # The dashes of classes, which can be told apart without colour.
@@ -101,8 +99,6 @@ def timeline_page(
         "watched": rarest_class(packed, len(names), no_change) if watched is None else watched,
         "thresholds": first_thresholds(calibration, len(names)),
         "rules": alarm_rules(names, calibration),
-        "policies": [(own_alarm(label, calibration) or {}).get("policy") for label in range(len(names))],
-        "events": {"raised": RAISED, "held_back": HELD_BACK, "taken_back": TAKEN_BACK, "nothing": NOTHING},
         "barely": BARELY,
         "model": model,
         "silence": SILENCE,
@@ -111,9 +107,7 @@ def timeline_page(
         "timelines": packed,
     }
     below = state_charts(packed, states) if states else None
-    has_events = any("alarm_event" in post for timeline in timelines for post in timeline.explanations[:1])
-    holds_back = has_events or any(data["policies"])
-    charts = timeline_charts(names, data["watched"], {label >= 0 for label in labels}, layers, below, holds_back)
+    charts = timeline_charts(names, data["watched"], {label >= 0 for label in labels}, layers, below)
     values = {"title": title, "verdict": verdict, "speakers": watched_speakers}
     values |= {"posts": len(labels), "timelines": len(packed)}
     return render_page("timeline_page.html.jinja", data, charts, Path(__file__).parent, **values)
@@ -127,8 +121,8 @@ def pack_timeline(
 ) -> dict[str, Any]:
     """
     Packs a timeline for the page's script: lists with a value for each post, in the order of time. Labels are class
-    ids, -1 without a label; `heeded` says whether a post may be an alarm; `events` and `barely` are the results of
-    [`decided_events`] for each class; `stream` holds indices into these lists. The other arguments are those of
+    ids, -1 without a label; `heeded` says whether a post may be an alarm; `alarms` and `barely` are the results of
+    [`decided_alarms`] for each class; `stream` holds indices into these lists. The other arguments are those of
     [`timeline_page`].
     """
     posts, times = timeline.explanations, timeline.timestamps
@@ -139,14 +133,9 @@ def pack_timeline(
     heeded = [watched_speakers is None or speaker in watched_speakers for speaker in speakers]
     shares = np.array([list(post["probabilities"].values()) for post in posts]).reshape(-1, len(names))
     decided = [
-        decided_events(shares, np.array(predicted), np.array(heeded), label, calibration or {}, times)
+        decided_alarms(shares, np.array(predicted), np.array(heeded), label, calibration or {})
         for label in range(len(names))
     ]
-    if posts and "alarm_event" in posts[0]:
-        # The policy has been followed where the posts were explained.
-        numbers = {words: event for event, words in EVENTS.items()}
-        events = np.array([numbers[post["alarm_event"]] for post in posts])
-        decided[ids[posts[0]["watched"]]] = np.where(heeded, events, NOTHING), np.zeros(len(posts), dtype=bool)
 
     def effects(measure: str, unit: int) -> list[list[list[int]]]:
         return [
@@ -164,7 +153,7 @@ def pack_timeline(
         "silences": silences,
         "actual": [max(label, -1) for label in timeline.labels],
         "predicted": predicted,
-        "events": [events.tolist() for events, _ in decided],
+        "alarms": [alarms.tolist() for alarms, _ in decided],
         "barely": [barely.tolist() for _, barely in decided],
         "probabilities": [[floor_units(post["probabilities"][name]) for post in posts] for name in names],
         "stream": [list(range(post - length + 1, post + 1)) for post, length in enumerate(lengths)],
@@ -175,17 +164,12 @@ def pack_timeline(
     }
 
 
-def decided_events(
-    shares: np.ndarray,
-    predicted: np.ndarray,
-    heeded: np.ndarray,
-    label: int,
-    calibration: dict[str, Any],
-    times: Sequence[float] | None = None,
+def decided_alarms(
+    shares: np.ndarray, predicted: np.ndarray, heeded: np.ndarray, label: int, calibration: dict[str, Any]
 ) -> tuple[np.ndarray, np.ndarray]:
     """
-    Returns the events (posts,) of a class by the model's own rule ([`find_events`]), and a mask (posts,) of barely
-    alarms, which would be none if `BARELY` units of the class's probability went to another class; none by a policy.
+    Returns a mask (posts,) of the alarms of a class by the model's own rule ([`find_alarms`]), and one of barely
+    alarms, which would be none if `BARELY` units of the class's probability went to another class.
 
     Args:
         shares (`np.ndarray` of shape `(posts, classes)`): The probabilities.
@@ -193,21 +177,16 @@ def decided_events(
         heeded (`np.ndarray` of shape `(posts,)`): Whether a post may be an alarm.
         label (`int`): The class.
         calibration (`dict`): The calibration of the model.
-        times (`Sequence[float]`, *optional*): The seconds of the posts, for a policy.
     """
-    events = find_events(torch.from_numpy(shares), torch.from_numpy(predicted), label, calibration, times).numpy()
-    events = np.where(heeded, events, NOTHING)
-    alarms = events == RAISED
+    alarms = find_alarms(torch.from_numpy(shares), torch.from_numpy(predicted), label, calibration).numpy() & heeded
     units = np.array([[floor_units(share) for share in post] for post in shares]).reshape(shares.shape)
     less = units[:, label] - BARELY
     if (alarm := own_alarm(label, calibration)) is not None:
-        if alarm.get("policy"):
-            return events, np.zeros_like(alarms)
-        return events, alarms & (less < round(alarm["threshold"] * UNIT, 3))
+        return alarms, alarms & (less < round(alarm["threshold"] * UNIT, 3))
     # The label is the class whose probability is the largest multiple of its threshold.
     thresholds = np.array(calibration.get("thresholds") or [1.0] * shares.shape[1])
     others = np.delete((units + BARELY) / thresholds, label, axis=1)
-    return events, alarms & (others > less[:, None] / thresholds[label]).any(1)
+    return alarms, alarms & (others > less[:, None] / thresholds[label]).any(1)
 
 
 def alarm_rules(names: Sequence[str], calibration: dict[str, Any]) -> list[str]:
@@ -216,9 +195,7 @@ def alarm_rules(names: Sequence[str], calibration: dict[str, Any]) -> list[str]:
     for label, (name, threshold) in enumerate(zip(names, first_thresholds(calibration, len(names)), strict=True)):
         if (alarm := own_alarm(label, calibration)) is not None:
             least = f"{in_digits(alarm['threshold'])}, the model's own threshold, until you move it."
-            rule = f"An alarm is a post where the probability of {name} is at least {least}"
-            words = policy_words(alarm.get("policy") or {})
-            rules.append(f"{rule} Its policy: {words}." if words else rule)
+            rules.append(f"An alarm is a post where the probability of {name} is at least {least}")
         else:
             least = "" if threshold is None else f" (from {in_digits(threshold / UNIT)} on)"
             rule = f"An alarm is a post that the model predicts as {name}{least}, as in its tables, until you move the"
@@ -318,19 +295,17 @@ def timeline_charts(
     labelled: Collection[bool],
     layers: int,
     states: ChartMaker | None = None,
-    holds_back: bool = False,
 ) -> dict[str, alt.TopLevelMixin]:
     """
     Makes the charts, by name; `labelled` contains True if any post has a label, and False if any has none. `states`
-    makes the chart of states; `holds_back` says whether alarms may be held back.
+    makes the chart of states.
     """
     # The watched class comes first, because the first line is solid.
     classes = [names[watched], *(name for name in names if name != names[watched])]
     outcomes = [outcome for outcome in OUTCOMES if outcome != "alarm" or False in labelled]
     labels = names
     if True not in labelled:
-        outcomes, labels = ["alarm", "held back", "no alarm"], ()
-    outcomes = outcomes if holds_back else [outcome for outcome in outcomes if outcome != "held back"]
+        outcomes, labels = ["alarm", "no alarm"], ()
     charts = {"timeline_chart": timeline_chart(classes, outcomes, labels, states), "why_chart": why_chart(layers)}
     return {**charts, "sparkline": sparkline()}
 

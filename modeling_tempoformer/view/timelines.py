@@ -134,9 +134,9 @@ def watched_class(post: dict[str, Any], names: Sequence[str]) -> dict[str, Any]:
     thresholds, threshold = post.get("thresholds"), post.get("watched_threshold")
     watched = names.index(post["watched"]) if "watched" in post else None
     calibration: dict[str, Any] = {"thresholds": thresholds and list(thresholds.values())}
-    # With two classes, this may also be the threshold of the label, which has no policy.
-    if "policy" in post or (threshold is not None and threshold != alarm_threshold(watched, len(names), calibration)):
-        calibration["alarm"] = {"label": watched, "threshold": threshold, "policy": post.get("policy")}
+    # With two classes, this may also be the threshold of the label.
+    if threshold is not None and threshold != alarm_threshold(watched, len(names), calibration):
+        calibration["alarm"] = {"label": watched, "threshold": threshold}
     return {"calibration": calibration, "watched": watched}
 
 

@@ -12,10 +12,11 @@ from transformers import BertTokenizer, pipeline
 from modeling_tempoformer import (
     BertWithTemporalAttention,
     StreamCollator,
-    StreamMemory,
     TemporalBertTokenizer,
 )
 from semantic_change.temporal_mlm_collator import TemporalMlmCollator
+from tempoformer_live.memory import StreamMemory
+from tempoformer_live.stepping import Stepper
 
 
 PLAIN = BertTokenizer(vocab=VOCABULARY)
@@ -98,15 +99,15 @@ def step(**change) -> Callable[[Path], Any]:
     def run(folder: Path):
         model = tiny_model()
         good = {"input_ids": torch.full((2, 2), 7), "timeline_ids": ["ann", "bob"], "timestamps": [1.0, 2.0]}
-        memory = model.step(**good).memory
-        return model.step(**{**good, "memory": memory, **change})
+        memory = Stepper(model).step(**good).memory
+        return Stepper(model).step(**{**good, "memory": memory, **change})
 
     return run
 
 
 def broken_memory(folder: Path):
     """Reads back a memory that lacks a tensor."""
-    tensors = tiny_model().step(torch.full((1, 2), 7), timeline_ids=["ann"]).memory.state_dict()
+    tensors = Stepper(tiny_model()).step(torch.full((1, 2), 7), timeline_ids=["ann"]).memory.state_dict()
     del tensors["about"]
     StreamMemory.from_state_dict(tensors)
 
@@ -122,10 +123,6 @@ STEP = {
     "times in 32 bits": (step(timestamps=torch.tensor([1.0, 2.0])), "Post 0…'ann'…1970"),
     "a new time of another kind": (step(timestamps=["2024-05-01", "2024-05-02"]), "Post 0…'ann'…a date…a number"),
     "no times, where the timeline had some": (step(timestamps=None), "Post 0…'ann'"),
-    "a model that trains": (
-        lambda folder: tiny_model().train().step(torch.full((1, 2), 7), timeline_ids=["ann"]),
-        "`step`…`model.eval()`",
-    ),
     "a memory that lacks a tensor": (broken_memory, "damaged"),
 }
 

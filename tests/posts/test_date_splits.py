@@ -132,31 +132,8 @@ def test_the_test_reads_what_was_written_before(model_type, targets_per_row):
         logits = model(**batch).logits
     attach_logits(splits["test"], rows, logits.numpy())
     for timeline, expected in zip(splits["test"], whole, strict=True):
-        # Those of the context, too, which a policy of alarms follows.
+        # Those of the context, too.
         torch.testing.assert_close(timeline.logits, expected.logits, atol=1e-5, rtol=0)
-
-
-def test_a_policy_follows_the_posts_before_the_date_as_the_pipeline_does():
-    """An alarm just before the date keeps the first post after it from another one."""
-    model, tokenizer = tiny_reader(window=3)
-    alarm = {"label": 1, "threshold": 0.01, "policy": {"cooldown_posts": 2}}
-    model.config.watched, model.config.calibration = 1, {"alarm": alarm}
-    pipe, whole = StreamClassificationPipeline(model=model, tokenizer=tokenizer), people()
-    expected = {}
-    for timeline, answers in zip(whole, pipe(whole), strict=True):
-        # In the order of the input
-        ids = timeline.in_input_order(timeline.post_ids)
-        expected |= {name: answer["alarm"] for name, answer in zip(ids, answers, strict=True)}
-    splits, _ = split_by_date(people(), 0.4, None)
-    test = splits["test"]
-    rows = to_rows(test, tokenizer, 3)
-    with torch.no_grad():
-        attach_logits(test, rows, model(**StreamCollator(tokenizer, 3)(list(rows))).logits.numpy())
-    table = prediction_rows(test, *decide_posts(test, model.config.calibration), ["No", "Yes"], config=model.config)
-    assert table["alarm"].tolist() == [expected[name] for name in table["post_id"]]
-    # By the posts after the date alone, the first of each would be an alarm.
-    firsts = [timeline.post_ids[timeline.num_context] for timeline in test if timeline.num_context]
-    assert firsts and not all(expected[name] for name in firsts)
 
 
 def test_rows_ask_about_labelled_posts_of_a_validation_alone():

@@ -31,6 +31,7 @@ from transformers import AutoModelForSequenceClassification, pipeline
 from modeling_tempoformer import convert_encoder
 from modeling_tempoformer.posts.synthetic import synthetic_posts
 from run_glue_style import main
+from tempoformer_live.stepping import Stepper
 
 
 pytestmark = pytest.mark.slow
@@ -114,7 +115,7 @@ def test_one_answer_of_copies_saved_models_steps_and_remote_code(backend, tmp_pa
     memory, times = None, TIMELINE["timestamp"]
     for number, text in enumerate(TIMELINE["text"]):
         post = tokenizer([text], return_tensors="pt")
-        output = loaded.step(**post, timeline_ids=["a"], timestamps=times[number : number + 1], memory=memory)
+        output = Stepper(loaded).step(**post, timeline_ids=["a"], timestamps=times[number : number + 1], memory=memory)
         memory = output.memory
         assert_same(output.logits[0].softmax(-1).max().item(), expected[number]["score"])
     half = AutoModelForSequenceClassification.from_pretrained(tmp_path, dtype=torch.bfloat16)

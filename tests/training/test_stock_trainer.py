@@ -24,6 +24,7 @@ from modeling_tempoformer import (
     to_rows,
     to_timelines,
 )
+from modeling_tempoformer.decisions_tempoformer import decide
 
 
 SETTINGS = {"learning_rate": 1e-3, "num_train_epochs": 2, "per_device_train_batch_size": 8, "seed": 7}
@@ -111,7 +112,7 @@ def test_the_stock_trainer_makes_the_model_of_the_command(tmp_path, encoder, fil
             model.state_dict()[name], weights, atol=1e-5, rtol=1e-4, msg=lambda said: f"{name}: {said}"
         )
     batch = StreamCollator(tokenizer, 3)(list(rows["test"]))
-    found = [part.eval().decide(part(**batch).logits)[0] for part in (model, ours)]
+    found = [decide(part.eval()(**batch).logits, part.config.calibration)[0] for part in (model, ours)]
     torch.testing.assert_close(*found, atol=1e-5, rtol=0)
     assert model.config.calibration["temperature"] == pytest.approx(ours.config.calibration["temperature"], rel=1e-3)
 

@@ -11,7 +11,6 @@ from stand_ins import NAMES, explained_timelines, page_of, with_states
 
 from modeling_tempoformer.common.pages import write_page
 from modeling_tempoformer.evaluation.metrics import change_detection
-from modeling_tempoformer.policy_tempoformer import EVENTS, RAISED, AlarmState, follow
 
 
 pytestmark = pytest.mark.slow
@@ -176,53 +175,6 @@ def test_the_alarm_of_a_model_is_barely_one_near_its_threshold(open_page, watche
     counts = opened.driver.execute_script("return addCounts(counts)")
     assert counts["alarms"] == alarms.sum() and counts["barely"] == (alarms & barely).sum() > 0
     assert opened.find("#threshold-number").get_property("value") == ("0.3" if watched == 1 else "")
-
-
-@pytest.mark.parametrize(
-    "policy",
-    [
-        {"cooldown_posts": 2, "mean_of": 2},
-        {"end_below": 0.31, "wait_posts": 1},
-        {"wait_seconds": 50_000.0, "cooldown_seconds": 200_000.0},
-    ],
-)
-def test_alarms_of_a_policy_are_those_of_python_wherever_the_threshold_is(open_page, policy):
-    """Held-back alarms are pale diamonds, which the counts leave out."""
-    timelines = explained_timelines(4, 30)
-    calibration = {"alarm": {"label": 1, "threshold": 0.4, "policy": policy}}
-
-    def events(threshold: float) -> list[list[int]]:
-        rule = (
-            threshold,
-            policy | ({"end_below": min(policy["end_below"], threshold)} if "end_below" in policy else {}),
-        )
-        return [
-            follow(
-                [units_of(post) / 10_000 for post in timeline["posts"]],
-                [post["timestamp"] for post in timeline["posts"]],
-                *rule,
-                AlarmState(),
-            )
-            for timeline in timelines
-        ]
-
-    at_first = events(0.4)
-    for timeline, own in zip(timelines, at_first, strict=True):
-        for post, event in zip(timeline["posts"], own, strict=True):
-            post |= {"alarm_event": EVENTS[event], "watched": "Switch"}
-    opened = open_page(timelines, NAMES, calibration=calibration, watched=1)
-    for threshold, wanted in ((None, at_first), (0.4, at_first), (0.6, events(0.6)), (0.25, events(0.25))):
-        if threshold is not None:
-            opened.set_value("#threshold", threshold)
-        found = opened.driver.execute_script(
-            "return timelines.map((one) => eventsOf(one, state.watched, state.threshold))"
-        )
-        assert found == wanted
-        alarms = sum(own.count(RAISED) for own in wanted)
-        assert opened.driver.execute_script("return addCounts(counts)")["alarms"] == alarms > 0
-    shown = opened.driver.execute_script("return postRows().map((row) => [row.outcome, row.pale])")
-    assert ["held back", True] in shown and ["held back", False] not in shown
-    assert "policy" in opened.text("#rule")
 
 
 def test_the_rule_has_all_digits_of_the_threshold_of_a_model(open_page):

@@ -186,15 +186,8 @@ def test_show_in_a_notebook(saved):
         assert "at least 0.625, the model's own threshold" in data["rules"][label]
         assert f"predicts as {NAMES[1 - label]} (from 0.5 on)" in data["rules"][1 - label]
         for timeline, posts in zip(data["timelines"], pipe.explain(timelines), strict=True):
-            assert timeline["events"][label] == [int(post["alarm"]) for post in posts]
-            assert timeline["events"][1 - label] == [int(post["label"] == NAMES[1 - label]) for post in posts]
-    # The page follows the model's policy, also where its reader moves the threshold.
-    for least in (0.625, 0.5):
-        alarm = {"label": 1, "threshold": least, "policy": {"cooldown_posts": 2}}
-        pipe.model.config.calibration = {"alarm": alarm}
-        data = data_of(show(pipe.explain(timelines)).html)
-        assert data["policies"] == [None, {"cooldown_posts": 2}]
-        assert f"at least {least}" in data["rules"][1] and "2 posts" in data["rules"][1]
+            assert timeline["alarms"][label] == [post["alarm"] for post in posts]
+            assert timeline["alarms"][1 - label] == [post["label"] == NAMES[1 - label] for post in posts]
     # Of two classes the label has such a number, too, which is no alarm.
     pipe.model.config.calibration = None
     rules = data_of(show(pipe.explain(timelines)).html)["rules"]

@@ -12,9 +12,10 @@ import pandas as pd
 from modeling_tempoformer.evaluation.alarm_costs import PER_DAY, PER_HUNDRED, cut, score_costs
 from modeling_tempoformer.evaluation.alarm_promises import DAY, Cases, find_cases, promise_words
 from modeling_tempoformer.evaluation.alarms import PARTS, measure_alarms, round_between
-from modeling_tempoformer.policy_tempoformer import RAISED, SECONDS, AlarmState, check_policy, follow, lag_of
 from modeling_tempoformer.posts.facts import unit_of
 from modeling_tempoformer.timeline_tempoformer import Timeline
+
+from .policy import RAISED, SECONDS, AlarmState, check_policy, follow, lag_of
 
 
 # The most thresholds that are tried before the search halves the step between two of them
@@ -88,8 +89,8 @@ def compare_policies(
         scores (`np.ndarray` of shape `(posts,)`): The probability of the class.
         label (`int`): The id of the class.
         wanted (`dict[str, float]`): `"alarm_rate"` or `"miss_rate"`, as [`~evaluation.alarms.choose_alarm`] has them.
-        policies (`Sequence[dict]`, *optional*): Fields of [`~policy_tempoformer.follow`], or `end_share` in the place
-            of `end_below`. Those that count seconds are left out where there are no times.
+        policies (`Sequence[dict]`, *optional*): Fields of [`~tempoformer_live.policy.follow`], or `end_share` in the
+            place of `end_below`. Those that count seconds are left out where there are no times.
         early (`int`, *optional*, defaults to 0): The number of posts before a change in which an alarm is early.
 
     Returns:

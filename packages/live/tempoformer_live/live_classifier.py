@@ -16,15 +16,16 @@ from safetensors.torch import load, save
 from transformers.utils import logging
 
 from modeling_tempoformer.data_collator_tempoformer import StreamCollator
-from modeling_tempoformer.decisions_tempoformer import own_alarm, own_policy
+from modeling_tempoformer.decisions_tempoformer import read_answers
 from modeling_tempoformer.names_tempoformer import read_id, read_name, state_ids
-from modeling_tempoformer.online_tempoformer import RememberedTimeline, StreamMemory, with_checksum
 from modeling_tempoformer.pipeline_tempoformer import StreamClassificationPipeline
-from modeling_tempoformer.policy_tempoformer import due_time, raise_due, rule_of
 from modeling_tempoformer.timeline_tempoformer import BadValue, Timeline, known_ids, read_role, tokenize_posts
 from modeling_tempoformer.times_tempoformer import ReadTime, are_since_start, check_kind, read_time, to_date
 
+from .memory import RememberedTimeline, StreamMemory, with_checksum
+from .policy import Alarm, due_time, follow_policy, raise_due
 from .redis_store import Forgotten, RedisStore, StoredTimeline
+from .stepping import Stepper
 
 
 logger = logging.get_logger(__name__)
@@ -117,8 +118,8 @@ class Begun(NamedTuple):
 class Reading(NamedTuple):
     """
     The model's output for a post, on which each request decides anew: the logits, those of the state, and other
-    values of the answer. The `event` of a policy of alarms is decided once, for the `rule` of these alarms
-    ([`~policy_tempoformer.rule_of`]); None if there was no policy then.
+    values of the answer. The `event` of a policy of alarms is decided once, for the `rule` of the alarm
+    ([`~tempoformer_live.policy.Alarm.rule`]); None if there was no policy then.
     """
 
     logits: list[float]
@@ -166,14 +167,17 @@ class LiveClassifier:
     counts as empty, and kept texts are read only from after the last damaged one: the timeline begins anew. Damage is
     repaired, logged and counted in `dropped`.
 
-    Models may share a store: each has memories of its own, by its [`~StreamStepMixin.fingerprint`]. Temperature,
-    thresholds and the watched class are no part of the fingerprint: a model with new ones keeps its memory, and
-    decides by them from then on, also on a post that is sent again. If the store keeps texts, a model reads those that
-    it misses: all for a timeline that is new to it, else the posts that it did not get.
+    Models may share a store: each has memories of its own, by its fingerprint
+    ([`~tempoformer_live.stepping.Stepper`]). Temperature, thresholds and the watched class are no part of the
+    fingerprint: a model with new ones keeps its memory, and decides by them from then on, also on a post that is sent
+    again. If the store keeps texts, a model reads those that it misses: all for a timeline that is new to it, else the
+    posts that it did not get.
 
     Args:
         pipe ([`StreamClassificationPipeline`]): The model and its tokenizer.
         store ([`~tempoformer_live.redis_store.RedisStore`]): The memory of timelines.
+        alarm ([`~tempoformer_live.policy.Alarm`], *optional*): The alarm whose policy posts follow
+            ([`~tempoformer_live.policy.read_alarm`]). None for the model's own, without a policy.
 
     Attributes:
         model_id (`str`): 16 characters that stand for the model in the store.
@@ -184,14 +188,14 @@ class LiveClassifier:
         num_caught_up (`int`): The number of earlier posts that were read because a memory missed them.
     """
 
-    def __init__(self, pipe: StreamClassificationPipeline, store: RedisStore):
-        self.model, self.tokenizer, self.store = pipe.model.eval(), pipe.tokenizer, store
+    def __init__(self, pipe: StreamClassificationPipeline, store: RedisStore, alarm: Alarm | None = None):
+        self.stepper = Stepper(pipe.model, alarm)
+        self.model, self.tokenizer, self.store, self.alarm = pipe.model, pipe.tokenizer, store, alarm
         self.count: Callable[[dict[str, Any]], None] = lambda answer: None
         config = self.model.config
         # As in training. If the configuration does not say, posts must have a time.
         self.timed = config.timed is not False
-        self.fingerprint = self.model.fingerprint()
-        self.model_id = hashlib.sha256(self.fingerprint.encode()).hexdigest()[:16]
+        self.model_id = hashlib.sha256(self.stepper.fingerprint.encode()).hexdigest()[:16]
         self.dropped = Counter({"damaged": 0, "forgotten": 0})
         self.num_caught_up = 0
         # Posts and kept texts are read in different threads, and a tokenizer serves one at a time.
@@ -411,8 +415,8 @@ class LiveClassifier:
             if stored.memory is not None:
                 try:
                     tensors = load(stored.memory)
-                    restored = self.model.restore_memory(tensors)
-                    restored.check_model(self.fingerprint)
+                    restored = StreamMemory.from_state_dict(tensors)
+                    restored.check_model(self.stepper.fingerprint)
                     if list(restored.timelines) != [timeline_id]:
                         raise ValueError("The memory is of another timeline.")
                     values = dict(json.loads(tensors["readings"].numpy().tobytes()))
@@ -541,7 +545,7 @@ class LiveClassifier:
             is_context += [number < post.num_posts - 1 for number in range(count)]
         # One row that holds all posts.
         tensors = self.collator.pad_posts([columns])
-        output = self.model.step(
+        output = self.stepper.step(
             **{name: tensor[0] for name, tensor in tensors.items()},
             timeline_ids=timeline_ids,
             timestamps=moments if self.timed else None,
@@ -556,7 +560,7 @@ class LiveClassifier:
         for (post, count, _), end in zip(parts, ends, strict=True):
             states = None if output.state_logits is None else output.state_logits[end - 1].tolist()
             values = (output.logits[end - 1].tolist(), states, output.stream_lengths[end - 1].item(), post.source)
-            values += () if output.events is None else (output.events[end - 1].item(), self.rule())
+            values += () if output.events is None else (output.events[end - 1].item(), self.alarm.rule)
             readings.append(Reading(*values) if count == post.num_posts else None)
         return readings
 
@@ -565,25 +569,24 @@ class LiveClassifier:
         if not readings:
             return {}
         logits, state_logits, lengths, contexts, events, rules = zip(*readings.values(), strict=True)
-        # An event of other alarms says nothing of these.
-        events = [event if rule == self.rule() else None for event, rule in zip(events, rules, strict=True)]
-        states = None if state_logits[0] is None else torch.tensor(state_logits)
-        answers = self.model.answer(torch.tensor(logits), states, events)
+        states, config = None if state_logits[0] is None else torch.tensor(state_logits), self.model.config
+        answers = read_answers(torch.tensor(logits), config, config.calibration, states)
+        if self.alarm is not None:
+            # An event of another alarm says nothing of this one.
+            own = [event if rule == self.alarm.rule else None for event, rule in zip(events, rules, strict=True)]
+            answers = follow_policy(answers, own)
         return {
             key: {**answer, "stream_length": length, "context": context}
             for key, answer, length, context in zip(readings, answers, lengths, contexts, strict=True)
         }
 
-    def rule(self) -> str | None:
-        """Returns the name of the model's alarms, None without a policy ([`~policy_tempoformer.rule_of`])."""
-        config = self.model.config
-        return None if own_policy(config) is None else rule_of(own_alarm(config.watched, config.calibration))
-
     def due_times(self, memory: StreamMemory, timeline_ids: Iterable[str]) -> dict[str, float]:
         """Returns the dates, in seconds, at which alarms of timelines are raised if no post comes."""
-        policy = own_policy(self.model.config)
+        if self.alarm is None:
+            return {}
         states = {name: memory.timelines[name].alarm_state for name in timeline_ids}
-        due = {name: due_time(state, policy) for name, state in states.items() if state.rule == self.rule()}
+        states = {name: state for name, state in states.items() if state.rule == self.alarm.rule}
+        due = {name: due_time(state, self.alarm.policy) for name, state in states.items()}
         # Seconds since some start are no dates.
         return {name: time for name, time in due.items() if time is not None and not are_since_start(time, time)}
 
@@ -600,13 +603,13 @@ class LiveClassifier:
             `list[dict]`: For each alarm its `timeline_id`; `since`, the time of the post that it waits for, and `due`,
             when it was to be raised, in seconds; and the `post_id` of the timeline's newest post.
         """
-        if own_policy(self.model.config) is None:
+        if self.alarm is None:
             return []
         now, raised, writes, waiting = time.time() if now is None else now, {}, {}, {}
         for stored in self.store.due(self.model_id, now, most):
             try:
                 tensors = load(stored.memory)
-                memory = self.model.restore_memory(tensors)
+                memory = StreamMemory.from_state_dict(tensors)
                 readings = json.loads(tensors["readings"].numpy().tobytes())
             # Damaged bytes may raise any exception. The next post of the timeline says so, and repairs them.
             except Exception:
@@ -614,7 +617,7 @@ class LiveClassifier:
                 continue
             for name, remembered in memory.timelines.items():
                 state = remembered.alarm_state
-                if name in self.due_times(memory, [name]) and raise_due(state, now, own_policy(self.model.config)):
+                if name in self.due_times(memory, [name]) and raise_due(state, now, self.alarm.policy):
                     raised[name] = {"timeline_id": name, "since": state.begun[1], "due": state.last[1]}
                     raised[name]["post_id"] = next(reversed(readings), None)
                 kept = {post_id: Reading(*one) for post_id, one in readings.items()}

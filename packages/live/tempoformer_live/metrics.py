@@ -10,10 +10,10 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info
 from prometheus_client.core import CounterMetricFamily
 from prometheus_client.registry import Collector
 
-from modeling_tempoformer.decisions_tempoformer import class_names, own_policy
-from modeling_tempoformer.policy_tempoformer import EVENTS, HELD_BACK, TAKEN_BACK
+from modeling_tempoformer.decisions_tempoformer import class_names
 
 from .live_classifier import CONTEXTS, LiveClassifier
+from .policy import EVENTS, HELD_BACK, TAKEN_BACK
 
 
 # Upper ends of the bins of a probability.
@@ -85,6 +85,8 @@ class LiveMetrics(Collector):
         if alarm := calibration.get("alarm"):
             # The card has what was measured.
             calibration["alarm"] = {name: value for name, value in alarm.items() if name != "measured"}
+        if classifier.alarm is not None:
+            calibration["alarm"]["policy"] = dict(classifier.alarm.policy)
         about = {"folder": folder, "watched": self.watched or "", "calibration": json.dumps(calibration)}
         self.of_model(Info, "model", "The model, and what it decides by").info(about)
         # Each series begins at 0, because one that appears later has no rate for its first count.
@@ -98,7 +100,7 @@ class LiveMetrics(Collector):
             )
             self.alarms = self.of_model(Counter, "alarms", "Answers that are alarms")
         self.events = {}
-        if own_policy(config):
+        if classifier.alarm is not None:
             events = self.of_model(Counter, "alarms_not_raised", "Answers by the event of the policy", "event")
             names = (EVENTS[HELD_BACK], EVENTS[TAKEN_BACK])
             self.events = {name: events.labels(classifier.model_id, name) for name in names}

@@ -8,6 +8,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import numpy as np
+import pandas as pd
 import pyarrow as pa
 import torch
 from pyarrow import parquet
@@ -15,17 +17,22 @@ from transformers.utils import logging
 
 from modeling_tempoformer.common.files import decode_json, written_whole
 from modeling_tempoformer.decisions_tempoformer import class_names
+from modeling_tempoformer.evaluation.alarm_costs import cut
 from modeling_tempoformer.evaluation.prediction_table import is_predicted, prediction_rows, to_arrow
 from modeling_tempoformer.evaluation.predictions import decide_posts
 from modeling_tempoformer.pipeline_tempoformer import StreamClassificationPipeline
 from modeling_tempoformer.timeline_tempoformer import Post, Timeline
 
 from .corpus import KEPT, Corpus
+from .policy import EVENTS, RAISED, Alarm
+from .stepping import Stepper
 
 
 logger = logging.get_logger(__name__)
 
 RECORD, TRUNCATED = "_begun_with.json", b"truncated_posts"
+# The column of what a policy of alarms makes of a post
+EVENT = "alarm_event"
 
 
 class CountingPipeline(StreamClassificationPipeline):
@@ -39,9 +46,10 @@ class CountingPipeline(StreamClassificationPipeline):
         return entry
 
 
-def make_record(pipe: CountingPipeline, corpus: Corpus) -> dict[str, Any]:
+def make_record(pipe: CountingPipeline, corpus: Corpus, alarm: Alarm | None = None) -> dict[str, Any]:
     """Returns all that the predictions depend on: the model's SHA-256, the names of columns, and the input files."""
-    digest = hashlib.sha256(pipe.model.fingerprint().encode())
+    digest = hashlib.sha256(Stepper(pipe.model, alarm).fingerprint.encode())
+    digest.update(b"" if alarm is None else alarm.rule.encode())
     with TemporaryDirectory() as folder:
         pipe.model.config.save_pretrained(folder)
         pipe.tokenizer.save_pretrained(folder)
@@ -68,11 +76,16 @@ def check_record(output: Path, record: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def score_partition(
-    pipe: CountingPipeline, corpus: Corpus, times: str | None, num_threads: int, partition: int
+    pipe: CountingPipeline,
+    corpus: Corpus,
+    times: str | None,
+    num_threads: int,
+    alarm: Alarm | None,
+    partition: int,
 ) -> int:
     """
     Writes the predictions of a partition, in the order of [`Corpus.read`], with times in the form that [`check_times`]
-    returned. Returns their number.
+    returned, and with the events of an alarm if it has a policy. Returns their number.
     """
     torch.set_num_threads(num_threads)
     # There may be a process for each core, and oneDNN's cache would take a gigabyte in each.
@@ -88,7 +101,10 @@ def score_partition(
         pass  # The answers are attached to the timelines.
     names = class_names(config)
     decided = decide_posts(timelines, config.calibration)
-    table = to_arrow(prediction_rows(timelines, *decided, names, (), config, has_dates=times == "dates"))
+    rows = prediction_rows(timelines, *decided, names, (), config, has_dates=times == "dates")
+    if alarm is not None:
+        rows = with_events(rows, timelines, decided[1], alarm)
+    table = to_arrow(rows)
     for name in corpus.kept:
         table = table.append_column(name, posts[KEPT + name])
     table = table.replace_schema_metadata({TRUNCATED: str(pipe.truncated)})
@@ -97,10 +113,31 @@ def score_partition(
     return posts.num_rows
 
 
+def with_events(
+    rows: pd.DataFrame, timelines: Sequence[Timeline], probabilities: np.ndarray, alarm: Alarm
+) -> pd.DataFrame:
+    """
+    Returns a table of predictions whose alarms are by a policy, with the column `alarm_event`.
+
+    Args:
+        rows (`pd.DataFrame`): The predictions (posts,), in the order of the input.
+        timelines (`Sequence[Timeline]`): The timelines.
+        probabilities (`np.ndarray` of shape `(posts, classes)`): Their probabilities, in the order of the timelines.
+        alarm ([`Alarm`]): The alarm.
+    """
+    events = np.zeros(len(rows), dtype=np.int64)
+    for timeline, own in zip(timelines, cut(timelines, probabilities), strict=True):
+        events[timeline.input_rows] = alarm.find_events(torch.from_numpy(own), timeline.timestamps)
+    place = rows.columns.get_loc("alarm")
+    rows = rows.assign(alarm=pd.Series(events == RAISED, dtype="boolean"))
+    rows.insert(place + 1, EVENT, pd.Series(events).map(EVENTS).astype("string"))
+    return rows
+
+
 def check_kept(kept: Sequence[str], names: Sequence[str]):
     """Raises a `ValueError` for a column to keep that has the name of a column of predictions, or is named twice."""
     for number, name in enumerate(kept):
-        if is_predicted(name, names):
+        if name == EVENT or is_predicted(name, names):
             raise ValueError(f"--keep_columns {name}: predictions have a column of that name, so rename yours.")
         if name in kept[:number]:
             raise ValueError(f"--keep_columns names {name} twice.")

@@ -9,9 +9,11 @@ from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from html import escape
+from operator import itemgetter
 from typing import Any
 
 import redis
+import torch
 from fastapi import FastAPI, HTTPException, Request, Response
 from fastapi.exception_handlers import http_exception_handler
 from fastapi.exceptions import RequestValidationError
@@ -45,6 +47,7 @@ from .bodies import (
 )
 from .live_classifier import LiveClassifier, LivePost, RefusedPost, Result, check_id
 from .metrics import LiveMetrics, ServerMetrics
+from .policy import follow_policy, read_alarm
 from .redis_store import Forgotten, RedisStore
 from .request_logs import HEADER, REQUEST_ID, RequestLogs
 from .settings import ServerSettings
@@ -98,7 +101,8 @@ class LoadedModel:
         # Its own tokenizer, because whole timelines are read in another thread than posts that arrive.
         tokenizer = AutoTokenizer.from_pretrained(name, trust_remote_code=False)
         self.whole_pipe = StreamClassificationPipeline(model=self.pipe.model, tokenizer=tokenizer)
-        self.classifier = LiveClassifier(self.pipe, store)
+        self.alarm = read_alarm(name, self.pipe.model.config)
+        self.classifier = LiveClassifier(self.pipe, store, self.alarm)
         self.watching = LiveMetrics(self.classifier, name)
         self.said = test_summary(read_test(name), self.pipe.model.config)
         logger.info("The model %s is known to Redis as %s.", name, self.classifier.model_id)
@@ -117,10 +121,19 @@ class LoadedModel:
             raise ValueError(f"The timeline has {size} tokens, of which at most {MAX_EXPLAINED_TOKENS} are explained.")
         # Few posts at a time, because the stream of each is computed once without each of its posts.
         try:
-            return self.whole_pipe.explain(timeline, targets_per_row=8)
+            explained = self.whole_pipe.explain(timeline, targets_per_row=8)
         except BadValue as bad:
             # Without the value, which may be private
             raise ValueError(f"{bad.field}: {bad.problem}.") from None
+        return follow_policy(explained, self.find_events(timeline, explained))
+
+    def find_events(self, timeline: Timeline, answers: Sequence[dict[str, Any]]) -> list[int] | None:
+        """Returns the events of the answers about a timeline by the policy of alarms, in their order; None without."""
+        if self.alarm is None:
+            return None
+        ordered = [list(answers[row]["probabilities"].values()) for row in timeline.input_rows]
+        events = self.alarm.find_events(torch.tensor(ordered), timeline.timestamps)
+        return [event for _, event in sorted(zip(timeline.input_rows, events, strict=True))]
 
     def read_several(self, posts: Sequence[PlacedPost]) -> list[tuple[list[int], Timeline]]:
         """
@@ -157,9 +170,10 @@ class LoadedModel:
         config = self.pipe.model.config
         answers: dict[int, dict[str, Any]] = {}
         for places, timeline in timelines:
-            decided = config, config.calibration, timeline.state_logits, timeline.timestamps
-            read = read_answers(timeline.logits, *decided)
-            answers |= {places[row]: answer for row, answer in zip(timeline.input_rows, read, strict=True)}
+            read = read_answers(timeline.logits, config, config.calibration, timeline.state_logits)
+            read = [answer for _, answer in sorted(zip(timeline.input_rows, read, strict=True), key=itemgetter(0))]
+            read = follow_policy(read, self.find_events(timeline, read))
+            answers |= dict(zip(places, read, strict=True))
         return [
             {"timeline_id": post.timeline_id, "post_id": post.post_id, **answers[place]}
             for place, post in enumerate(posts)

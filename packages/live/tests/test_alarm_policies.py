@@ -7,13 +7,12 @@ import pytest
 import torch
 from helpers import make_timeline, read_json, tiny_model
 
-from modeling_tempoformer.commands import threshold
 from modeling_tempoformer.evaluation.alarms import find_threshold
 from modeling_tempoformer.evaluation.prediction_table import prediction_rows, read_held_out, write_held_out
-from modeling_tempoformer.policy_tempoformer import RAISED, AlarmState, follow
 from modeling_tempoformer.posts.facts import Facts, unit_of
 from tempoformer_live.alarm_policies import at_threshold, best_of, compare_policies, follow_all, keeping
 from tempoformer_live.commands import policy as command
+from tempoformer_live.policy import RAISED, AlarmState, follow, read_alarm
 
 
 HOUR = 3600.0
@@ -181,16 +180,13 @@ def test_the_command_compares_and_sets_a_policy(tmp_path, capsys, model_type):
         command.main([*arguments, "--set", json.dumps({"cooldown_posts": 2})])
     arguments[-2:] = "--alarm_rate", "0.2"
     command.main([*arguments, "--set", json.dumps({"cooldown_posts": 2})])
-    alarm = read_json(tmp_path / "config.json")["calibration"]["alarm"]
+    assert read_json(tmp_path / "config.json") == before, "the model knows its threshold alone"
+    alarm = read_alarm(tmp_path, model.config)
     # The temperature is that of the model's answers.
     calibrated = 1 / (1 + np.exp(-np.log(scores / (1 - scores)) / 2))
     (row,) = compare_policies(timelines, calibrated, 1, {"alarm_rate": 0.2}, [{"cooldown_posts": 2}])
-    assert alarm["threshold"] == pytest.approx(row["rule"].threshold) and alarm["policy"] == {"cooldown_posts": 2}
+    assert alarm.threshold == pytest.approx(row["rule"].threshold) and alarm.policy == {"cooldown_posts": 2}
     assert "none within 2 posts" in capsys.readouterr().out
-    # Another threshold leaves the policy.
-    threshold.main([*arguments[:4], "--threshold", "0.9"])
-    alarm = read_json(tmp_path / "config.json")["calibration"]["alarm"]
-    assert alarm["threshold"] == 0.9 and alarm["policy"] == {"cooldown_posts": 2}
     with pytest.raises(ValueError, match="needs 99 held-out"):
         command.main([*arguments[:4], "--alarm_rate", "0.01"])
     for wrong in (["--alarm_rate", "0.1", "--miss_rate", "0.1"], []):

@@ -5,10 +5,11 @@ import json
 import pytest
 from arrivals import TIMELINES, DictStore, assert_same, make_pipe, send
 from helpers import MODELS
-from transformers import AutoModelForSequenceClassification, AutoTokenizer, pipeline
+from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
-from modeling_tempoformer.policy_tempoformer import EVENTS, AlarmState, follow
 from tempoformer_live.live_classifier import LiveClassifier
+from tempoformer_live.policy import EVENTS, Alarm, AlarmState, follow
+from tempoformer_live.stepping import Stepper
 
 
 @pytest.mark.parametrize("kind", MODELS, ids=str)
@@ -27,8 +28,9 @@ def test_pipeline_step_explanation_and_live_service_give_the_same_alarms(kind, t
     pipe.save_pretrained(tmp_path)
     model = AutoModelForSequenceClassification.from_pretrained(tmp_path)
     tokens = AutoTokenizer.from_pretrained(tmp_path)(TIMELINES["ann"]["text"], padding=True, return_tensors="pt")
-    step = model.eval().step(**tokens, timeline_ids=["ann"] * len(expected), timestamps=TIMELINES["ann"]["timestamp"])
-    for answers in (live, pipe.explain(TIMELINES["ann"]), model.answer(step.logits, step.state_logits)):
+    stepper = Stepper(model)
+    step = stepper.step(**tokens, timeline_ids=["ann"] * len(expected), timestamps=TIMELINES["ann"]["timestamp"])
+    for answers in (live, pipe.explain(TIMELINES["ann"]), stepper.answer(step)):
         assert_same(answers, expected)
         assert [answer["alarm"] for answer in answers] == [post["alarm"] for post in expected]
         for answer, post in zip(answers, expected, strict=True):
@@ -45,45 +47,43 @@ def test_pipeline_step_explanation_and_live_service_give_the_same_alarms(kind, t
 
 @pytest.mark.parametrize("kind", MODELS, ids=str)
 @pytest.mark.parametrize("policy", [{"cooldown_posts": 1, "mean_of": 2}, {"wait_seconds": 500.0}], ids=str)
-def test_all_follow_the_policy_of_alarms(kind, policy, tmp_path):
+def test_the_service_follows_the_policy_of_its_alarm(kind, policy):
     """The service gets the posts one by one; a post that is sent again has its event and moves nothing."""
     pipe = make_pipe(**kind, watched=1)
     scores = [post["watched_probability"] for post in pipe(TIMELINES["ann"])]
-    alarm = {"label": 1, "threshold": sorted(scores)[1] - 1e-4, "policy": policy}
+    alarm = Alarm(1, sorted(scores)[1] - 1e-4, policy)
     times = TIMELINES["ann"]["timestamp"]
-    wanted = [EVENTS[event] for event in follow(scores, times, alarm["threshold"], policy, AlarmState())]
+    wanted = [EVENTS[event] for event in follow(scores, times, alarm.threshold, policy, AlarmState())]
     assert {"raised", "held back"} <= set(wanted)
-    pipe.model.config.calibration = {"alarm": alarm}
-    classifier, live = LiveClassifier(pipe, DictStore()), []
+    store, live = DictStore(), []
+    classifier = LiveClassifier(pipe, store, alarm)
     for number in range(len(scores)):
         live += send(classifier, TIMELINES, [("ann", number)])
         assert send(classifier, TIMELINES, [("ann", number)]) == [live[-1]]
-    pipe.save_pretrained(tmp_path)
-    copy = pipeline("stream-classification", model=str(tmp_path), trust_remote_code=True)
-    for answers in (live, pipe(TIMELINES["ann"]), copy(TIMELINES["ann"]), pipe.explain(TIMELINES["ann"])):
-        assert [answer["alarm_event"] for answer in answers] == wanted
-        assert [answer["alarm"] for answer in answers] == [event == "raised" for event in wanted]
-    # An event of other alarms says nothing of these.
-    pipe.model.config.calibration = {"alarm": {**alarm, "threshold": 1.0}}
+    assert [answer["alarm_event"] for answer in live] == wanted
+    for answer, event, score in zip(live, wanted, scores, strict=True):
+        assert answer["alarm"] == (event == "raised") and answer["watched_threshold"] == alarm.threshold
+        assert ("policy" in (answer["reason"] or "")) == ((score >= alarm.threshold) != (event == "raised"))
+    # The model by itself knows the threshold alone.
+    assert [post["alarm"] for post in pipe(TIMELINES["ann"])] == [score >= alarm.threshold for score in scores]
+    # An event of another alarm says nothing of this one.
     last = len(scores) - 1
-    (again,) = send(classifier, TIMELINES, [("ann", last)])
-    assert not again["alarm"] and classifier.raise_due(1e12) == []
+    other = LiveClassifier(pipe, store, Alarm(1, 1.0, policy))
+    (again,) = send(other, TIMELINES, [("ann", last)])
+    assert not again["alarm"] and other.raise_due(1e12) == []
     # A post from before the policy has no event, and its threshold decides.
-    pipe.model.config.calibration = {"alarm": {**alarm, "policy": None}}
     store = DictStore()
     send(LiveClassifier(pipe, store), TIMELINES, [("ann", 0)])
-    pipe.model.config.calibration = {"alarm": alarm}
-    (again,) = send(LiveClassifier(pipe, store), TIMELINES, [("ann", 0)])
-    assert again["alarm"] == (scores[0] >= alarm["threshold"])
+    (again,) = send(LiveClassifier(pipe, store, alarm), TIMELINES, [("ann", 0)])
+    assert again["alarm"] == (scores[0] >= alarm.threshold) and again["alarm_event"] is None
 
 
 def test_alarms_that_wait_are_raised_once_when_their_time_is_over():
     """Bob's posts come within six seconds. An alarm waits for a minute from the first of them on."""
     pipe, store = make_pipe(model_type="post_tempoformer", watched=1), DictStore()
     threshold = min(post["watched_probability"] for post in pipe(TIMELINES["bob"])) - 1e-4
-    policy = {"wait_seconds": 60.0, "end_below": 0.0}
-    pipe.model.config.calibration = {"alarm": {"label": 1, "threshold": threshold, "policy": policy}}
-    classifier, other = LiveClassifier(pipe, store), LiveClassifier(pipe, store)
+    alarm = Alarm(1, threshold, {"wait_seconds": 60.0, "end_below": 0.0})
+    classifier, other = LiveClassifier(pipe, store, alarm), LiveClassifier(pipe, store, alarm)
     answers = send(classifier, TIMELINES, [("bob", number) for number in range(4)])
     assert [answer["alarm_event"] for answer in answers] == ["held back"] * 4
     start = TIMELINES["bob"]["timestamp"][0]
@@ -91,8 +91,8 @@ def test_alarms_that_wait_are_raised_once_when_their_time_is_over():
     # Another process writes the timeline meanwhile, so that the alarm is left to the next call.
     store.meanwhile.append(lambda: send(other, TIMELINES, [("bob", 4)]))
     assert classifier.raise_due(start + 60) == []
-    alarm = {"timeline_id": "bob", "post_id": "post 4", "since": start, "due": start + 60}
-    assert classifier.raise_due(start + 61) == [alarm] and other.raise_due(start + 62) == []
+    due = {"timeline_id": "bob", "post_id": "post 4", "since": start, "due": start + 60}
+    assert classifier.raise_due(start + 61) == [due] and other.raise_due(start + 62) == []
     # The stretch has had its alarm.
     (answer,) = send(classifier, TIMELINES, [("bob", 5)])
     assert answer["alarm_event"] == "held back" and classifier.raise_due(start + 1000) == []

@@ -21,6 +21,7 @@ from modeling_tempoformer.posts.timelines import to_timelines
 from modeling_tempoformer.times_tempoformer import to_date
 from tempoformer_live import corpus as corpus_module
 from tempoformer_live.corpus import Corpus, check_times, find_tables
+from tempoformer_live.policy import Alarm
 from tempoformer_live.scorer import (
     RECORD,
     CountingPipeline,
@@ -159,7 +160,7 @@ def test_parts_of_an_earlier_run_that_cannot_be_read_are_reported(tmp_path, capl
     (posts,) = (counts for _, _, counts, _ in write_files(corpus))
     pipe = CountingPipeline(model=model, tokenizer=tokenizer, device="cpu")
     for partition in range(5):
-        score_partition(pipe, corpus, None, 1, partition)
+        score_partition(pipe, corpus, None, 1, None, partition)
     output, whole = corpus.output, {number: (count, 0) for number, count in enumerate(posts)}
     caplog.set_level("WARNING")
     caplog.clear()
@@ -193,7 +194,7 @@ def test_a_time_is_the_same_in_both_kinds_of_predictions(tmp_path):
     model, tokenizer = tiny_reader(num_labels=2)
     corpus = make_corpus(tmp_path, [posts], num_partitions=1)
     write_files(corpus)
-    score_partition(CountingPipeline(model=model, tokenizer=tokenizer, device="cpu"), corpus, "dates", 1, 0)
+    score_partition(CountingPipeline(model=model, tokenizer=tokenizer, device="cpu"), corpus, "dates", 1, None, 0)
     scored = pd.read_parquet(corpus.output / "part-00000.parquet")
     timelines = to_timelines(Dataset.from_list(posts), ["O", "IS"])
     predicted = prediction_rows(timelines, np.zeros(5, int), np.zeros((5, 2)), ["O", "IS"])
@@ -209,12 +210,13 @@ def test_times_since_a_start_stay_seconds_if_all_files_have_such(tmp_path):
     pipe = CountingPipeline(model=model, tokenizer=tokenizer, device="cpu")
     corpus = make_corpus(tmp_path, files, num_partitions=1)
     form = check_times(corpus.tables, [times for _, times, *_ in write_files(corpus)])
-    score_partition(pipe, corpus, form, 1, 0)
+    score_partition(pipe, corpus, form, 1, None, 0)
     assert pd.read_parquet(corpus.output / "part-00000.parquet")["time"].tolist() == [2.5, 60.25]
     (tmp_path / "later").mkdir()
     later = [[{"timeline_id": "a", "timestamp": time, "text": "so sad"}] for time in ("5", "1714521600")]
     corpus = make_corpus(tmp_path / "later", later, num_partitions=1)
-    score_partition(pipe, corpus, check_times(corpus.tables, [times for _, times, *_ in write_files(corpus)]), 1, 0)
+    form = check_times(corpus.tables, [times for _, times, *_ in write_files(corpus)])
+    score_partition(pipe, corpus, form, 1, None, 0)
     scored = pd.read_parquet(corpus.output / "part-00000.parquet")
     assert [time.timestamp() for time in scored["time"]] == [5, 1714521600]
 
@@ -231,7 +233,7 @@ def test_speakers_are_read_and_states_written_as_the_pipeline_answers_them(tmp_p
     corpus = make_corpus(tmp_path, [posts[::3], [*posts[1::3], *posts[2::3]]], num_partitions=1, speaker="who")
     write_files(corpus)
     pipe = CountingPipeline(model=model, tokenizer=tokenizer, device="cpu")
-    assert score_partition(pipe, corpus, "dates", 1, 0) == 24
+    assert score_partition(pipe, corpus, "dates", 1, None, 0) == 24
     scored = pd.read_parquet(corpus.output / "part-00000.parquet")
     for name, rows in scored.groupby("timeline_id"):
         own = [post for post in posts if post["timeline_id"] == name]
@@ -254,7 +256,7 @@ def keep(folder: Path, files: dict[str, list[dict]], *kept: str, **settings) -> 
     tables = [write_table(folder / name, rows) for name, rows in files.items()]
     corpus = Corpus(folder / "scored", tables, COLUMNS, 1, None, kept)
     write_files(corpus)
-    score_partition(CountingPipeline(model=model, tokenizer=tokenizer, device="cpu"), corpus, "dates", 1, 0)
+    score_partition(CountingPipeline(model=model, tokenizer=tokenizer, device="cpu"), corpus, "dates", 1, None, 0)
     return pd.read_parquet(corpus.output / "part-00000.parquet")
 
 
@@ -307,6 +309,24 @@ def test_predictions_have_the_alarm_of_the_pipeline(tmp_path, model_type):
     # A model that watches no class has no such columns.
     (tmp_path / "plain").mkdir()
     assert "alarm" not in keep(tmp_path / "plain", {"a.csv": posts}, model_type=model_type)
+
+
+def test_alarms_follow_the_policy_of_the_model_s_service(tmp_path):
+    """Two timelines, whose posts are in turn and not in the order of time. Every other one is held back."""
+    posts = [
+        {"timeline_id": "ab"[row % 2], "timestamp": 1e9 - row, "text": "so sad why"[: 2 + row]} for row in range(8)
+    ]
+    model, tokenizer = tiny_reader(num_labels=2, watched=1)
+    pipe = CountingPipeline(model=model, tokenizer=tokenizer, device="cpu")
+    corpus = Corpus(tmp_path / "scored", [write_table(tmp_path / "a.csv", posts)], COLUMNS, 1)
+    write_files(corpus)
+    score_partition(pipe, corpus, "dates", 1, Alarm(1, 0.0, {"cooldown_posts": 1}), 0)
+    scored = pd.read_parquet(corpus.output / "part-00000.parquet")
+    # Of each timeline the first, the third post in the order of time, which is not that of the input.
+    for _, own in scored.groupby("timeline_id"):
+        events = own.sort_values("time")["alarm_event"].tolist()
+        assert events == ["raised", "held back"] * 2
+        assert own.sort_values("time")["alarm"].tolist() == [True, False] * 2
 
 
 def test_a_file_without_the_column_of_speakers_is_refused(tmp_path):

@@ -10,6 +10,7 @@ from fastapi.testclient import TestClient
 from helpers import MODELS, WITH_STATES
 from served import counts_of, open_app, post_of
 
+from tempoformer_live.policy import Alarm, AlarmState, follow, follow_policy, use_alarm, write_alarm
 from tempoformer_live.server import LoadedModel
 
 
@@ -18,13 +19,20 @@ def test_the_answers_are_the_pipelines_in_the_order_of_the_request(kind, tmp_pat
     """Posts of two timelines in turn, the newest first; the id of one is spelled in two ways."""
     pipe = make_pipe(**kind)
     timelines = SPOKEN if kind is WITH_STATES else TIMELINES
-    # An alarm that looks back, for half of the posts, and thresholds
+    # An alarm for half of the posts, one of two in a row, and thresholds
     pipe.model.config.watched = 1
     scores = sorted(post["watched_probability"] for timeline in timelines.values() for post in pipe(timeline))
-    alarm = {"label": 1, "threshold": (scores[5] + scores[6]) / 2, "policy": {"cooldown_posts": 1}}
-    pipe.model.config.calibration = {"thresholds": [0.2, 0.3, 0.5], "alarm": alarm}
+    alarm = Alarm(1, (scores[5] + scores[6]) / 2, {"cooldown_posts": 1})
+    pipe.model.config.calibration = {"thresholds": [0.2, 0.3, 0.5]}
     pipe.save_pretrained(tmp_path / "model")
-    expected = {name: pipe(timeline) for name, timeline in timelines.items()}
+    write_alarm(tmp_path / "model", pipe.model.config, alarm)
+    use_alarm(pipe.model.config, alarm)
+    expected = {}
+    for name, timeline in timelines.items():
+        answers = pipe(timeline)
+        watched = [post["watched_probability"] for post in answers]
+        events = follow(watched, timeline["timestamp"], alarm.threshold, alarm.policy, AlarmState())
+        expected[name] = follow_policy(answers, events)
     places = [(name, number) for number in reversed(range(6)) for name in timelines]
     posts = [post_of(*place) for place in places]
     if kind is WITH_STATES:

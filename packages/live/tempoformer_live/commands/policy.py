@@ -5,7 +5,8 @@ which it keeps the same promise, and sets one.
     tempoformer policy --model_name_or_path outputs/mine --watch Switch --alarm_rate 0.1
     tempoformer policy --model_name_or_path outputs/mine --watch Switch --alarm_rate 0.1 --set '{"cooldown_posts": 3}'
 
-The weights stay as they are. Scores are not computed again: predict posts with labels to see those of the new alarms.
+The policy is written as alarm_policy.json into the model's folder, where `tempoformer serve` and `tempoformer score`
+find it. The model stays as it is, with an alarm by the threshold alone.
 """
 
 from dataclasses import dataclass, field
@@ -13,7 +14,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import torch
 
-from modeling_tempoformer.commands.threshold import load_config, set_alarm
+from modeling_tempoformer.commands.threshold import load_config
 from modeling_tempoformer.common.command_line import parse, read_overrides
 from modeling_tempoformer.decisions_tempoformer import class_names, decide
 from modeling_tempoformer.evaluation.alarms import check_units
@@ -22,6 +23,7 @@ from modeling_tempoformer.posts.model_fields import class_named
 from modeling_tempoformer.training.arguments import read_wish
 
 from ..alarm_policies import POLICIES, best_of, compare_policies, policies_table
+from ..policy import POLICY_FILE, Alarm, policy_words, write_alarm
 
 
 @dataclass(kw_only=True)
@@ -84,5 +86,7 @@ def main(arguments: list[str]):
         print(f"\n{first}. The same command with --set and its policy sets one.")
         return
     rule, measured = rows[0]["rule"], rows[0]["measured"]
-    alarm = {"label": label, "threshold": rule.threshold, "policy": rule.policy, "wanted": args.wanted}
-    set_alarm(args.model_name_or_path, config, alarm if measured is None else {**alarm, "measured": measured})
+    alarm = Alarm(label, rule.threshold, rule.policy)
+    write_alarm(args.model_name_or_path, config, alarm, wanted=args.wanted, measured=measured)
+    words = policy_words(rule.policy) or "no policy but the threshold"
+    print(f"\n{POLICY_FILE} of {args.model_name_or_path}: {args.watch} from {rule.threshold} on; {words}.")

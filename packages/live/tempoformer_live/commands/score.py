@@ -28,6 +28,7 @@ from modeling_tempoformer.view.timelines import load_pipeline
 
 from ..cluster import run_tasks, started_ray
 from ..corpus import WORK, Corpus, check_names, check_times, find_tables
+from ..policy import read_alarm
 from ..scorer import (
     RECORD,
     CountingPipeline,
@@ -105,7 +106,8 @@ def main(arguments: list[str]):
     corpus = Corpus(output, tables, columns, num_partitions, kept=tuple(args.keep_columns), **table_options(args))
     if corpus.one_timeline:
         check_names(tables)
-    record = make_record(pipe, corpus)
+    alarm = read_alarm(args.model_name_or_path, pipe.model.config)
+    record = make_record(pipe, corpus, alarm)
     begun, parts = check_record(output, record), read_parts(output)
     try:
         if begun is None or open_partitions(begun, parts):
@@ -114,7 +116,10 @@ def main(arguments: list[str]):
                 if begun is None or read_json(output / SCORED) is not None:
                     begun = {**record, **write_partitions(corpus)}
                     write_json(output / RECORD, begun)
-                left, shared = open_partitions(begun, parts), (pipe, corpus, begun["times"], args.cores_per_process)
+                left, shared = (
+                    open_partitions(begun, parts),
+                    (pipe, corpus, begun["times"], args.cores_per_process, alarm),
+                )
                 done = sum(begun["posts"]) - sum(left.values())
                 with tqdm(total=sum(begun["posts"]), initial=done, desc="Scoring", unit="post") as bar:
                     for num_posts in run_tasks(score_partition, shared, left, args.cores_per_process, on_gpus=True):

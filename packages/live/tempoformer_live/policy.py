@@ -1,16 +1,24 @@
 """
-The policy of alarms: which posts raise one, given the probabilities of the class to watch over a timeline. It looks
-only back, so that a post's event never depends on a later post.
+The alarm of a service, and its policy: which posts raise one, given the probabilities of the class to watch over a
+timeline. A policy looks only back, so that a post's event never depends on a later post.
 """
 
 import hashlib
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
+import torch
+from transformers import PreTrainedConfig
 
+from modeling_tempoformer.common.files import decode_json, write_json
+
+
+# The file in the folder of a model that has the alarm of its service
+POLICY_FILE = "alarm_policy.json"
 NOTHING, RAISED, HELD_BACK, TAKEN_BACK = range(4)
 # The words for the events of posts in answers and tables
 EVENTS = {NOTHING: None, RAISED: "raised", HELD_BACK: "held back", TAKEN_BACK: "taken back"}
@@ -32,7 +40,7 @@ class AlarmState:
     """
     The memory that a policy has of a timeline: the number of posts so far, the last probabilities, the number and the
     time of the post that the running stretch began with (None outside of one), whether it has raised an alarm, the
-    number and the time of the post with the last alarm, and the rule that all this is of ([`rule_of`]).
+    number and the time of the post with the last alarm, and the rule that all this is of ([`Alarm.rule`]).
     """
 
     num_posts: int = 0
@@ -46,10 +54,115 @@ class AlarmState:
         return AlarmState(**asdict(self))
 
 
-def rule_of(alarm: Mapping[str, Any]) -> str:
-    """Returns 16 digits that stand for the class, the threshold and the policy of an alarm."""
-    rule = [alarm["label"], alarm["threshold"], dict(sorted(alarm["policy"].items()))]
-    return hashlib.sha256(json.dumps(rule).encode()).hexdigest()[:16]
+@dataclass(frozen=True)
+class Alarm:
+    """
+    The alarm of a service: the class with the id `label` is watched, with this `threshold` of its probability, and
+    `policy` says what becomes of the posts that reach it ([`follow`]).
+    """
+
+    label: int
+    threshold: float
+    policy: Mapping[str, Any]
+
+    @property
+    def rule(self) -> str:
+        """16 digits that stand for the alarm."""
+        rule = [self.label, self.threshold, dict(sorted(self.policy.items()))]
+        return hashlib.sha256(json.dumps(rule).encode()).hexdigest()[:16]
+
+    def find_events(
+        self, probabilities: torch.Tensor, times: Sequence[float] | None, state: AlarmState | None = None
+    ) -> list[int]:
+        """
+        Returns the event of each post of a timeline, in the order of time ([`follow`]).
+
+        Args:
+            probabilities (`torch.Tensor` of shape `(posts, num_labels)`): The probabilities of the classes.
+            times (`Sequence[float]`, *optional*): The seconds of the posts.
+            state ([`AlarmState`], *optional*): The memory of the posts before, which is updated; one of another alarm
+                begins anew. None for none.
+        """
+        state = AlarmState() if state is None else state
+        if state.rule != self.rule:
+            vars(state).update(vars(AlarmState(rule=self.rule)))
+        scores = probabilities[..., self.label].double().tolist()
+        return follow(scores, times, self.threshold, self.policy, state)
+
+
+def write_alarm(folder: str, config: PreTrainedConfig, alarm: Alarm, **measured: Any):
+    """
+    Writes the alarm of a service as `alarm_policy.json`.
+
+    Args:
+        folder (`str`): The folder of the model.
+        config (`PreTrainedConfig`): The model's configuration, whose calibration the alarm belongs to.
+        alarm ([`Alarm`]): The alarm.
+        measured: What was wanted of it, and what it measured.
+    """
+    check_policy(alarm.policy, alarm.threshold, config.timed)
+    content = {"watch": config.id2label[alarm.label], "threshold": alarm.threshold, "policy": dict(alarm.policy)}
+    write_json(Path(folder) / POLICY_FILE, content | measured | {"calibration": config.calibration})
+
+
+def read_alarm(folder: str, config: PreTrainedConfig) -> Alarm | None:
+    """
+    Reads the alarm that [`write_alarm`] wrote.
+
+    Args:
+        folder (`str`): The folder of the model, or its Hub id, which has none.
+        config (`PreTrainedConfig`): The model's configuration.
+
+    Returns:
+        [`Alarm`], or None without one. Raises a `ValueError` if it was chosen for another calibration of the model: by
+        an earlier training, or for an earlier threshold.
+    """
+    path = Path(folder) / POLICY_FILE
+    if not path.exists():
+        return None
+    content = decode_json(path.read_text(encoding="utf-8"), path)
+    if content["calibration"] != config.calibration or content["watch"] not in config.label2id:
+        raise ValueError(
+            f"{path} is of another training or threshold of the model: choose its policy again by `tempoformer "
+            "policy`, or delete the file."
+        )
+    alarm = Alarm(config.label2id[content["watch"]], content["threshold"], content["policy"])
+    check_policy(alarm.policy, alarm.threshold, config.timed)
+    return alarm
+
+
+def use_alarm(config: PreTrainedConfig, alarm: Alarm | None):
+    """Puts the alarm of a service in the place of the one in a model's configuration, if there is one."""
+    if alarm is not None:
+        config.watched = alarm.label
+        own = {"alarm": {"label": alarm.label, "threshold": alarm.threshold}}
+        config.calibration = {**(config.calibration or {}), **own}
+
+
+def follow_policy(answers: Sequence[dict[str, Any]], events: Iterable[int | None] | None) -> list[dict[str, Any]]:
+    """
+    Returns answers whose alarms are by the events of a policy.
+
+    Args:
+        answers (`Sequence[dict]`): What the pipeline answers about posts.
+        events (`Iterable[int]`): The event of each post ([`Alarm.find_events`]); None in it for a post that has not
+            followed the policy, which the threshold alone decides. None without a policy.
+
+    Returns:
+        The dicts with `alarm`, whether the event is an alarm, and `alarm_event`, "raised", "held back", "taken back"
+        or None; without a policy as they are.
+    """
+    if events is None:
+        return list(answers)
+    followed = []
+    for answer, event in zip(answers, events, strict=True):
+        answer = {**answer, "alarm_event": None if event is None else EVENTS[event]}
+        if event is not None and answer["alarm"] != (event == RAISED):
+            answer["alarm"] = event == RAISED
+            said = f"The policy of alarms: {answer['alarm_event'] or 'no alarm'}."
+            answer["reason"] = " ".join(filter(None, [answer["reason"], said]))
+        followed.append(answer)
+    return followed
 
 
 def check_policy(policy: Mapping[str, Any], threshold: float, timed: bool | None):

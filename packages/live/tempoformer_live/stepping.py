@@ -1,205 +1,24 @@
-"""Classifies posts as they arrive, and remembers the last posts of each timeline."""
+"""Classifies posts as they arrive, each in the stream of the posts of its timeline that came before it."""
 
-import hashlib
-import json
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import nn
+from transformers import PreTrainedModel
 from transformers.integrations.accelerate import load_offloaded_parameter
-from transformers.utils import ModelOutput, logging
+from transformers.utils import ModelOutput
 
-from .checks_tempoformer import check_shape, narrow_float
-from .decisions_tempoformer import check_finite, decide, find_events, own_policy, read_answers
-from .names_tempoformer import ALIKE, look_alike, read_id
-from .policy_tempoformer import NOTHING, AlarmState
-from .streams_tempoformer import keep_last, lay_out_streams, posts_before, states_before
-from .timeline_tempoformer import BadValue, known_ids, read_role
-from .times_tempoformer import ReadTime, check_kind, read_time
+from modeling_tempoformer.checks_tempoformer import check_shape, narrow_float
+from modeling_tempoformer.common.hashes import sha256_of
+from modeling_tempoformer.decisions_tempoformer import check_finite, decide, read_answers
+from modeling_tempoformer.streams_tempoformer import lay_out_streams, posts_before, states_before
+from modeling_tempoformer.timeline_tempoformer import BadValue, known_ids, read_role
+from modeling_tempoformer.times_tempoformer import ReadTime, read_time
 
-
-logger = logging.get_logger(__name__)
-
-
-class LatePostError(ValueError):
-    """A post is older than the newest post of its timeline that was already seen."""
-
-
-@dataclass
-class RememberedTimeline:
-    """
-    The memory of a timeline: the inputs of `forward` for its last posts and for the last post of each of up to 64
-    speakers, the latest last; the posts' times and the kind of these; when it began; what is known of states
-    ([`states_before`]); and what a policy of alarms remembers ([`~policy_tempoformer.follow`]).
-    """
-
-    posts: list[dict[str, torch.Tensor]] = field(default_factory=list)
-    times: list[float] | None = None
-    time_kind: str = "missing"
-    num_seen: int = 0
-    start_time: float = 0.0
-    by_speaker: dict[str, dict[str, torch.Tensor]] = field(default_factory=dict)
-    known_states: dict[str, list[int]] = field(default_factory=dict)
-    alarm_state: AlarmState = field(default_factory=AlarmState)
-
-    def copy(self) -> "RememberedTimeline":
-        times = None if self.times is None else list(self.times)
-        copies = {"by_speaker": dict(self.by_speaker), "known_states": dict(self.known_states)}
-        copies["alarm_state"] = self.alarm_state.copy()
-        return replace(self, posts=list(self.posts), times=times, **copies)
-
-    def add(self, post: dict[str, torch.Tensor], time: ReadTime, speaker: str = ""):
-        """Adds a post, and its speaker if known. Raises a `ValueError` if the post cannot follow the others."""
-        kind, seconds, _ = time
-        if self.num_seen:
-            check_kind(kind, self.time_kind)
-        if self.times and seconds < self.times[-1]:
-            raise LatePostError(
-                f"it is from {seconds}, but one from {self.times[-1]} was already seen. Pass `drop_late=True` to "
-                "leave late posts out."
-            )
-        self.time_kind = kind
-        if seconds is not None:
-            self.start_time = self.start_time if self.num_seen else seconds
-            self.times = self.times or []
-            self.times.append(seconds)
-        self.posts.append(post)
-        self.num_seen += 1
-        if speaker:
-            if speaker not in self.by_speaker and look_alike([*self.by_speaker, speaker]):
-                # Without the names, which may be private.
-                logger.warning_once(f"SPEAKERS COUNT AS DIFFERENT PEOPLE THAT {ALIKE}. Write each alike.")
-            keep_last(self.by_speaker, speaker, post)
-
-    def cut(self, window: int):
-        """Drops the posts that no later post needs. Keeps the newest, even if the window is one post."""
-        count = max(1, window - 1)
-        self.posts = self.posts[-count:]
-        self.times = None if self.times is None else self.times[-count:]
-
-
-def sha256_of(tensors: Iterable[tuple[str, torch.Tensor]]) -> str:
-    """Returns the SHA-256 of the names, dtypes, shapes and bytes of tensors."""
-    digest = hashlib.sha256()
-    for name, values in tensors:
-        digest.update(f"{name} {values.dtype} {list(values.shape)}".encode())
-        digest.update(values.cpu().contiguous().flatten().view(torch.uint8).numpy())
-    return digest.hexdigest()
-
-
-def with_checksum(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """Adds to tensors their `checksum`, by which [`StreamMemory.from_state_dict`] detects damage."""
-    tensors = {name: values for name, values in sorted(tensors.items()) if name != "checksum"}
-    return {**tensors, "checksum": torch.tensor(list(bytes.fromhex(sha256_of(tensors.items()))), dtype=torch.uint8)}
-
-
-class StreamMemory:
-    """
-    The memory of `step`, on the CPU: for each timeline the number of its posts, the time when it began, and the inputs
-    of `forward` for its last `window - 1` posts. The post model remembers a vector of each post, in float32
-    `(window - 1) * (4 * vector_size + 16)` bytes a timeline, and if it reads who speaks, a vector more for each of
-    the up to 64 speakers who wrote last. The paper's model remembers the tokenizer's output, with the three columns of
-    a BERT `(window - 1) * (24 * tokens + 8)` bytes.
-
-    The memory grows with the number of timelines, until some are forgotten ([`StreamMemory.evict`]). It keeps the
-    [`~StreamStepMixin.fingerprint`] of its model, and any other model refuses it.
-
-    Attributes: `timelines`, a dict by timeline id, in the order of their last steps.
-    """
-
-    def __init__(self):
-        self.timelines: dict[str, RememberedTimeline] = {}
-        # The first step fills in the fingerprint of its model.
-        self.model = ""
-
-    def __len__(self) -> int:
-        return len(self.timelines)
-
-    def __contains__(self, timeline_id: str) -> bool:
-        return read_id(timeline_id) in self.timelines
-
-    def evict(self, timeline_ids: Iterable[str]):
-        """
-        Forgets timelines. A later post of such a timeline is the first of a new one.
-
-        Args:
-            timeline_ids (`Iterable[str]`): Raises a `KeyError` for one that is not remembered.
-        """
-        for timeline_id in timeline_ids:
-            del self.timelines[read_id(timeline_id)]
-
-    def check_model(self, fingerprint: str):
-        """Raises a `ValueError` if the memory belongs to a model with another [`~StreamStepMixin.fingerprint`]."""
-        if self.model not in ("", fingerprint):
-            raise ValueError("The memory belongs to a model with other weights, another precision or another window.")
-
-    def remember(self, timelines: dict[str, RememberedTimeline], window: int, fingerprint: str):
-        """Keeps the part of timelines that later posts need, for a model with this window and fingerprint."""
-        self.model = fingerprint
-        for timeline_id, timeline in timelines.items():
-            timeline.cut(window)
-            # Moved to the end, so that the first timelines are those whose last step is longest ago.
-            self.timelines.pop(timeline_id, None)
-            self.timelines[timeline_id] = timeline
-
-    def state_dict(self, timeline_ids: Iterable[str] | None = None) -> dict[str, torch.Tensor]:
-        """
-        Returns the memory as a few tensors that safetensors can save: `about`, the bytes of a JSON text; `posts.NAME`,
-        inputs of `forward`; and `checksum`, the SHA-256 of the others.
-
-        Args:
-            timeline_ids (`Iterable[str]`, *optional*): The timelines to save, all by default.
-        """
-        timelines, columns = [], {}
-        for timeline_id in self.timelines if timeline_ids is None else map(read_id, timeline_ids):
-            timeline = self.timelines[timeline_id]
-            posts = [*timeline.posts, *timeline.by_speaker.values()]
-            for post in posts:
-                for name, values in post.items():
-                    columns.setdefault(name, []).append(values)
-            names = list(posts[0]) if posts else []
-            facts = (timeline.times, timeline.time_kind, timeline.num_seen, timeline.start_time)
-            facts += (list(timeline.by_speaker),)
-            if timeline.known_states or timeline.alarm_state.num_posts:
-                facts += (timeline.known_states, asdict(timeline.alarm_state))
-            timelines.append([timeline_id, names, len(timeline.posts), *facts])
-        lengths = {name: list(map(len, values)) for name, values in columns.items()}
-        about = json.dumps({"model": self.model, "timelines": timelines, "lengths": lengths}).encode()
-        posts = {f"posts.{name}": torch.cat(values) for name, values in columns.items()}
-        return with_checksum({"about": torch.tensor(list(about), dtype=torch.uint8), **posts})
-
-    @classmethod
-    def from_state_dict(cls, tensors: dict[str, torch.Tensor]) -> "StreamMemory":
-        """
-        Restores a memory. Raises a `ValueError` if it was damaged: if anything differs from what was saved.
-
-        Args:
-            tensors (`dict[str, torch.Tensor]`): The result of [`StreamMemory.state_dict`].
-        """
-        damaged = "The memory is damaged, or of another version of this code: begin without a memory."
-        if not torch.equal(tensors.get("checksum", torch.zeros(0)).cpu(), with_checksum(tensors)["checksum"]):
-            raise ValueError(damaged)
-        about = json.loads(tensors["about"].cpu().numpy().tobytes())
-        memory = cls()
-        memory.model = about["model"]
-        posts = {name: values.cpu() for name, values in tensors.items() if name.startswith("posts.")}
-        columns = {name: iter(posts[f"posts.{name}"].split(lengths)) for name, lengths in about["lengths"].items()}
-        for timeline_id, names, num_posts, *facts in about["timelines"]:
-            # Older code wrote known states without alarms.
-            if len(facts) not in (5, 6, 7):
-                raise ValueError(damaged)
-            *facts, speakers, known_states, alarm_state = (*facts, *({}, {})[len(facts) - 5 :])
-            remembered, own = (
-                [{name: next(columns[name]).clone() for name in names} for _ in range(count)]
-                for count in (num_posts, len(speakers))
-            )
-            by_speaker = dict(zip(speakers, own, strict=True))
-            memory.timelines[timeline_id] = RememberedTimeline(
-                remembered, *facts, by_speaker, known_states, AlarmState(**alarm_state)
-            )
-        return memory
+from .memory import LatePostError, RememberedTimeline, StreamMemory
+from .policy import NOTHING, Alarm, follow_policy, use_alarm
 
 
 @dataclass
@@ -216,8 +35,8 @@ class StreamStepOutput(ModelOutput):
         state_logits (`torch.FloatTensor` of shape `(num_posts, num_states)`, *optional*):
             The log-probability of each state of each new post, if the model has learned states.
         events (`torch.LongTensor` of shape `(num_posts,)`, *optional*):
-            The event of each new post by the policy of alarms ([`~policy_tempoformer.follow`]), if the model has one;
-            0 for a post that was not classified.
+            The event of each new post by the policy of the alarm ([`~tempoformer_live.policy.follow`]), if there is
+            one; 0 for a post that was not classified.
         memory (`StreamMemory`): The memory for the next step.
     """
 
@@ -263,10 +82,29 @@ class StepRow:
     targets: torch.LongTensor | None = None
 
 
-class StreamStepMixin:
-    """Adds `step` to the models that classify streams."""
+class Stepper:
+    """
+    Classifies posts as they arrive, with a memory of the posts before.
 
-    weights_digest: str | None = None
+    Args:
+        model (`TempoFormerForStreamClassification` or `PostTempoFormerForStreamClassification`):
+            The model. It is put in evaluation mode. After a change of its weights or its precision make a new stepper.
+        alarm ([`~tempoformer_live.policy.Alarm`], *optional*): The alarm whose policy posts follow. It takes the place
+            of the one in the model's configuration. None for none.
+
+    Attributes: `fingerprint`, by which a memory knows its model: the window, the precision, the pooling of posts and
+    the SHA-256 of the weights, wherever they are. The calibration, the watched class and the names of classes do not
+    count: they change decisions, not what is remembered. Quantised weights do not count.
+    """
+
+    def __init__(self, model: PreTrainedModel, alarm: Alarm | None = None):
+        self.model, self.alarm = model.eval(), alarm
+        use_alarm(model.config, alarm)
+        weights = ((name, weight) for name, weight in model.state_dict().items() if type(weight) is torch.Tensor)
+        weights = ((name, load_offloaded_parameter(model, name) if w.is_meta else w) for name, w in weights)
+        config, digest = model.config, sha256_of(weights)
+        pooling = getattr(config, "post_pooling", None)
+        self.fingerprint = f"window {config.window}, {model.dtype}, pooling {pooling}, weights {digest}"
 
     @torch.no_grad()
     def step(
@@ -286,8 +124,8 @@ class StreamStepMixin:
     ) -> StreamStepOutput:
         r"""
         Classifies new posts as they arrive, each in the stream of the posts of its timeline that came before it. The
-        logits are those of a batch that holds the whole timelines; `model.answer` turns them into labels, scores and
-        alarms.
+        logits are those of a batch that holds the whole timelines; [`Stepper.answer`] turns them into labels, scores
+        and alarms.
 
         A new post costs one pass of the encoder, in the paper's model one for all posts of its window. Leave the new
         posts on the CPU: the step checks them there.
@@ -320,20 +158,18 @@ class StreamStepMixin:
                 If True, a post older than the newest seen of its timeline is left out instead of an error.
 
         Returns:
-            [`StreamStepOutput`]. Raises a [`LatePostError`] for a late post. Raises a `ValueError` in training mode,
-            for a memory of another model and for missing speakers, and one that names the post for timeline ids that
-            are not strings or are missing, speakers that cannot be read, states that cannot be read or are none of the
-            model's, token ids that the encoder does not have, a post without tokens or with padding on the left, a
-            timestamp that is not a time, missing or of another kind than earlier ones, and logits that are not finite.
+            [`StreamStepOutput`]. Raises a [`LatePostError`] for a late post. Raises a `ValueError` for a memory of
+            another model and for missing speakers, and one that names the post for timeline ids that are not strings
+            or are missing, speakers that cannot be read, states that cannot be read or are none of the model's, token
+            ids that the encoder does not have, a post without tokens or with padding on the left, a timestamp that is
+            not a time, missing or of another kind than earlier ones, and logits that are not finite.
         """
-        if self.training:
-            raise ValueError("`step` is for inference: call `model.eval()` first.")
         new = self.check_posts(
             {"input_ids": input_ids, "attention_mask": attention_mask, "token_type_ids": token_type_ids},
             *(timeline_ids, timestamps, is_context, speakers, states, previous_states),
         )
         memory = StreamMemory() if memory is None else memory
-        memory.check_model(fingerprint := self.fingerprint())
+        memory.check_model(self.fingerprint)
         row = self.lay_out_posts(new, memory, drop_late)
         read, answers, answered_states = self.read_posts(new.inputs, row.remembered, row.streams)
         if len(row.targets):
@@ -343,28 +179,28 @@ class StreamStepMixin:
             )
             check_finite(logits, new.names.__getitem__)
         else:
-            logits, state_logits = torch.zeros(len(new), self.config.num_labels, dtype=self.dtype), None
+            logits, state_logits = torch.zeros(len(new), self.model.config.num_labels, dtype=self.model.dtype), None
         for post, values in zip(row.new, read, strict=True):
             post.update(values)
         events = self.follow_alarms(new, row, logits)
-        memory.remember(row.timelines, self.config.window, fingerprint)
+        memory.remember(row.timelines, self.model.config.window, self.fingerprint)
         output = {"logits": logits, "stream_lengths": row.lengths, "state_logits": state_logits, "events": events}
         return StreamStepOutput(**output, memory=memory)
 
     def follow_alarms(self, new: NewPosts, row: StepRow, logits: torch.Tensor) -> torch.Tensor | None:
-        """Returns the event of each new post by the policy of alarms, None without one. Updates the timelines."""
-        if own_policy(self.config) is None:
+        """Returns the event of each new post by the policy of the alarm, None without one. Updates the timelines."""
+        if self.alarm is None:
             return None
         events = torch.full((len(new),), NOTHING)
         posts_of: dict[str, list[int]] = {}
         for post in row.targets.tolist():
             posts_of.setdefault(new.timeline_ids[post], []).append(post)
         for timeline_id, posts in posts_of.items():
-            probabilities, ranked = self.decide(logits[posts])
+            probabilities, _ = decide(logits[posts], self.model.config.calibration)
             times = [new.times[post].seconds for post in posts]
-            rule = self.config.watched, self.config.calibration, None if None in times else times
             state = row.timelines[timeline_id].alarm_state
-            events[posts] = find_events(probabilities, ranked[:, 0], *rule, state)
+            found = self.alarm.find_events(probabilities, None if None in times else times, state)
+            events[posts] = torch.tensor(found)
         return events
 
     def check_posts(
@@ -378,7 +214,7 @@ class StreamStepMixin:
         previous_states: Sequence[Any] | None,
     ) -> NewPosts:
         """Checks and reads the arguments of [`step`]. Raises its errors."""
-        self.tempoformer.check_times(timestamps)
+        self.model.tempoformer.check_times(timestamps)
         input_ids = tokens["input_ids"]
         if tokens["attention_mask"] is None:
             tokens["attention_mask"] = torch.ones_like(input_ids)
@@ -400,7 +236,7 @@ class StreamStepMixin:
         names = [f"Post {post} of timeline {timeline_id!r}" for post, timeline_id in enumerate(timeline_ids)]
         self.check_values(inputs, timeline_ids, names)
         timeline_ids = [checked_name("timeline_id", *pair) for pair in zip(timeline_ids, names, strict=True)]
-        if not self.config.reads_speakers:
+        if not self.model.config.reads_speakers:
             speakers = None
         elif speakers is None:
             raise ValueError("The model reads who speaks: give `speakers`.")
@@ -417,10 +253,10 @@ class StreamStepMixin:
         Returns the number of each post's state, -1 where it is not known or not read. Raises a `ValueError` that names
         the post for a state that the model has not learned.
         """
-        if states is None or not self.config.reads_known_states:
+        if states is None or not self.model.config.reads_known_states:
             return [-1] * len(names)
         read = [checked_name("state", *pair) for pair in zip(states, names, strict=True)]
-        return known_ids(read, self.config, names)
+        return known_ids(read, self.model.config, names)
 
     def lay_out_posts(self, new: NewPosts, memory: StreamMemory, drop_late: bool) -> StepRow:
         """
@@ -455,18 +291,18 @@ class StreamStepMixin:
             times = None if timeline.times is None else torch.tensor(timeline.times, dtype=torch.float64)
             positions = torch.tensor(asked, dtype=torch.long) + num_remembered
             start = times, num_before, timeline.start_time
-            part = lay_out_streams(torch.tensor(stretch), positions, self.config.window, *start)
+            part = lay_out_streams(torch.tensor(stretch), positions, self.model.config.window, *start)
             if new.speakers is not None:
                 own = posts_before(stretch, [new.speakers[post] for post in arrived], by_speaker=by_speaker)
                 part["speaker_posts"] = torch.tensor([own[number] for number in asked], dtype=torch.long)
-            if self.config.reads_known_states:
+            if self.model.config.reads_known_states:
                 about = ([values[post] for post in arrived] for values in (new.states, new.previous_states))
                 states, previous_states = about
                 own = None if new.speakers is None else [new.speakers[post] for post in arrived]
-                settings = len(self.config.states), timeline.known_states, previous_states
+                settings = len(self.model.config.states), timeline.known_states, previous_states
                 part["known_states"] = states_before(states, own, *settings)[asked]
             for number, post in enumerate(arrived, num_remembered + 1):
-                row.lengths[post] = min(number, self.config.window)
+                row.lengths[post] = min(number, self.model.config.window)
             if asked:
                 targets += [arrived[number] for number in asked]
                 parts.append(part)
@@ -474,77 +310,21 @@ class StreamStepMixin:
         row.streams = {name: torch.cat([part[name] for part in parts]) for name in (parts[0] if parts else ())}
         return row
 
-    def decide(self, logits: torch.Tensor) -> tuple[torch.Tensor, torch.LongTensor]:
+    def answer(self, output: StreamStepOutput) -> list[dict[str, Any]]:
         """
-        Decides ([`~decisions_tempoformer.decide`]) with the `calibration` of the configuration, as the pipeline does.
+        Returns the answer about each new post, as the pipeline does, with the policy of the alarm
+        ([`~tempoformer_live.policy.follow_policy`]).
 
         Args:
-            logits (`torch.Tensor` of shape `(..., num_labels)`): The logits of `step` or `forward`.
+            output ([`StreamStepOutput`]): What a step returned.
         """
-        return decide(logits, self.config.calibration)
-
-    def answer(
-        self,
-        logits: torch.Tensor,
-        state_logits: torch.Tensor | None = None,
-        events: torch.Tensor | Sequence[int | None] | None = None,
-    ) -> list[dict[str, Any]]:
-        """
-        Returns the answer about each post ([`~decisions_tempoformer.read_answers`]), as the pipeline does.
-
-        Args:
-            logits (`torch.Tensor` of shape `(posts, num_labels)`): The logits of `step` or `forward`.
-            state_logits (`torch.Tensor` of shape `(posts, num_states)`, *optional*): Those of the states, if the model
-                has learned some.
-            events (`torch.Tensor` of shape `(posts,)`, *optional*): Those of `step`, if alarms follow a policy; a
-                list may hold None for a post that the threshold alone decides.
-
-        Raises a `ValueError` if alarms follow a policy, and there are no events.
-        """
-        if events is None and own_policy(self.config):
-            raise ValueError("Alarms follow a policy, which looks back: give the `events` of `step`.")
-        events = events.tolist() if isinstance(events, torch.Tensor) else events
-        return read_answers(logits, self.config, self.config.calibration, state_logits, events=events)
-
-    @classmethod
-    def restore_memory(cls, tensors: dict[str, torch.Tensor]) -> StreamMemory:
-        """
-        Restores a memory ([`StreamMemory.from_state_dict`]), also for a model whose code comes from the Hub.
-
-        Args:
-            tensors (`dict[str, torch.Tensor]`): The result of `state_dict`.
-        """
-        return StreamMemory.from_state_dict(tensors)
-
-    def fingerprint(self) -> str:
-        """
-        Returns the window, the precision, the pooling of posts and the SHA-256 of the weights, by which a memory knows
-        its model. The calibration, the watched class and the names of classes do not count: they change decisions, not
-        what is remembered. The weights are hashed at the first call, wherever they are, and again after `train`,
-        `eval` or `load_state_dict`: call `eval` after changing weights in another way. Quantised weights do not count.
-        """
-        # A local variable, because another thread may call `eval` meanwhile.
-        digest = self.weights_digest
-        if digest is None:
-            weights = ((name, weight) for name, weight in self.state_dict().items() if type(weight) is torch.Tensor)
-            weights = ((name, load_offloaded_parameter(self, name) if w.is_meta else w) for name, w in weights)
-            self.weights_digest = digest = sha256_of(weights)
-        pooling = getattr(self.config, "post_pooling", None)
-        return f"window {self.config.window}, {self.dtype}, pooling {pooling}, weights {digest}"
-
-    def train(self, mode: bool = True):
-        """Sets the mode as the library does. The next [`fingerprint`] hashes the weights again."""
-        self.weights_digest = None
-        return super().train(mode)
-
-    def load_state_dict(self, *args, **kwargs):
-        """Loads weights as the library does. The next [`fingerprint`] hashes them again."""
-        self.weights_digest = None
-        return super().load_state_dict(*args, **kwargs)
+        config = self.model.config
+        answers = read_answers(output.logits, config, config.calibration, output.state_logits)
+        return follow_policy(answers, None if output.events is None else output.events.tolist())
 
     def check_values(self, inputs: dict[str, torch.Tensor], timeline_ids: Sequence[str], names: list[str]):
         """Raises a `ValueError` that names the first wrong value of new posts."""
-        config, most = self.config.encoder_config, self.tempoformer.max_tokens
+        config, most = self.model.config.encoder_config, self.model.tempoformer.max_tokens
         if inputs["input_ids"].shape[1] > most:
             raise ValueError(f"Posts of {inputs['input_ids'].shape[1]} tokens, but the encoder reads at most {most}.")
         for name, timeline_id in zip(names, timeline_ids, strict=True):
@@ -560,7 +340,7 @@ class StreamStepMixin:
 
     def check_columns(self, timeline_id: str, timeline: RememberedTimeline, inputs: dict[str, torch.Tensor]):
         """Raises a `ValueError` if the model needs the tokens of earlier posts, and these have other columns."""
-        if self.tempoformer.reads_vectors or not timeline.posts:
+        if self.model.tempoformer.reads_vectors or not timeline.posts:
             return
         if differing := ", ".join(f"`{name}`" for name in timeline.posts[0].keys() ^ inputs.keys()):
             raise ValueError(f"Only some posts of timeline {timeline_id!r} have {differing}.")
@@ -578,7 +358,10 @@ class StreamStepMixin:
         Returns what is remembered of each new post, the logits of streams (streams, classes) and those of their
         states, on the host; the last two are None where there is nothing to classify.
         """
-        device, mask, reads_vectors = self.input_device, inputs["attention_mask"], self.tempoformer.reads_vectors
+        device, mask, reads_vectors = self.model.device, inputs["attention_mask"], self.model.tempoformer.reads_vectors
+        if device.type == "meta":
+            # Hooks of offloaded weights move the inputs.
+            device = torch.device("cpu")
         if not reads_vectors:
             lengths = (mask * torch.arange(1, mask.shape[1] + 1)).amax(-1).tolist()
             posts = [
@@ -592,15 +375,15 @@ class StreamStepMixin:
                 earlier = [torch.stack([post["post_embeds"] for post in remembered]).to(device)] if remembered else []
                 # The mask stays on the host, which reads it.
                 tokens = {name: values.to(device) for name, values in inputs.items() if name != "attention_mask"}
-                vectors = self.tempoformer.embed_posts(attention_mask=mask, **tokens).to(self.dtype)
+                vectors = self.model.tempoformer.embed_posts(attention_mask=mask, **tokens).to(self.model.dtype)
                 row["post_embeds"] = torch.cat([*earlier, vectors]).unsqueeze(0)
             else:
-                fill = {"input_ids": getattr(self.config.encoder_config, "pad_token_id", None) or 0}
+                fill = {"input_ids": getattr(self.model.config.encoder_config, "pad_token_id", None) or 0}
                 for name in inputs:
                     column = [post[name] for post in [*remembered, *posts]]
                     column = nn.utils.rnn.pad_sequence(column, True, fill.get(name, 0))
                     row[name] = column.unsqueeze(0).to(device)
-            output = self(**row) if streams else {}
+            output = self.model(**row) if streams else {}
             answers = [output.get(name) for name in ("logits", "state_logits")]
             answers = [None if answer is None else answer[0].cpu() for answer in answers]
         if reads_vectors:

@@ -7,16 +7,21 @@ import pytest
 import torch
 from helpers import tiny_model
 
-from modeling_tempoformer.policy_tempoformer import (
+from tempoformer_live.memory import StreamMemory
+from tempoformer_live.policy import (
     HELD_BACK,
     NOTHING,
     RAISED,
     TAKEN_BACK,
+    Alarm,
     AlarmState,
     due_time,
     follow,
     raise_due,
+    read_alarm,
+    write_alarm,
 )
+from tempoformer_live.stepping import Stepper
 
 
 SIGNS = {".": NOTHING, "!": RAISED, "h": HELD_BACK, "t": TAKEN_BACK}
@@ -108,7 +113,6 @@ def test_what_must_hold_of_every_policy(seed):
             assert any(first <= end <= second for end in ends)
 
 
-@pytest.mark.parametrize("model_type", ["tempoformer", "post_tempoformer"])
 @pytest.mark.parametrize(
     "policy",
     [
@@ -122,27 +126,38 @@ def test_what_must_hold_of_every_policy(seed):
         {"wait_seconds": 5, "timed": False},
     ],
 )
-def test_a_policy_out_of_range_is_refused(model_type, policy):
+def test_a_policy_out_of_range_is_refused(policy, tmp_path):
     policy = dict(policy)
-    timed = policy.pop("timed", True)
-    alarm = {"label": 1, "threshold": 0.5, "policy": policy}
-    name = next(iter(policy))
-    with pytest.raises(Exception, match=name):
-        tiny_model(num_labels=2, model_type=model_type, watched=1, timed=timed, calibration={"alarm": alarm})
+    config = tiny_model(num_labels=2, timed=policy.pop("timed", True)).config
+    with pytest.raises(ValueError, match=next(iter(policy))):
+        write_alarm(tmp_path, config, Alarm(1, 0.5, policy))
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_alarm_of_a_service_is_read_again_for_the_same_calibration_only(tmp_path):
+    """A training or a threshold from after it makes it another model's."""
+    model = tiny_model(num_labels=2, watched=1, calibration={"temperature": 1.5})
+    assert read_alarm(tmp_path, model.config) is None
+    alarm = Alarm(1, 0.25, {"cooldown_posts": 3})
+    write_alarm(tmp_path, model.config, alarm, wanted={"alarm_rate": 0.1})
+    assert read_alarm(tmp_path, model.config) == alarm
+    model.config.calibration = {"temperature": 1.5, "alarm": {"label": 1, "threshold": 0.3}}
+    with pytest.raises(ValueError, match="tempoformer policy"):
+        read_alarm(tmp_path, model.config)
 
 
 @pytest.mark.parametrize("model_type", ["tempoformer", "post_tempoformer"])
 def test_step_gives_the_alarms_of_the_whole_timeline(model_type):
     """Post by post and in pieces, also through a memory that was saved; context has no event."""
-    model = tiny_model(num_labels=2, model_type=model_type, watched=1, timed=True).eval()
+    model = tiny_model(num_labels=2, model_type=model_type, watched=1, timed=True)
     generator = torch.Generator().manual_seed(0)
     tokens = torch.randint(5, 50, (12, 6), generator=generator)
     times = [1.7e9 + hour * HOUR for hour in range(12)]
-    plain = model.step(tokens, timeline_ids=["a"] * 12, timestamps=times)
+    plain = Stepper(model).step(tokens, timeline_ids=["a"] * 12, timestamps=times)
     scores = plain.logits.softmax(-1)[:, 1].double()
     threshold = float(scores.sort().values[5:7].mean())
     policy = {"cooldown_posts": 1, "mean_of": 2}
-    model.config.calibration = {"alarm": {"label": 1, "threshold": threshold, "policy": policy}}
+    stepper = Stepper(model, Alarm(1, threshold, policy))
     wanted = follow(scores.tolist(), times, threshold, policy, AlarmState())
     assert {RAISED, HELD_BACK, NOTHING} <= set(wanted)
     for size in (12, 5, 1):
@@ -150,17 +165,15 @@ def test_step_gives_the_alarms_of_the_whole_timeline(model_type):
         for start in range(0, 12, size):
             part = slice(start, start + size)
             count = len(tokens[part])
-            output = model.step(tokens[part], timeline_ids=["a"] * count, timestamps=times[part], memory=memory)
-            memory = model.restore_memory(output.memory.state_dict())
+            output = stepper.step(tokens[part], timeline_ids=["a"] * count, timestamps=times[part], memory=memory)
+            memory = StreamMemory.from_state_dict(output.memory.state_dict())
             events += output.events.tolist()
-            answers += model.answer(output.logits, events=output.events)
+            answers += stepper.answer(output)
         assert events == wanted
         assert [answer["alarm"] for answer in answers] == [event == RAISED for event in wanted]
         assert {answer["alarm_event"] for answer in answers} >= {None, "raised", "held back"}
-    with pytest.raises(ValueError, match="events"):
-        model.answer(plain.logits)
     context = [True] * 3 + [False] * 9
-    output = model.step(tokens, timeline_ids=["a"] * 12, timestamps=times, is_context=context)
+    output = stepper.step(tokens, timeline_ids=["a"] * 12, timestamps=times, is_context=context)
     assert output.events.tolist() == [NOTHING] * 3 + follow(
         scores[3:].tolist(), times[3:], threshold, policy, AlarmState()
     )

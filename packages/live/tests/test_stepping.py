@@ -12,14 +12,11 @@ from hypothesis import strategies as st
 from peft import LoraConfig, get_peft_model
 from safetensors.torch import load, load_file, save, save_file
 
-from modeling_tempoformer import (
-    LatePostError,
-    StreamClassificationPipeline,
-    StreamMemory,
-    streams_tempoformer,
-)
+from modeling_tempoformer import StreamClassificationPipeline, streams_tempoformer
 from modeling_tempoformer.streams_tempoformer import elapsed_seconds, stream_windows
 from modeling_tempoformer.timeline_tempoformer import Timeline
+from tempoformer_live.memory import LatePostError, StreamMemory
+from tempoformer_live.stepping import Stepper
 
 
 VARIANTS = [
@@ -67,7 +64,7 @@ def at_once(model, timeline: dict) -> torch.Tensor:
 
 def arrive(model, posts: list[tuple[str, int]], data: dict[str, dict], memory=None, **settings):
     """Takes one step with these posts (timeline, number)."""
-    return model.step(
+    return Stepper(model).step(
         torch.stack([data[name]["input_ids"][number] for name, number in posts]),
         torch.stack([data[name]["attention_mask"][number] for name, number in posts]),
         timeline_ids=[name for name, _ in posts],
@@ -128,7 +125,7 @@ def test_speakers_and_states_are_those_of_the_pipeline_however_posts_arrive(data
         size = data.draw(st.integers(1, len(posts)))
         now, posts = posts[:size], posts[size:]
         ids, texts, times, speakers = zip(*now, strict=True)
-        output = model.step(
+        output = Stepper(model).step(
             **tokenizer(list(texts), padding=True, return_tensors="pt"),
             timeline_ids=ids,
             timestamps=times if timed else None,
@@ -179,7 +176,7 @@ def test_the_last_posts_of_64_speakers_are_known_in_a_step_and_in_the_pipeline(m
             "timestamps": times[start:end],
             "speakers": speakers[start:end],
         }
-        output = model.step(**tokens, **ids, memory=memory)
+        output = Stepper(model).step(**tokens, **ids, memory=memory)
         memory = StreamMemory.from_state_dict(load(save(output.memory.state_dict())))
         logits.append(output.logits)
         assert len(memory.timelines["ann"].by_speaker) <= 5
@@ -192,7 +189,7 @@ def test_a_memory_of_many_speakers_is_not_larger_than_one_of_64():
     for count in (64, 65, 1200):
         names = [f"speaker {number:05}" for number in range(count)]
         ids, times = torch.full((count, 3), 7), [1e9 + number for number in range(count)]
-        memory = model.step(ids, timeline_ids=["ann"] * count, timestamps=times, speakers=names).memory
+        memory = Stepper(model).step(ids, timeline_ids=["ann"] * count, timestamps=times, speakers=names).memory
         assert list(memory.timelines["ann"].by_speaker) == names[-64:]
         sizes.append(len(save(memory.state_dict())))
     assert max(sizes) < 1.01 * min(sizes)
@@ -202,15 +199,15 @@ def test_a_memory_of_many_speakers_is_not_larger_than_one_of_64():
 def test_times_of_another_kind_than_in_earlier_steps_are_refused(kind):
     """The memory that was saved knows the kind, too. Each timeline has its own."""
     model, ids = tiny_model(**kind), torch.full((2, 2), 7)
-    memory = model.step(ids, timeline_ids=["ann", "bob"], timestamps=[1.7e9, "2024-05-01"]).memory
+    memory = Stepper(model).step(ids, timeline_ids=["ann", "bob"], timestamps=[1.7e9, "2024-05-01"]).memory
     for one in (memory, StreamMemory.from_state_dict(load(save(memory.state_dict())))):
         for timestamps in (["2024-05-01", "2024-05-01"], ["00:01:30", "2024-05-01"], None):
             with pytest.raises(ValueError, match="Post 0 of timeline 'ann'.*a number"):
-                model.step(ids, timeline_ids=["ann", "bob"], timestamps=timestamps, memory=one)
-        output = model.step(ids, timeline_ids=["ann", "bob"], timestamps=[1.71e9, "2024-05-02"], memory=one)
+                Stepper(model).step(ids, timeline_ids=["ann", "bob"], timestamps=timestamps, memory=one)
+        output = Stepper(model).step(ids, timeline_ids=["ann", "bob"], timestamps=[1.71e9, "2024-05-02"], memory=one)
         assert output.stream_lengths.tolist() == [2, 2]
     with pytest.raises(ValueError, match="Post 1 of timeline 'ann'"):
-        model.step(ids, timeline_ids=["ann", "ann"], timestamps=[1.7e9, "2024-05-01"])
+        Stepper(model).step(ids, timeline_ids=["ann", "ann"], timestamps=[1.7e9, "2024-05-01"])
 
 
 def test_memory_holds_the_last_posts_only():
@@ -236,7 +233,7 @@ def test_what_a_step_returns_can_be_changed_and_learned_from(settings):
     """A step computes without gradients, but what it returns are ordinary tensors."""
     model, ids = tiny_model(**settings), torch.full((2, 3), 7)
     speakers = {"speakers": ["ann", "bob"]} if model.config.reads_speakers else {}
-    output = model.step(ids, timeline_ids=["a", "a"], timestamps=[0.0, 1.0], **speakers)
+    output = Stepper(model).step(ids, timeline_ids=["a", "a"], timestamps=[0.0, 1.0], **speakers)
     tensors = [output.logits, *([] if output.state_logits is None else [output.state_logits])]
     tensors += [values for post in output.memory.timelines["a"].posts for values in post.values()]
     for values in tensors:
@@ -297,7 +294,9 @@ def test_times_that_are_exact_are_read():
     model, times = tiny_model(), [1_700_000_000.0, 1_700_000_061.0]
     forms = [[int(time) for time in times], ["2023-11-14T22:13:20Z", "2023-11-14T22:14:21Z"]]
     forms += [np.array(times), torch.tensor(times, dtype=torch.float64)]
-    outputs = [model.step(torch.full((2, 2), 7), timeline_ids=["a", "a"], timestamps=one) for one in (times, *forms)]
+    outputs = [
+        Stepper(model).step(torch.full((2, 2), 7), timeline_ids=["a", "a"], timestamps=one) for one in (times, *forms)
+    ]
     for output in outputs:
         assert output.memory.timelines["a"].times == times
         torch.testing.assert_close(output.logits, outputs[0].logits, atol=1e-5, rtol=0)
@@ -309,14 +308,15 @@ def test_token_types_in_some_steps_only_are_refused(first):
     model, ids = tiny_model(), torch.full((1, 2), 7)
     calls = [{"token_type_ids": torch.ones(1, 2, dtype=torch.long)}, {}]
     with_or_without, other = calls if first else calls[::-1]
-    memory = model.step(ids, timeline_ids=["ann"], **with_or_without).memory
+    memory = Stepper(model).step(ids, timeline_ids=["ann"], **with_or_without).memory
     with pytest.raises(ValueError, match="'ann'.*`token_type_ids`"):
-        model.step(ids, timeline_ids=["ann"], **other, memory=memory)
+        Stepper(model).step(ids, timeline_ids=["ann"], **other, memory=memory)
     # Other timelines may differ, and the remembered posts can be restored.
-    model.step(ids, timeline_ids=["bob"], **other, memory=memory)
+    Stepper(model).step(ids, timeline_ids=["bob"], **other, memory=memory)
     restored = StreamMemory.from_state_dict(memory.state_dict())
     logits = [
-        model.step(ids, timeline_ids=["ann"], **with_or_without, memory=one).logits for one in (memory, restored)
+        Stepper(model).step(ids, timeline_ids=["ann"], **with_or_without, memory=one).logits
+        for one in (memory, restored)
     ]
     torch.testing.assert_close(*logits, atol=1e-5, rtol=0)
 
@@ -431,19 +431,19 @@ def test_context_is_remembered_and_not_classified(kind):
     is_context = [True, True, False, True, True, True, False]
     ids = torch.randint(5, 60, (len(names), 3), generator=torch.Generator().manual_seed(0))
     times = [float(time) for time in range(len(names))]
-    expected = model.step(ids, timeline_ids=names, timestamps=times)
-    output = model.step(ids, timeline_ids=names, timestamps=times, is_context=is_context)
+    expected = Stepper(model).step(ids, timeline_ids=names, timestamps=times)
+    output = Stepper(model).step(ids, timeline_ids=names, timestamps=times, is_context=is_context)
     assert output.stream_lengths.tolist() == expected.stream_lengths.tolist()
     for post, unasked in enumerate(is_context):
         wanted = torch.zeros(3) if unasked else expected.logits[post]
         torch.testing.assert_close(output.logits[post], wanted, atol=1e-5, rtol=1e-5)
     # The next step gets the same logits after a step of context alone.
     later = {"timeline_ids": ["ann", "bob"], "timestamps": [9.0, 9.0]}
-    only = model.step(ids[:2], **later, is_context=[True, True], memory=output.memory)
+    only = Stepper(model).step(ids[:2], **later, is_context=[True, True], memory=output.memory)
     assert not only.logits.any() and only.stream_lengths.tolist() == [4, 2]
-    model.step(ids[:2], **later, memory=expected.memory)
+    Stepper(model).step(ids[:2], **later, memory=expected.memory)
     later["timestamps"] = [10.0, 10.0]
-    logits, wanted = (model.step(ids[2:4], **later, memory=one.memory).logits for one in (output, expected))
+    logits, wanted = (Stepper(model).step(ids[2:4], **later, memory=one.memory).logits for one in (output, expected))
     torch.testing.assert_close(logits, wanted, atol=1e-5, rtol=1e-5)
     with pytest.raises(ValueError, match="is_context"):
-        model.step(ids, timeline_ids=names, is_context=[True])
+        Stepper(model).step(ids, timeline_ids=names, is_context=[True])
