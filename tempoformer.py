@@ -23,6 +23,7 @@ COMMANDS = {
     "view": "write a page that shows timelines and what a model says of them",
     "threshold": "set the probability from which on a post is an alarm",
     "compare": "cross-validate methods on the same folds, and compare them",
+    "upgrade": "convert a model that 0.2.0 has saved",
 }
 # Commands of the packages that stand on this one, by the folder in `packages` that has them
 ELSEWHERE = {

@@ -38,6 +38,7 @@ from .modeling_temporal_bert import (
     RobertaWithTemporalAttentionForSequenceClassification,
     RobertaWithTemporalAttentionForTokenClassification,
 )
+from .onnx_encoder_tempoformer import OnnxEncoder  # noqa: F401
 from .pipeline_tempoformer import StreamClassificationPipeline
 from .timeline_tempoformer import Timeline
 from .tokenization_temporal_bert import TemporalBertTokenizer, TemporalRobertaTokenizer

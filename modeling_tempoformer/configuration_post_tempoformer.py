@@ -36,10 +36,10 @@ class PostTempoFormerConfig(StreamFields, PreTrainedConfig):
             Members of the ensemble: each has its own stream layers and head, and their logits are averaged. Over a
             frozen encoder each member has a held-out fold, timelines that it does not learn from (`held_out`).
         num_trees (`int`, *optional*, defaults to 40):
-            Decision trees of each member, an expert beside the network ([`~trees_tempoformer.Trees`]); 0 for none.
+            Decision trees of each member, an expert beside the network ([`~experts_tempoformer.Trees`]); 0 for none.
         num_words (`int`, *optional*, defaults to 0):
             Buckets to which the tokens of a post and their pairs are hashed, for an expert that reads them
-            ([`~words_tempoformer.Words`]), up to 2^20; 0 for none. Its trees then read to whom posts are addressed.
+            ([`~experts_tempoformer.Words`]), up to 2^20; 0 for none. Its trees then read to whom posts are addressed.
             Such a model reads `input_ids`, not `inputs_embeds`. Over a frozen encoder a script gives a new one 16,384.
         reads_speakers (`bool`, *optional*, defaults to `False`):
             If True, the newest post is compared with its speaker's own previous post, and with the post before it.
@@ -93,11 +93,6 @@ class PostTempoFormerConfig(StreamFields, PreTrainedConfig):
 
     model_type = "post_tempoformer"
     keys_to_ignore_at_inference = ["expert_logits", "stream_attentions", "hidden_states"]
-    auto_classes = {
-        "AutoConfig": "configuration_post_tempoformer.PostTempoFormerConfig",
-        "AutoModel": "modeling_post_tempoformer.PostTempoFormerModel",
-        "AutoModelForSequenceClassification": "modeling_post_tempoformer.PostTempoFormerForStreamClassification",
-    }
 
     post_pooling: Literal["mean", "cls"] = "mean"
     encoder_backend: Literal["torch", "onnx", "onnx-int8"] = "torch"
@@ -113,6 +108,16 @@ class PostTempoFormerConfig(StreamFields, PreTrainedConfig):
     stream_hidden_size: int = 192
     stream_dropout: float | int = dropout(default=0.1)
     stream_position_initializer_range: float | int = positive(default=1.0)
+
+    @property
+    def auto_classes(self) -> dict[str, str]:
+        """The file and the name of our class for each Auto class: of ONNX's encoder, the file that has its code."""
+        module = "modeling_post_tempoformer" if self.encoder_backend == "torch" else "onnx_encoder_tempoformer"
+        return {
+            "AutoConfig": "configuration_post_tempoformer.PostTempoFormerConfig",
+            "AutoModel": f"{module}.PostTempoFormerModel",
+            "AutoModelForSequenceClassification": f"{module}.PostTempoFormerForStreamClassification",
+        }
 
     @property
     def stream_width(self) -> int:

@@ -18,11 +18,13 @@ from transformers import (
     PreTrainedModel,
 )
 from transformers import initialization as init
+from transformers.dynamic_module_utils import custom_object_save
 from transformers.modeling_layers import GradientCheckpointingLayer
 from transformers.utils import ModelOutput, TransformersKwargs, can_return_tuple
 
 from .checks_tempoformer import check_shape
 from .configuration_post_tempoformer import PostTempoFormerConfig
+from .experts_tempoformer import ADDRESS_SIZE, Grown, Mixture, Trees, Words, compare_addressees
 from .modeling_streams_tempoformer import (
     HeadStart,
     StreamAttention,
@@ -37,10 +39,7 @@ from .modeling_streams_tempoformer import (
     focal_loss,
     has_equal_calls,
 )
-from .onnx_encoder_tempoformer import OnnxEncoder
 from .states_tempoformer import States
-from .trees_tempoformer import Grown, Mixture, Trees
-from .words_tempoformer import ADDRESS_SIZE, Words, compare_addressees
 
 
 # Tokens per encoder batch, padding included. Batches below FEW_TOKENS may mix lengths.
@@ -49,6 +48,8 @@ TOKENS_AT_ONCE, FEW_TOKENS = 8192, 256
 STREAMS_AT_ONCE = 32
 # Added to a variance by a layer norm
 NORM_EPSILON = 1e-5
+# Encoders that are not the library's, by `encoder_backend`. A module that has one adds it when it is imported.
+ENCODERS: dict[str, type[nn.Module]] = {}
 
 
 @dataclass
@@ -71,7 +72,7 @@ class PostTempoFormerModelOutput(ModelOutput):
         word_logits (`torch.FloatTensor` of shape `(batch_size, num_streams, num_members, num_labels)`, *optional*):
             The logits of each member from the words of the newest post, if the model reads words.
         addressed (`torch.FloatTensor` of shape `(batch_size, num_streams, 4)`, *optional*):
-            To whom the newest post and those before it are addressed ([`~words_tempoformer.compare_addressees`]), if
+            To whom the newest post and those before it are addressed ([`~experts_tempoformer.compare_addressees`]), if
             the model reads words.
         stream_attentions (`tuple(torch.FloatTensor)`, *optional*):
             With `output_attentions=True` or `output_stream_attentions=True` one tensor of shape
@@ -144,8 +145,6 @@ class PostTempoFormerPreTrainedModel(StreamPreTrainedModel):
     config: PostTempoFormerConfig
     # Modules that must not be split across devices.
     _no_split_modules = ["PostTempoFormerStreamLayers"]
-    # Checkpoints of 0.2.0 lack these: `from_pretrained` takes the weights of experts from their configuration.
-    _keys_to_ignore_on_load_missing = [r"states\.held_out_change", r"mixture\."]
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module):
@@ -180,6 +179,12 @@ class PostTempoFormerPreTrainedModel(StreamPreTrainedModel):
         encoder, info = cls.encoder_class(config.encoder_config).from_pretrained(name, **kwargs)
         encoder.pooler = None
         return encoder, info
+
+    def save_pretrained(self, save_directory, **kwargs):
+        """Saves the model as the library does, with the code of an encoder that is not one of the library's."""
+        super().save_pretrained(save_directory, **kwargs)
+        if not isinstance(encoder := self.base_model.encoder, PreTrainedModel):
+            custom_object_save(encoder, save_directory)
 
 
 class PostTempoFormerStreamLayer(GradientCheckpointingLayer):
@@ -379,8 +384,8 @@ class PostTempoFormerModel(StreamReaderMixin, PostTempoFormerPreTrainedModel):
 
     def __init__(self, config: PostTempoFormerConfig, encoder: PreTrainedModel | None = None):
         super().__init__(config)
-        if encoder is None and config.encoder_backend != "torch":
-            encoder = OnnxEncoder(config)
+        if encoder is None and config.encoder_backend in ENCODERS:
+            encoder = ENCODERS[config.encoder_backend](config)
         elif encoder is None:
             # The dtype of our own parts, not the one that the encoder was saved in.
             dtype = torch.get_default_dtype()
@@ -477,7 +482,7 @@ class PostTempoFormerModel(StreamReaderMixin, PostTempoFormerPreTrainedModel):
     ) -> torch.FloatTensor:
         """
         Returns the vector of each post, for `post_embeds`: that of [`encode_posts`], and if the model reads words what
-        [`~words_tempoformer.Words`] says of them.
+        [`~experts_tempoformer.Words`] says of them.
 
         Args:
             input_ids, attention_mask, inputs (`torch.LongTensor` of shape `(num_posts, num_tokens)`):

@@ -286,15 +286,9 @@ class StreamPreTrainedModel(PreTrainedModel):
             missing = {name for name in missing if name.startswith(f"{cls.base_model_prefix}.")}
             # A calibration belongs to a head, which this checkpoint lacks.
             model.config.calibration, has_new_head = None, True
-        # In 0.2.0 the configuration held the weights of the experts.
-        weights = vars(model.config).pop("expert_weights", None)
-        if (mixture := getattr(model, "mixture", None)) is not None:
-            if has_new_head:
-                # The weights belong to experts that were not loaded.
-                mixture.reset()
-            elif weights:
-                mixture.weights.copy_(torch.tensor(weights))
-                mixture.held_out.copy_(torch.tensor(weights))
+        if has_new_head and (mixture := getattr(model, "mixture", None)) is not None:
+            # The weights belong to experts that were not loaded.
+            mixture.reset()
         if (trees := getattr(model, "trees", None)) is not None:
             check_indices(pretrained_model_name_or_path, "trees.feature", trees.feature, len(trees.center))
         if output_loading_info:

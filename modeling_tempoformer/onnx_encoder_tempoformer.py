@@ -7,6 +7,7 @@ from torch import nn
 from transformers.modeling_outputs import BaseModelOutput
 
 from .configuration_post_tempoformer import PostTempoFormerConfig
+from .modeling_post_tempoformer import ENCODERS, PostTempoFormerForStreamClassification, PostTempoFormerModel
 
 
 class OnnxEncoder(nn.Module):
@@ -84,4 +85,7 @@ def open_session(graph: bytes) -> Any:
     return InferenceSession(graph, options, providers=["CPUExecutionProvider"])
 
 
-__all__ = ["OnnxEncoder"]
+# Only a model with such an encoder has this file, which then names its classes.
+ENCODERS["onnx"] = ENCODERS["onnx-int8"] = OnnxEncoder
+
+__all__ = ["OnnxEncoder", "PostTempoFormerForStreamClassification", "PostTempoFormerModel"]

@@ -3,7 +3,7 @@
 import torch
 
 from .configuration_post_tempoformer import PostTempoFormerConfig
-from .trees_tempoformer import LEAST_PROBABILITY, Grown
+from .experts_tempoformer import LEAST_PROBABILITY, Grown
 
 
 class States(Grown):
@@ -14,8 +14,7 @@ class States(Grown):
     Buffers: `center` (hidden,) of the posts' vectors; `weight` (members, hidden, states) and `bias` (members, states);
     `held_out_change` (members, states + 1, states, classes), the probability of each class for a pair of states, the
     earlier post's (the last one stands for no earlier post) and the newest post's, counted on the posts from which a
-    member learns; `change`, the mean of the members; `class_weights` (classes,), those of the loss. A model of 0.2.0
-    has no `held_out_change`: all classes are then equally likely for held-out posts.
+    member learns; `change`, the mean of the members; `class_weights` (classes,), those of the loss.
     """
 
     def __init__(self, config: PostTempoFormerConfig):

@@ -33,6 +33,7 @@ from modeling_tempoformer import (
     TemporalRobertaTokenizer,
 )
 from modeling_tempoformer.evaluation.metrics import compute_metrics
+from modeling_tempoformer.experts_tempoformer import Trees, Words
 from modeling_tempoformer.modeling_streams_tempoformer import ZeroStart
 from modeling_tempoformer.posts.rows import thin, to_rows
 from modeling_tempoformer.posts.synthetic import synthetic_posts
@@ -40,8 +41,6 @@ from modeling_tempoformer.posts.timelines import to_timelines
 from modeling_tempoformer.states_tempoformer import States
 from modeling_tempoformer.streams_tempoformer import elapsed_seconds, stream_windows
 from modeling_tempoformer.timeline_tempoformer import Timeline, cut_rows
-from modeling_tempoformer.trees_tempoformer import Trees
-from modeling_tempoformer.words_tempoformer import Words
 
 
 ROOT = Path(__file__).parents[1]
@@ -65,10 +64,8 @@ POST_MODULES = {
     *STREAM_MODULES,
     "configuration_post_tempoformer",
     "modeling_post_tempoformer",
-    "onnx_encoder_tempoformer",
     "states_tempoformer",
-    "trees_tempoformer",
-    "words_tempoformer",
+    "experts_tempoformer",
 }
 PAPER_MODULES = {
     *STREAM_MODULES,

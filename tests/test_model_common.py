@@ -71,8 +71,7 @@ def test_a_base_checkpoint_leaves_the_head_new(tmp_path, batch, kind, caplog, mo
     _, info = model_class.from_pretrained(tmp_path, output_loading_info=True)
     caplog.clear()
     model = model_class.from_pretrained(tmp_path, num_labels=4)
-    # What models of 0.2.0 lack is not reported.
-    head = {name for name in model.state_dict() if not name.startswith(("tempoformer.", "mixture."))}
+    head = {name for name in model.state_dict() if not name.startswith("tempoformer.")}
     assert set(info["missing_keys"]) == head and not info["unexpected_keys"]
     # The library logs this warning.
     assert "classifier" in caplog.text and "MISSING" in caplog.text

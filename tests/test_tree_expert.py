@@ -16,14 +16,16 @@ from helpers import (
     tiny_model,
     tiny_reader,
 )
+from safetensors.torch import load_file, save_file
 from scipy.special import log_softmax
 from sklearn.ensemble import ExtraTreesClassifier
 
 from modeling_tempoformer import StreamCollator
+from modeling_tempoformer.commands import upgrade
 from modeling_tempoformer.common.files import write_json
+from modeling_tempoformer.experts_tempoformer import DEPTH
 from modeling_tempoformer.training.experts import choose_weights, grow_experts, weigh
 from modeling_tempoformer.training.tree_growing import copy_tree
-from modeling_tempoformer.trees_tempoformer import DEPTH
 
 
 GROWN = {"model_type": "post_tempoformer", "num_trees": 20, "expert_weights": [0.5, 0.8]}
@@ -83,17 +85,36 @@ def test_weights_of_experts_are_kept_with_their_experts_alone(tmp_path):
     model = tiny_model(**GROWN)
     model.save_pretrained(tmp_path / "whole")
     model.tempoformer.save_pretrained(tmp_path / "base")
-    # A model of 0.2.0 has the weights in its configuration.
-    for name in ("whole", "base"):
-        config = read_json(tmp_path / name / "config.json")
-        write_json(tmp_path / name / "config.json", {**config, "expert_weights": [0.5, 0.8]})
     load = type(model).from_pretrained
     more_classes = load(tmp_path / "whole", num_labels=5, ignore_mismatched_sizes=True)
     others = more_classes, load(tmp_path / "base", num_labels=3)
     for loaded, weights in ((load(tmp_path / "whole"), [0.5, 0.8]), *((other, [1.0, 0.0]) for other in others)):
         assert loaded.mixture.weights.tolist() == pytest.approx(weights)
         assert loaded.mixture.held_out.tolist() == [pytest.approx(weights)] * 2
-        assert not hasattr(loaded.config, "expert_weights")
+
+
+def test_a_model_of_0_2_0_is_converted_by_one_command(tmp_path):
+    """It has the weights of its experts in the configuration, and lacks the tables of held-out posts."""
+    model, tokenizer = tiny_reader(**GROWN, states=["calm", "sad"], expert_weights=[0.5, 0.8, 0.7])
+    model.states.held_out_change.fill_(1 / model.num_labels)
+    for part in (model, tokenizer):
+        part.save_pretrained(tmp_path / "old")
+    config, weights = read_json(tmp_path / "old" / "config.json"), load_file(tmp_path / "old" / "model.safetensors")
+    write_json(tmp_path / "old" / "config.json", {**config, "expert_weights": [0.5, 0.8, 0.7]})
+    new = ("mixture.weights", "mixture.held_out", "states.held_out_change")
+    old = {name: values for name, values in weights.items() if name not in new}
+    assert len(old) == len(weights) - 3
+    save_file(old, tmp_path / "old" / "model.safetensors", metadata={"format": "pt"})
+    (tmp_path / "old" / "README.md").write_text("# mine\n")
+    with pytest.raises(ValueError, match="tempoformer upgrade"):
+        type(model).from_pretrained(tmp_path / "old")
+    upgrade.main(["--model_name_or_path", str(tmp_path / "old"), "--output_dir", str(tmp_path / "new")])
+    loaded = type(model).from_pretrained(tmp_path / "new")
+    assert not hasattr(loaded.config, "expert_weights") and (tmp_path / "new" / "README.md").read_text() == "# mine\n"
+    for name, values in model.state_dict().items():
+        torch.testing.assert_close(loaded.state_dict()[name], values, atol=1e-6, rtol=0)
+    with pytest.raises(ValueError, match="--output_dir"):
+        upgrade.main(["--model_name_or_path", str(tmp_path / "old"), "--output_dir", str(tmp_path / "new")])
 
 
 def test_what_follows_from_the_place_is_learned():

@@ -12,8 +12,8 @@ from sklearn.linear_model import LogisticRegression
 
 from modeling_tempoformer import StreamCollator, embed_rows, fit_words, grow_experts, to_rows
 from modeling_tempoformer.configuration_post_tempoformer import PostTempoFormerConfig
+from modeling_tempoformer.experts_tempoformer import Words, compare_addressees
 from modeling_tempoformer.training import word_fitting
-from modeling_tempoformer.words_tempoformer import Words, compare_addressees
 
 
 READER = {"model_type": "post_tempoformer", "num_labels": 2, "num_words": 512, "num_trees": 20, "num_members": 3}

@@ -153,7 +153,7 @@ def read_words(
     model: PostTempoFormerForStreamClassification,
     tokenizer: PreTrainedTokenizerBase,
 ) -> np.ndarray:
-    """Returns in float32 what [`~words_tempoformer.Words`] says of posts."""
+    """Returns in float32 what [`~experts_tempoformer.Words`] says of posts."""
     width = model.config.vector_size - model.config.encoder_config.hidden_size
     batches = batches_by_length(posts, tokenizer, BATCH_SIZE, model.device, "Reading words")
     return read_batches(model.base_model.words, batches, len(posts), width)

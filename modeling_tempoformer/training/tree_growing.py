@@ -7,8 +7,8 @@ import torch
 from sklearn.decomposition import PCA
 from sklearn.ensemble import ExtraTreesClassifier
 
+from ..experts_tempoformer import DEPTH, NUM_SPLITS, Trees
 from ..modeling_post_tempoformer import PostTempoFormerForStreamClassification
-from ..trees_tempoformer import DEPTH, NUM_SPLITS, Trees
 
 
 # Fewest posts of a leaf, and the share of the features among which a split is chosen

@@ -1,4 +1,4 @@
-"""Fits the words of a post model ([`~words_tempoformer.Words`]): a regression for each member."""
+"""Fits the words of a post model ([`~experts_tempoformer.Words`]): a regression for each member."""
 
 import numpy as np
 import torch
@@ -7,9 +7,9 @@ from scipy.sparse import csr_matrix
 from torch.nn.utils.rnn import pad_sequence
 from transformers import PreTrainedTokenizerBase
 
+from ..experts_tempoformer import Words
 from ..modeling_post_tempoformer import PostTempoFormerForStreamClassification
 from ..timeline_tempoformer import NO_LABEL
-from ..words_tempoformer import Words
 from .regressions import fit_regressions
 
 
