@@ -74,8 +74,6 @@ METHODS = {
     "onnx": f"run_glue_style.py --encoder_backend onnx {ASKED}",
     "onnx-int8": f"run_glue_style.py --encoder_backend onnx-int8 {ASKED}",
     "known states": f"run_glue_style.py --known_states {ASKED}",
-    # Its labels are not those of the others: compare it with its rivals, in each run's all_results.json.
-    "ahead": f"run_glue_style.py --horizon 3 {ASKED}",
     # Their posts lack a column.
     "no times": f"run_glue_style.py {ASKED}",
     "no states": f"run_glue_style.py {ASKED}",

@@ -177,14 +177,9 @@ def file_labels(posts: Dataset, args: SelectArguments) -> list[str] | None:
 
 
 def load_model(args: SelectArguments) -> StreamClassificationPipeline:
-    """Loads the model. Raises a `ValueError` for one that cannot choose posts or label them."""
+    """Loads the model. Raises a `ValueError` for one that cannot choose posts."""
     pipe = load_pipeline(args.model_name_or_path, **args.downloads)
     config = pipe.model.config
-    if config.horizon is not None:
-        raise ValueError(
-            f"{args.model_name_or_path} says whether a change is about to come, not at which post it is: give another "
-            "model."
-        )
     if args.watch is not None:
         config.watched = class_named(args.watch, class_names(config), "watch")
     if args.by_model and config.watched is None:
