@@ -11,17 +11,18 @@ from datasets import Dataset, IterableDataset, Value
 from pyarrow import parquet
 
 from ..common.files import ZIPPED, name_of_timeline, naming_broken_file, unzipped_name
+from ..importers import Form, import_tables
+from ..importers.labelling_tasks import in_order
+from ..importers.spreadsheets import EXCEL
 from .column_types import cast_columns, common_features
 from .columns import TIMELINE, find_column
-from .csv_tables import read_csv, read_excel
-from .garbled_texts import mend_texts
-from .json_tables import LISTS, read_json, text_column
-from .labelling_tasks import in_order
+from .csv_tables import read_rows
+from .json_tables import LISTS, read_values, text_column
 from .missing_codes import without_codes
 
 
 # Endings of tables of text, which may be compressed, and of all tables.
-JSON, CELLS, EXCEL, PARQUET = (".json", ".jsonl", ".ndjson"), (".csv", ".tsv"), ".xlsx", ".parquet"
+JSON, CELLS, PARQUET = (".json", ".jsonl", ".ndjson"), (".csv", ".tsv"), ".parquet"
 TABLES = tuple(kind + zipped for kind in (*CELLS, *JSON) for zipped in ("", *ZIPPED)) + (EXCEL, PARQUET)
 # How to make a table of a file of another program, by its ending
 OTHER_KINDS = {
@@ -83,7 +84,7 @@ def load_table(
 
         Warnings say what was left out: a column without a name, such as the row names of R, the two rows of Qualtrics
         that describe its columns, and lines that repeat the names of the columns; and which columns had texts of UTF-8
-        that were read as Latin-1, and are mended ([`mend_texts`]).
+        that were read as Latin-1, and are mended ([`~importers.garbled_texts`]).
 
         Raises a `ValueError` that names the file, and if possible the line, for a file that is not such a table or has
         no rows, and one that names two files whose columns cannot be put together.
@@ -161,13 +162,13 @@ def read_tables(
     """
     name = unzipped_name(path).lower()
     if name.endswith(JSON):
-        read = partial(read_json, path, records, columns, drop_incomplete, not one_timeline, label)
+        read = partial(read_values, path)
     elif records is not None:
         raise ValueError(f"--records names a list in objects of JSON, but {path} is not a {' or '.join(JSON)} file.")
     elif name.endswith(CELLS):
-        read = partial(read_csv, path)
+        read = partial(read_rows, path)
     elif str(path).lower().endswith(EXCEL):
-        read = partial(read_excel, path)
+        read = partial(iter, ())  # An importer opens it.
     elif str(path).lower().endswith(PARQUET):
         read = partial(read_parquet, path)
     else:
@@ -175,12 +176,17 @@ def read_tables(
         raise ValueError(f"{path}: not a table, which ends in {', '.join(TABLES)}{f'; {hint}' if hint else ''}.")
     is_empty = True
     with naming_broken_file(path):
-        for table in mend_texts(read, path):
+        for table in import_tables(path, Form(records, columns, one_timeline, drop_incomplete, label), read):
             is_empty = False
             table = without_codes(table, missing) if missing else table
             yield with_timeline(table, path) if one_timeline else table
     if is_empty:
         raise ValueError(f"{path} has no rows.")
+
+
+def read_pasted(content: str, name: str) -> Iterator[pa.Table]:
+    """Yields the table in a text, as if it were a CSV file of this name."""
+    return import_tables(name, Form(), partial(read_rows, name, content))
 
 
 def read_parquet(path: str | Path) -> Iterator[pa.Table]:

@@ -140,7 +140,7 @@ REFUSED = {
     f"{AHEAD} --posts 3 --changes nonsense": "--changes…No-Switch…'nonsense'",
     f"{AHEAD} --posts 3 --changes No-Switch Switch": "--changes…No-Switch, Switch",
     f"{AHEAD} --posts 3 --change_step 1": "--change_step",
-    f"{AHEAD} --posts 3 --output posts.csv": "posts.csv…--output",
+    f"{AHEAD} --posts 3 --output posts.csv": "--output posts.csv",
     f"{AHEAD} --posts 3 --output ahead.xlsx": "--output….csv…ahead.xlsx",
     "modeling_tempoformer.commands.ahead --posts_file unlabelled.csv --output OUT/a.csv --posts 3": "--label_column",
     f"{CALM} --label_column none --state_column mood": "'calm'…'Calm'…alike",

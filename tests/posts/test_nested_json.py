@@ -9,9 +9,9 @@ import pytest
 from helpers import NAMES, write_table
 
 from modeling_tempoformer import load_table, to_timelines
+from modeling_tempoformer.importers.nested_json import logger
 from modeling_tempoformer.posts.arguments import DataTrainingArguments
 from modeling_tempoformer.posts.columns import Columns
-from modeling_tempoformer.posts.nested_json import logger
 from modeling_tempoformer.posts.post_errors import PostError
 from modeling_tempoformer.posts.post_splits import choose_label_names, load_splits
 from modeling_tempoformer.posts.reading import make_timelines, read_file

@@ -21,11 +21,11 @@ from datasets import Dataset
 from modeling_tempoformer.common.arguments import DownloadArguments
 from modeling_tempoformer.common.command_line import check_positive, check_read, options_given, parse
 from modeling_tempoformer.decisions_tempoformer import class_names
+from modeling_tempoformer.importers.labelling_tasks import LABEL, POST_ID
 from modeling_tempoformer.names_tempoformer import read_name
 from modeling_tempoformer.pipeline_tempoformer import StreamClassificationPipeline
 from modeling_tempoformer.posts.arguments import PostArguments
 from modeling_tempoformer.posts.columns import TIMELINE
-from modeling_tempoformer.posts.labelling_tasks import LABEL, POST_ID
 from modeling_tempoformer.posts.model_fields import class_named
 from modeling_tempoformer.posts.reading import columns_of, form_of, make_timelines, read_file
 from modeling_tempoformer.posts.spellings import check_labels, read_label
