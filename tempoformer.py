@@ -23,6 +23,7 @@ COMMANDS = {
     "view": "write a page that shows timelines and what a model says of them",
     "threshold": "set the probability from which on a post is an alarm",
     "compare": "cross-validate methods on the same folds, and compare them",
+    "convert": "write a file of another tool as a table of posts",
     "ahead": "write a table whose label says whether a change comes soon",
 }
 # Commands of the packages that stand on this one, by the folder in `packages` that has them
@@ -45,7 +46,7 @@ ELSEWHERE = {
 }
 
 # The option of a file that may stand first, without the option's name
-FIRST = {"ahead": "--posts_file", "label": "--files", "select": "--posts_file"}
+FIRST = {"ahead": "--posts_file", "convert": "--posts_file", "label": "--files", "select": "--posts_file"}
 
 
 def short_help(command: str) -> Path:

@@ -11,14 +11,11 @@ import logging
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import pyarrow as pa
 from datasets import Dataset
 
 from ..common.command_line import check_positive, parse
-from ..common.files import written_whole
-from ..evaluation.prediction_table import to_csv
 from ..posts.arguments import PostArguments
 from ..posts.columns import USUAL
 from ..posts.labels_ahead import with_labels_ahead
@@ -27,9 +24,9 @@ from ..posts.post_splits import choose_change_step
 from ..posts.reading import columns_of, form_of, make_timelines, read_file
 from ..posts.states import DERIVED_LABELS, no_change_class
 from ..posts.surveys import survey
-from ..posts.tables import find_files
 from ..posts.timelines import label_names
 from ..timeline_tempoformer import NO_LABEL, Timeline
+from .written_tables import check_output, write_table
 
 
 logger = logging.getLogger(__name__)
@@ -65,10 +62,7 @@ class AheadArguments(PostArguments):
         check_positive(self, "posts")
         if self.days is not None and not 0 < self.days < float("inf"):
             raise ValueError(f"--days must be a number above 0, got {self.days}.")
-        if Path(self.output).suffix.lower() != ".csv":
-            raise ValueError(f"--output must be a .csv file, got {self.output}.")
-        if Path(self.output).resolve() in [Path(file).resolve() for file in find_files(self.posts_file)]:
-            raise ValueError(f"--output {self.output} is the file of the posts: give another one.")
+        check_output(self.output, self.posts_file)
 
 
 def main(arguments: list[str]):
@@ -87,8 +81,7 @@ def main(arguments: list[str]):
     reach += "s" * (1 not in (args.posts, args.days))
     ahead = [f"none {reach}", f"{' or '.join(said)} {reach}"]
     table = with_labels(posts, args, timelines, ahead)
-    with written_whole(Path(args.output)) as partial:
-        to_csv(table.to_pandas(integer_object_nulls=True), partial)
+    write_table(table.to_pandas(integer_object_nulls=True), args.output)
     report(args.output, timelines, ahead, len(posts))
 
 

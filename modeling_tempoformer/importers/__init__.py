@@ -4,35 +4,54 @@ Makes tables of the files of other tools. Each tool or layout is a module with t
 items of the table, which are rows of cells, objects of JSON, or tables.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from functools import partial
-from pathlib import Path
+from types import ModuleType
 from typing import Any
 
-import pyarrow as pa
-
 from . import (
+    convokit,
+    discord,
     garbled_texts,
     labelling_tasks,
+    messenger,
     nested_json,
+    prodigy,
     qualtrics,
+    reddit,
     row_names,
+    slack,
     spreadsheets,
+    teams,
+    telegram,
+    twitter,
 )
-from .export import Export, Form
+from .export import Export
 
 
 # In the order in which they are asked
-IMPORTERS = (spreadsheets, labelling_tasks, nested_json, qualtrics, row_names, garbled_texts)
+IMPORTERS = (
+    *(spreadsheets, labelling_tasks),
+    *(discord, slack, teams, telegram, messenger, twitter, reddit, convokit, prodigy),
+    *(nested_json, qualtrics, row_names, garbled_texts),
+)
 
 
-def import_tables(path: str | Path, form: Form, read: Callable[[], Iterable[Any]]) -> Iterator[pa.Table]:
-    """
-    Yields a file as tables, none of them empty. Each importer is asked in turn, and goes on from what those before it
-    have made. The arguments are those of [`Export`].
-    """
-    export = Export(path, form, read)
+def import_file(export: Export) -> Export:
+    """Returns a file as a table. Each importer is asked in turn, and goes on from what those before it have made."""
     for importer in IMPORTERS:
         if importer.is_mine(export):
-            export = Export(path, form, partial(importer.as_table, export), importer.__name__)
-    return export.tables()
+            export = Export(export.path, export.form, partial(read_items, importer, export), export)
+    return export
+
+
+def read_items(importer: ModuleType, export: Export) -> Iterator[Any]:
+    """Yields the items that an importer makes. Raises a `ValueError` if the file lacks what its tool writes."""
+    try:
+        yield from importer.as_table(export)
+    except KeyError as missing:
+        tool = importer.__name__.rpartition(".")[2]
+        raise ValueError(
+            f"{export.path} is read as a file of {tool}, and something in it has no {missing}: say by --records, "
+            "--timeline_column and so on where its posts are."
+        ) from None

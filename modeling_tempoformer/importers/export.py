@@ -6,11 +6,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pyarrow as pa
+from transformers.utils import logging
 
 from ..posts.columns import TIMELINE, USUAL
 from ..posts.csv_tables import to_tables
 from ..posts.json_tables import to_table
 
+
+logger = logging.get_logger(__name__)
 
 # The columns of a table of posts
 TEXT, POST_ID = "text", "post_id"
@@ -41,11 +44,15 @@ class Export:
         read (`Callable[[], Iterable]`): Reads it from the beginning. Its items are rows of cells, of which the first
             names the columns (`list[str]`); or values of JSON, each after its place in the file
             (`tuple[str, Any]`); or tables (`pa.Table`).
-        importer (`str`, *optional*): The module that has made these items of others.
+        before ([`Export`], *optional*): What an importer has made these items of.
     """
 
-    def __init__(self, path: str | Path, form: Form, read: Callable[[], Iterable[Any]], importer: str | None = None):
-        self.path, self.form, self.read, self.importer = path, form, read, importer
+    def __init__(
+        self, path: str | Path, form: Form, read: Callable[[], Iterable[Any]], before: "Export | None" = None
+    ):
+        self.path, self.form, self.read, self.before = path, form, read, before
+        # The number of items that were no posts
+        self.num_left_out = 0
         # The items that were looked at before, and those that follow them
         self.first: list[Any] = []
         self.rest: Iterator[Any] | None = None
@@ -70,14 +77,19 @@ class Export:
 
     @property
     def place(self) -> str | None:
-        """The place of the first value of JSON, if no importer has read it; None for another kind of file."""
+        """The place of the first value of JSON; None for another kind of file."""
         item = next(iter(self.begin()), None)
-        return item[0] if isinstance(item, tuple) and self.importer is None else None
+        return item[0] if isinstance(item, tuple) else None
 
     @property
     def value(self) -> Any:
         """The first value of JSON, if no importer has read it; None for another kind of file."""
-        return None if self.place is None else self.begin()[0][1]
+        return None if self.place is None or self.before else self.begin()[0][1]
+
+    @property
+    def has_left_out(self) -> bool:
+        """Tells whether an importer has found items that are no posts."""
+        return self.num_left_out > 0 or (self.before is not None and self.before.has_left_out)
 
     @property
     def is_described(self) -> bool:
@@ -90,3 +102,10 @@ class Export:
         if isinstance(first, tuple):
             return to_table(self.items(), self.form.columns)
         return to_tables(self.items(), self.path) if isinstance(first, list) else self.items()
+
+
+def tell_left_out(export: Export, number: int, what: str):
+    """Warns of items of a file that are no posts. `what` is their plural."""
+    export.num_left_out = number
+    if number:
+        logger.warning_once(f"{export.path}: left out {number} {what}.")

@@ -77,7 +77,7 @@ def as_table(export: Export) -> Iterator[tuple[str, Any]]:
 
 def is_one_object(export: Export) -> bool:
     """Tells whether a file of JSON is one object: its place is the file alone."""
-    return export.place == str(export.path)
+    return export.before is None and export.place == str(export.path)
 
 
 def refuse_one_object(path: str | Path, value: dict[str, Any]):

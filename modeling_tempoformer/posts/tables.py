@@ -11,7 +11,8 @@ from datasets import Dataset, IterableDataset, Value
 from pyarrow import parquet
 
 from ..common.files import ZIPPED, name_of_timeline, naming_broken_file, unzipped_name
-from ..importers import Form, import_tables
+from ..importers import import_file
+from ..importers.export import Export, Form
 from ..importers.labelling_tasks import in_order
 from ..importers.spreadsheets import EXCEL
 from .column_types import cast_columns, common_features
@@ -91,6 +92,8 @@ def load_table(
     """
     form = (records, columns, one_timeline, drop_incomplete, label, missing)
     pieces = [(file, table) for file in find_files(str(path)) for table in read_tables(file, *form)]
+    if not pieces:
+        raise ValueError(f"{path} has no posts.")
     # Perhaps only one piece of a JSON file has lists in a column.
     lists = {field.name for _, table in pieces for field in table.schema if field.type == LISTS}
     for number, (file, table) in enumerate(pieces):
@@ -176,17 +179,18 @@ def read_tables(
         raise ValueError(f"{path}: not a table, which ends in {', '.join(TABLES)}{f'; {hint}' if hint else ''}.")
     is_empty = True
     with naming_broken_file(path):
-        for table in import_tables(path, Form(records, columns, one_timeline, drop_incomplete, label), read):
+        export = import_file(Export(path, Form(records, columns, one_timeline, drop_incomplete, label), read))
+        for table in export.tables():
             is_empty = False
             table = without_codes(table, missing) if missing else table
             yield with_timeline(table, path) if one_timeline else table
-    if is_empty:
+    if is_empty and not export.has_left_out:
         raise ValueError(f"{path} has no rows.")
 
 
 def read_pasted(content: str, name: str) -> Iterator[pa.Table]:
     """Yields the table in a text, as if it were a CSV file of this name."""
-    return import_tables(name, Form(), partial(read_rows, name, content))
+    return import_file(Export(name, Form(), partial(read_rows, name, content))).tables()
 
 
 def read_parquet(path: str | Path) -> Iterator[pa.Table]:
