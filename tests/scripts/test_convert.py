@@ -30,7 +30,8 @@ def test_the_table_reads_as_the_file_does(tmp_path, capsys):
     options = [word for name, column in NAMED.items() for word in (f"--{name}", column)]
     table = converted(tmp_path, file, *options)
     assert list(table[0]) == ["timeline_id", "post_id", "timestamp", "text", "label", "state"]
-    assert [row["post_id"] for row in table] == ["0", "3", "2", "1"]
+    # The file runs from the newest post to the oldest.
+    assert [row["post_id"] for row in table] == ["3", "0", "2", "1"]
     written = load_table(tmp_path / "posts_out.csv")
     assert label_names(written) == ["A", "B"]
     same = to_timelines(written, ["A", "B"], id_column="post_id")
