@@ -67,7 +67,7 @@ class AheadArguments(PostArguments):
 
 def main(arguments: list[str]):
     (args,) = parse([AheadArguments], arguments)
-    posts = read_file(args.posts_file, args.task_name, **form_of(args))
+    posts = read_file(args.posts_file, **form_of(args))
     change_step = choose_change_step({"posts": posts}, args)
     names = DERIVED_LABELS if change_step is not None else label_names(posts, args.label_column or USUAL["label"])
     timelines = make_timelines({"posts": posts}, args, names, change_step)["posts"]

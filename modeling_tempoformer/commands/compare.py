@@ -3,7 +3,7 @@ r"""Compares methods on the same folds: cross-validates each by timeline, and ma
     tempoformer compare --output_dir outputs/compare --methods tempoformer trees words position_and_time -- \
         --model_name_or_path sentence-transformers/all-MiniLM-L6-v2 --train_file posts.csv
     tempoformer compare --output_dir outputs/lrs --learning_rates 1e-5 5e-6 -- \
-        lrs_paper.yaml --model_name_or_path google-bert/bert-base-uncased --train_file threads.jsonl.gz
+        lrs_paper.yaml --model_name_or_path google-bert/bert-base-uncased --train_file lrs.csv
 
 The arguments after `--` go to `tempoformer train`, once for each fold, learning rate and seed (paper, section 5.2).
 With `--methods` they go to every method, each in a folder of its own, and a table compares all methods with the first

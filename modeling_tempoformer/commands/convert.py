@@ -37,7 +37,7 @@ class ConvertArguments(PostArguments):
 
 def main(arguments: list[str]):
     (args,) = parse([ConvertArguments], arguments)
-    posts = read_file(args.posts_file, args.task_name, **form_of(args))
+    posts = read_file(args.posts_file, **form_of(args))
     if args.id_column is None and POST_ID in posts.column_names:
         args.id_column = POST_ID
     is_labelled = not has_no_column(posts, "label", columns_of(args))

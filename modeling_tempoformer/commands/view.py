@@ -64,9 +64,8 @@ def main(arguments: list[str]):
     )
     if args.watch is not None:
         config.watched = class_named(args.watch, names, "watch")
-    if args.task_name is None:
-        recall_columns(args, args.model_name_or_path, args.test_file, options_given(arguments))
-    posts = read_file(args.test_file, args.task_name, **form_of(args))
+    recall_columns(args, args.model_name_or_path, args.test_file, options_given(arguments))
+    posts = read_file(args.test_file, **form_of(args))
     timelines = make_timelines({"test": posts}, args, names, config.change_step)["test"]
     # The page shows scores of labelled posts, which must not be posts that the model has learned from.
     model_folder = args.model_name_or_path

@@ -43,15 +43,6 @@ class TableArguments:
 class PostArguments(TableArguments):
     """The form of a file of posts."""
 
-    task_name: (
-        Literal[
-            "lrs", "moc", "topic_shift", "annomi", "annomi_annotators", "tiage", "mood_diaries", "ubuntu_irc", "meld"
-        ]
-        | None
-    ) = field(
-        default=None,
-        metadata={"help": "The files are in the original form of this corpus. Default: tables of posts."},
-    )
     label_column: str | None = field(
         default=None, metadata={"help": "Default: 'label', if it exists; 'none' leaves that out."}
     )

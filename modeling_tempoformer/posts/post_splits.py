@@ -93,7 +93,7 @@ def load_splits(
     if files:
         streamed = {split: arguments.streaming and split == "train" for split in files}
         form = form_of(arguments) if isinstance(arguments, PostArguments) else {}
-        return {split: load(path, arguments.task_name, streamed[split], **form) for split, path in files.items()}
+        return {split: load(path, streamed[split], **form) for split, path in files.items()}
     for option in OF_FILES:
         if getattr(arguments, option, None):
             raise ValueError(f"--{option} reads files, not --dataset_name.")

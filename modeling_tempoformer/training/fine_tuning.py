@@ -143,9 +143,8 @@ def run(
         # Read
         config = load_config(model_args, data, training)
         is_saved = isinstance(config, StreamFields)
-        if data.task_name is None:
-            first_file = data.train_file or data.validation_file or data.test_file
-            recall_columns(data, model_args.model_name_or_path, first_file, given)
+        first_file = data.train_file or data.validation_file or data.test_file
+        recall_columns(data, model_args.model_name_or_path, first_file, given)
         posts = load_splits(data, model_args.cache_dir, model_args.token)
         names = class_names(config) if is_saved else choose_label_names(posts, data)
         change_step = config.change_step if is_saved else choose_change_step(posts, data)
@@ -194,7 +193,7 @@ def run(
                 if model.config.watched is None:
                     model.config.watched = choose_watched(labels, names, model.config.no_change)
             drop_outdated(model, training.freeze_encoder, model_args.calibrate)
-            if not splits.timed and data.task_name is None:
+            if not splits.timed:
                 logger.warning("The posts have no column of times: the model knows only their order.")
 
         if PROMISES & set(model_args.wanted_share) and (watched := model.config.watched) is not None:

@@ -124,7 +124,7 @@ def main(arguments: list[str]):
     for path in args.outputs:
         if path.exists():
             raise ValueError(f"{path} is there, and may hold somebody's labels: give another --output.")
-    posts = read_file(args.posts_file, args.task_name, **form_of(args))
+    posts = read_file(args.posts_file, **form_of(args))
     names = file_labels(posts, args)
     timelines = make_timelines({"posts": posts}, args, names)["posts"]
     done = labelled_before(args.labelled, timelines)
