@@ -3,7 +3,7 @@ r"""Fine-tunes a TempoFormer on timelines of posts, evaluates it, and predicts w
     python run_glue_style.py --model_name_or_path sentence-transformers/all-MiniLM-L6-v2 --train_file posts.csv \
         --do_train --do_eval --do_predict --output_dir outputs/mine
     python run_glue_style.py configuration/lrs_fast.yaml configuration/variant_no_gate.yaml \
-        --model_name_or_path google-bert/bert-base-uncased --train_file threads.jsonl.gz --output_dir outputs/no_gate
+        --model_name_or_path google-bert/bert-base-uncased --train_file lrs.csv --output_dir outputs/no_gate
     python run_glue_style.py --model_name_or_path outputs/mine --test_file new.csv --do_predict --output_dir new
 
 First arguments that end in .yaml or .json are recipes. Their values are defaults: later recipes win over earlier ones,

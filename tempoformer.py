@@ -24,6 +24,8 @@ COMMANDS = {
     "threshold": "set the probability from which on a post is an alarm",
     "compare": "cross-validate methods on the same folds, and compare them",
     "upgrade": "convert a model that 0.2.0 has saved",
+    "convert": "write a file of another tool as a table of posts",
+    "ahead": "write a table whose label says whether a change comes soon",
 }
 # Commands of the packages that stand on this one, by the folder in `packages` that has them
 ELSEWHERE = {
@@ -45,7 +47,7 @@ ELSEWHERE = {
 }
 
 # The option of a file that may stand first, without the option's name
-FIRST = {"label": "--files", "select": "--posts_file"}
+FIRST = {"ahead": "--posts_file", "convert": "--posts_file", "label": "--files", "select": "--posts_file"}
 
 
 def short_help(command: str) -> Path:

@@ -1,6 +1,6 @@
 r"""Measures what the default and simpler methods learn from ten to eighty timelines.
 
-    python benchmarks/few_timelines.py --model_name_or_path outputs/minilm \
+    python -m benchmarks.few_timelines --model_name_or_path outputs/minilm \
         --lrs threads.jsonl.gz --annomi annomi_full.csv.gz --output_dir outputs/few
 
 Each draw holds out another fifth of the timelines, as `quality.py` does, and takes the first 10, 20, 40 and 80 of the
@@ -20,8 +20,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
-from quality import SIZES as SIZES_OF
-from quality import read_corpora, split
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import f1_score
 from sklearn.model_selection import GridSearchCV, StratifiedGroupKFold
@@ -31,6 +29,8 @@ from torch.nn.utils.rnn import pad_sequence
 from torch.utils.data import DataLoader
 from transformers import AutoTokenizer, PreTrainedTokenizerBase, set_seed
 
+from benchmarks.quality import SIZES as SIZES_OF
+from benchmarks.quality import read_corpora, split
 from modeling_tempoformer import PostTempoFormerForStreamClassification, StreamCollator
 from modeling_tempoformer.common.command_line import parse
 from modeling_tempoformer.common.files import data_folder

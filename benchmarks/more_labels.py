@@ -1,6 +1,6 @@
 r"""Checks what a run says that more labels would be worth.
 
-    python benchmarks/more_labels.py --model_name_or_path sentence-transformers/all-MiniLM-L6-v2 \
+    python -m benchmarks.more_labels --model_name_or_path sentence-transformers/all-MiniLM-L6-v2 \
         --lrs threads.jsonl.gz --mood_diaries diaries.csv.gz --output_dir outputs/more_labels
 
 For each corpus and each draw of its timelines: a model that has learned from n timelines expects the macro F1 of
@@ -36,9 +36,9 @@ from modeling_tempoformer import (
     to_timelines,
 )
 from modeling_tempoformer.evaluation.more_labels import expect_more, macro_f1
-from modeling_tempoformer.posts.reading import read_file
 from modeling_tempoformer.timeline_tempoformer import Timeline
 from modeling_tempoformer.training.fewer_labels import PARTS, StandIns, count_predictions, deal_rows
+from research.corpora import read_corpus
 
 
 # For each corpus n, and the number of timelines to test on
@@ -58,7 +58,7 @@ def read_corpora(args: argparse.Namespace) -> Iterator[tuple[str, list[str], lis
     """Yields name, classes and a sample of the labelled timelines of each given corpus."""
     for corpus, (size, tested) in SIZES.items():
         if (path := getattr(args, corpus)) is not None:
-            posts = concatenate_datasets([read_file(part, corpus) for part in path])
+            posts = concatenate_datasets([read_corpus(part, corpus) for part in path])
             names = label_names(posts)
             timelines = [timeline for timeline in to_timelines(posts, names) if max(timeline.labels) >= 0]
             order = np.random.default_rng(0).permutation(len(timelines))[: 2 * size + tested]

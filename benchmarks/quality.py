@@ -1,8 +1,8 @@
 r"""Measures what the README's commands learn on real posts.
 
-    python benchmarks/quality.py --model_name_or_path google-bert/bert-base-uncased \
+    python -m benchmarks.quality --model_name_or_path google-bert/bert-base-uncased \
         --lrs threads.jsonl.gz --annomi annomi_full.csv.gz --output_dir outputs/quality
-    python benchmarks/quality.py --model_name_or_path google-bert/bert-base-uncased \
+    python -m benchmarks.quality --model_name_or_path google-bert/bert-base-uncased \
         --ubuntu_irc train --output_dir outputs/time --methods TempoFormer "no times"
 
 Each of four seeds holds out another fifth of the timelines (thirty days of IRC; of TIAGE and MELD the published dev
@@ -30,10 +30,10 @@ from sklearn.metrics import f1_score
 
 from modeling_tempoformer.evaluation.prediction_table import read_predictions
 from modeling_tempoformer.evaluation.significance import paired_bootstrap
-from modeling_tempoformer.posts.reading import read_file
 from modeling_tempoformer.posts.splits import cut
 from modeling_tempoformer.posts.timelines import label_names, to_timelines
 from modeling_tempoformer.timeline_tempoformer import Timeline
+from research.corpora import read_corpus
 
 
 FOLDS, FOLD_SEED = 5, 0
@@ -74,8 +74,6 @@ METHODS = {
     "onnx": f"run_glue_style.py --encoder_backend onnx {ASKED}",
     "onnx-int8": f"run_glue_style.py --encoder_backend onnx-int8 {ASKED}",
     "known states": f"run_glue_style.py --known_states {ASKED}",
-    # Its labels are not those of the others: compare it with its rivals, in each run's all_results.json.
-    "ahead": f"run_glue_style.py --horizon 3 {ASKED}",
     # Their posts lack a column.
     "no times": f"run_glue_style.py {ASKED}",
     "no states": f"run_glue_style.py {ASKED}",
@@ -104,7 +102,7 @@ def read_corpora(args: argparse.Namespace) -> Iterator[tuple[str, list[str], lis
     """Yields name, classes, labelled timelines and posts of each given corpus."""
     for corpus in SIZES:
         if (path := getattr(args, corpus)) is not None:
-            posts = concatenate_datasets([read_file(part, corpus) for part in path])
+            posts = concatenate_datasets([read_corpus(part, corpus) for part in path])
             names = label_names(posts)
             # Most timelines of IRC have no label.
             timelines = [timeline for timeline in to_timelines(posts, names) if max(timeline.labels) >= 0]

@@ -50,11 +50,6 @@ class PostTempoFormerConfig(StreamFields, PreTrainedConfig):
         change_step (`float`, *optional*):
             If the labels were derived from the states: the smallest difference of `state_values` that is a change; 0
             if any other state is a change.
-        horizon (`str`, *optional*):
-            If the model is asked what comes: how far it looks, `"3"` posts or `"2d"` (days, or h, m, s). Its two
-            classes say whether one of the posts within the horizon is a change.
-        horizon_labels (`list[list[str]]`, *optional*):
-            With a `horizon`: the labels of files that are no change, and those that are one.
         stream_hidden_size (`int`, *optional*, defaults to 192):
             Width of the stream layers, an even multiple of the number of attention heads, which is the encoder's.
         stream_dropout (`float`, *optional*, defaults to 0.1): Dropout in the stream layers.

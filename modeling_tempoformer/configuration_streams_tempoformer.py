@@ -8,11 +8,10 @@ import torch
 from transformers import AutoConfig, PreTrainedConfig
 
 from .checks_tempoformer import CheckedFields, at_least_1, dropout, not_negative, positive
-from .times_tempoformer import read_horizon
 
 
 # Fields that belong to the classes of a model, and do not fit a model with other classes.
-CLASS_FIELDS = ("class_weights", "calibration", "no_change", "watched", "horizon", "horizon_labels")
+CLASS_FIELDS = ("class_weights", "calibration", "no_change", "watched")
 
 
 @dataclass(kw_only=True)
@@ -39,8 +38,6 @@ class StreamFields(CheckedFields):
     no_change: int | None = None
     watched: int | None = None
     change_step: float | int | None = None
-    horizon: str | None = None
-    horizon_labels: list[list[str]] | None = None
     # Models that read speakers, or learn states, have fields in place of these.
     reads_speakers: ClassVar[bool] = False
     reads_known_states: ClassVar[bool] = False
@@ -118,19 +115,6 @@ class StreamFields(CheckedFields):
         """Checks that `change_step` is a finite number of at least 0."""
         if self.change_step is not None and not 0 <= self.change_step < math.inf:
             raise ValueError(f"`change_step` must be a finite number from 0, got {self.change_step}.")
-
-    def validate_horizon(self):
-        """Checks that a `horizon` can be read, and that `horizon_labels` say which labels two classes stand for."""
-        if (self.horizon is None) != (self.horizon_labels is None):
-            raise ValueError("`horizon` needs `horizon_labels`, the labels of files, and the other way round.")
-        if self.horizon is None:
-            return
-        read_horizon(self.horizon)
-        if self.num_labels != 2 or len(self.horizon_labels) != 2 or not all(self.horizon_labels):
-            raise ValueError(
-                f"`horizon_labels` are two lists of names for two classes, got {self.horizon_labels} for "
-                f"{self.num_labels} classes."
-            )
 
     def validate_class_ids(self):
         """Checks that `no_change` and `watched` are ids of classes."""

@@ -43,7 +43,7 @@ class TempoFormerConfig(StreamFields, PreTrainedConfig):
             (`"reverse"`, as in the published code).
         window, stream_attention, rope_theta, head_hidden_sizes, head_dropout: Fields of [`PostTempoFormerConfig`].
         focal_gamma, class_weights, calibration, timed, watched, problem_type: Fields of [`PostTempoFormerConfig`].
-        change_step, horizon, horizon_labels: Fields of [`PostTempoFormerConfig`].
+        change_step: Fields of [`PostTempoFormerConfig`].
         first_posts, no_change: Fields of [`PostTempoFormerConfig`]. As this model does not read speakers, the first
             posts are those of timelines.
 

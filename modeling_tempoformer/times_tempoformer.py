@@ -27,8 +27,6 @@ DURATION = re.compile(r"(?:(\d{1,6}) days?,? )?(\d{1,6}):([0-5]\d):([0-5]\d(?:[.
 
 
 # How far a question looks ahead: a number of posts, or of a unit with its name and its seconds
-UNITS = {"d": ("day", 86400), "h": ("hour", 3600), "m": ("minute", 60), "s": ("second", 1)}
-HORIZON = re.compile(r"0*([1-9]\d{0,8})([dhms]?)")
 
 
 NO_TIME = "the time must be ISO-8601 (2024-05-01T09:00:00Z), a number of seconds or a duration (00:01:30)"
@@ -118,20 +116,6 @@ def read_text(text: str) -> float | datetime | timedelta | None:
         return datetime.fromisoformat(text.removesuffix(" UTC") + "Z" * text.endswith(" UTC")) if text else None
     except ValueError:
         raise ValueError(NO_TIME) from None
-
-
-def read_horizon(horizon: str) -> tuple[int, int | None]:
-    """
-    Reads how far a question looks ahead: `"3"` posts, or a time, `"2d"`, `"12h"`, `"30m"`, `"90s"`. Returns the
-    number, and the seconds, None for posts. Raises a `ValueError` for anything else.
-    """
-    match = HORIZON.fullmatch(horizon)
-    if match is None:
-        raise ValueError(
-            f"A horizon (--horizon) must be a number of posts (3) or a time (2d, 12h, 30m, 90s), got {horizon!r}."
-        )
-    number, unit = int(match[1]), match[2]
-    return number, number * UNITS[unit][1] if unit else None
 
 
 def check_kind(kind: str, earlier: str):

@@ -1,7 +1,7 @@
 """
 Reproduces the tables of Tseriotou et al. (2024) on a corpus.
 
-    python -m research.paper_tables --table 2 --corpus lrs --train_file threads.jsonl.gz --model_name_or_path M \
+    python -m research.paper_tables --table 2 --corpus lrs --train_file lrs.csv --model_name_or_path M \
         --output_dir outputs/lrs --seeds 0 --tune_on_first_fold
 
 Table 2: all methods. 3, 7: TempoFormer without one of its parts. 4: models of streams. 6: as 2, for parameters and
@@ -49,7 +49,7 @@ FEW_SHOT = {
     for number in (5, 10)
 }
 # Settings that the row of `default` takes from the corpus's recipe.
-POST_SETTINGS = ("task_name", "window", "max_seq_length", "validation_fraction")
+POST_SETTINGS = ("id_column", "timestamp_column", "window", "max_seq_length", "validation_fraction")
 # The recipes of each row, which follow the corpus's recipe, and the row's kind of learning rates.
 ROWS: dict[str, tuple[list[str], str | None]] = {
     "class prior": (["class_prior"], None),
@@ -105,7 +105,7 @@ def command(args: argparse.Namespace, row: str, window: int | None = None) -> li
         settings["num_train_epochs"] = recipe["num_train_epochs"]
         settings |= PAPER_SIZES[row] if args.recipes == "paper" else {}
     if row in FEW_SHOT:
-        settings["num_examples"] = FEW_SHOT[row][1]
+        settings |= {"num_examples": FEW_SHOT[row][1], "corpus": args.corpus}
     if row != "class prior":
         model = args.llm if row in FEW_SHOT else args.model_name_or_path
         settings["model_name_or_path"] = str(Path(model).resolve()) if Path(model).exists() else model
@@ -132,7 +132,7 @@ def parse_args(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--table", type=int, choices=list(TABLES), required=True)
     parser.add_argument("--corpus", choices=("lrs", "moc", "topic_shift", "annomi"), required=True)
-    parser.add_argument("--train_file", required=True, help="The corpus in its original form.")
+    parser.add_argument("--train_file", required=True, help="The table of the corpus, from research.corpora.")
     parser.add_argument("--model_name_or_path", required=True, help="The encoder, also for frozen embeddings.")
     parser.add_argument("--llm", help="An instruct LLM. Default: leave few-shot prompting out.")
     parser.add_argument("--output_dir", type=Path, required=True)

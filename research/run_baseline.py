@@ -3,7 +3,7 @@ r"""Runs a baseline on the same posts and with the same arguments as run_glue_st
     python -m research.run_baseline --method bilstm --model_name_or_path sentence-transformers/all-MiniLM-L6-v2 \
         --train_file posts.csv --output_dir outputs/bilstm
     python -m research.run_baseline configuration/lrs_fast.yaml research/baselines/bilstm.yaml \
-        --model_name_or_path sentence-transformers/all-MiniLM-L6-v2 --train_file threads.jsonl.gz --output_dir outputs
+        --model_name_or_path sentence-transformers/all-MiniLM-L6-v2 --train_file lrs.csv --output_dir outputs
 
 `--method` is one of
 

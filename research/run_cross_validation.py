@@ -4,7 +4,7 @@ r"""Cross-validates and compares methods, as `tempoformer compare` does, with th
         --model_name_or_path sentence-transformers/all-MiniLM-L6-v2 --train_file posts.csv
     python -m research.run_cross_validation --output_dir outputs/bilstm --learning_rates 1e-3 1e-4 -- \
         configuration/lrs_fast.yaml research/baselines/bilstm.yaml \
-        --model_name_or_path google-bert/bert-base-uncased --train_file threads.jsonl.gz
+        --model_name_or_path google-bert/bert-base-uncased --train_file lrs.csv
 
 The arguments after `--` go to `tempoformer train`, or to research.run_baseline if `--method` is among them. A baseline
 has the settings of its recipe.

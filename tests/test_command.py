@@ -82,10 +82,10 @@ def test_recipes_of_the_package_are_found_everywhere_and_own_files_come_first(tm
     monkeypatch.chdir(tmp_path)
     for name in ("lrs_paper.yaml", "configuration/lrs_paper.yaml"):
         (data,) = parse([DataTrainingArguments], [name], only_these=False)
-        assert data.task_name == "lrs"
+        assert (data.id_column, data.window) == ("post_id", 20)
     (tmp_path / "lrs_paper.yaml").write_text("window: 7\n")
     (data,) = parse([DataTrainingArguments], ["lrs_paper.yaml"], only_these=False)
-    assert (data.task_name, data.window) == (None, 7)
+    assert (data.id_column, data.window) == (None, 7)
     for name in ("no_such.yaml", "elsewhere/default.yaml", "bert_tiny.json"):
         with pytest.raises(ValueError, match=f"{name}.*default.yaml"):
             find_recipe(name)

@@ -25,6 +25,7 @@ from transformers import AutoTokenizer, BertConfig, BertForMaskedLM, TrainingArg
 import modeling_tempoformer
 from modeling_tempoformer.modeling_tempoformer_encoders import ENCODER_ADAPTERS
 from modeling_tempoformer.posts.synthetic import synthetic_posts
+from research import corpora
 
 
 FOLDERS = (
@@ -57,6 +58,9 @@ TRAINING = (
 )
 PROGRAMS = (*TRAINING, "modeling_tempoformer.posts.synthetic")
 PROGRAMS += (
+    "research.corpora",
+    "tempoformer ahead",
+    "tempoformer convert",
     "tempoformer label",
     "tempoformer policy",
     "tempoformer predict",
@@ -274,6 +278,7 @@ def folder(clone) -> Path:
         )
         threads.append({"thread_id": str(thread), "source": source, "replies": replies})
     write_table(Path("threads.jsonl.gz"), threads)
+    corpora.main(["--corpus", "lrs", "--file", "threads.jsonl.gz", "--output", "lrs.csv"])
     return clone
 
 

@@ -42,7 +42,12 @@ def test_every_public_name_is_there_and_no_other():
 
 @pytest.mark.parametrize(
     ("room", "unknown"),
-    [("posts", "training"), ("evaluation", "training|cards"), ("cards", "training|evaluation")],
+    [
+        ("posts", "training"),
+        ("importers", "training|evaluation|cards|commands|view"),
+        ("evaluation", "training|cards"),
+        ("cards", "training|evaluation"),
+    ],
 )
 def test_rooms_import_one_way(room, unknown):
     imports = re.compile(rf"^\s*(?:from|import) (?:modeling_tempoformer\.|\.\.+)(?:{unknown})\b", flags=re.MULTILINE)

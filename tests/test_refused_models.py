@@ -196,9 +196,6 @@ NO_SENSE = {
         ({"calibration": {"alarm": {"label": 1}}}, "calibration.*alarm.*threshold.*None"),
         ({"id2label": {"0": "IS", "1": "O", "2": "IS"}}, "id2label.*'IS'.*'IS'"),
         *(({"change_step": step}, "change_step") for step in (-1.0, NAN, float("inf"))),
-        *(({"horizon": "3"}, "horizon_labels"), ({"horizon_labels": [["O"], ["IS"]]}, "horizon")),
-        ({"horizon": "2w", "horizon_labels": [["O"], ["IS"]]}, "2w"),
-        ({"horizon": "3", "horizon_labels": [["O"], ["IS"]]}, "horizon_labels.*3 classes"),
     ],
     "post_tempoformer": [
         *(({"num_stream_layers": 0}, "num_stream_layers"), ({"post_pooling": "max"}, "post_pooling")),

@@ -18,7 +18,6 @@ from modeling_tempoformer.evaluation.predictions import decide_posts
 from modeling_tempoformer.evaluation.report import read_test, test_summary
 from modeling_tempoformer.pipeline_tempoformer import StreamClassificationPipeline
 from modeling_tempoformer.posts.arguments import PostArguments
-from modeling_tempoformer.posts.horizons import ask_ahead, file_classes, saved_question
 from modeling_tempoformer.posts.reading import columns_of, read_timelines
 from modeling_tempoformer.posts.splits import hold_back, read_split
 from modeling_tempoformer.view.timeline_page import timeline_page
@@ -74,10 +73,9 @@ def show_posts(text: str, pipe: StreamClassificationPipeline, model: str) -> str
 
 def predict_posts(text: str, pipe: StreamClassificationPipeline, model: str) -> str:
     config = pipe.model.config
-    names, of_file = class_names(config), file_classes(config)
-    timelines = read_timelines(parse_posts(text), columns_of(PostArguments()), of_file, config.change_step)
+    names = class_names(config)
+    timelines = read_timelines(parse_posts(text), columns_of(PostArguments()), names, config.change_step)
     timelines = hold_back("test", timelines, read_split(model), model)
-    timelines = ask_ahead(timelines, of_file, saved_question(config))
     explain_timelines(pipe, timelines)
     predictions, probabilities = decide_posts(timelines, config.calibration)
     table = to_csv(prediction_rows(timelines, predictions, probabilities, names, config=config))

@@ -6,8 +6,7 @@ from datasets import Dataset
 
 from modeling_tempoformer.posts.columns import find_column
 from modeling_tempoformer.posts.csv_shapes import find_separator
-from modeling_tempoformer.posts.csv_tables import read_csv
-from modeling_tempoformer.posts.tables import TIMELINE
+from modeling_tempoformer.posts.tables import TIMELINE, read_pasted
 
 
 MOST_POSTS = 2000  # what a page shows well and a small server computes in a minute or two
@@ -30,7 +29,7 @@ def parse_posts(text: str) -> Dataset:
     """
     header = text.strip().partition("\n")[0]
     if find_column(header.split(find_separator(header)), "text", "text") is not None:
-        posts = [row for table in read_csv("the table", text.lstrip("\r\n")) for row in table.to_pylist()]
+        posts = [row for table in read_pasted(text.lstrip("\r\n"), "the table") for row in table.to_pylist()]
     else:
         posts = read_lines(text)
     if not posts:

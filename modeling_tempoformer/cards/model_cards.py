@@ -17,7 +17,6 @@ from .. import __version__
 from ..common.files import data_folder, written_whole
 from ..common.markdown import escape_control_characters, markdown, table
 from ..decisions_tempoformer import class_names
-from ..posts.horizons import asked_sentence
 
 
 # The template, the tags and the family of each model type
@@ -171,7 +170,6 @@ def write_card(model: PreTrainedModel, folder: str | Path, facts: CardFacts | No
         base_model=base_model,
         base_folder=Path(facts.base_model).name if facts.base_model and base_model is None else None,
         labels=labels,
-        asked="" if getattr(config, "horizon", None) is None else asked_sentence(config),
         example_day=example_day(getattr(getattr(config, "encoder_config", config), "times", ())),
         max_tokens=facts.max_tokens,
         languages=languages,

@@ -3,7 +3,7 @@ r"""Compares methods on the same folds: cross-validates each by timeline, and ma
     tempoformer compare --output_dir outputs/compare --methods tempoformer trees words position_and_time -- \
         --model_name_or_path sentence-transformers/all-MiniLM-L6-v2 --train_file posts.csv
     tempoformer compare --output_dir outputs/lrs --learning_rates 1e-5 5e-6 -- \
-        lrs_paper.yaml --model_name_or_path google-bert/bert-base-uncased --train_file threads.jsonl.gz
+        lrs_paper.yaml --model_name_or_path google-bert/bert-base-uncased --train_file lrs.csv
 
 The arguments after `--` go to `tempoformer train`, once for each fold, learning rate and seed (paper, section 5.2).
 With `--methods` they go to every method, each in a folder of its own, and a table compares all methods with the first
@@ -27,11 +27,9 @@ from ..evaluation.latex import write_latex
 from ..evaluation.method_names import checkpoint_name
 from ..evaluation.predictions import all_labels
 from ..posts.arguments import DataTrainingArguments
-from ..posts.horizons import AHEAD_LABELS, ask_ahead
 from ..posts.model_fields import class_weights
 from ..posts.post_splits import (
     check_calibration,
-    choose_ahead,
     choose_change_step,
     choose_label_names,
     load_splits,
@@ -88,12 +86,10 @@ def arguments_of(method: str, passed_on: list[str], methods: Methods) -> list[st
     """Returns the arguments of each run of one of several methods, without those that the method cannot read."""
     if method == TEMPOFORMER:
         return passed_on
-    # With a horizon it says what is no change, for all methods.
-    unread = UNREAD - {"no_change_label"} if "horizon" in options_given(passed_on) else UNREAD
-    if ignored := sorted(unread & options_given(passed_on)):
+    if ignored := sorted(UNREAD & options_given(passed_on)):
         logger.warning("%s does not read %s.", method, ", ".join(f"--{name}" for name in ignored))
     # A method's own settings override those for TempoFormer, and it has no fields of TempoFormer's configuration.
-    return [*methods.add(method, without_options(passed_on, unread)), "--config_overrides", "null"]
+    return [*methods.add(method, without_options(passed_on, UNREAD)), "--config_overrides", "null"]
 
 
 def read_run(arguments: list[str], methods: Methods) -> tuple[ModelArguments, DataTrainingArguments, list[str]]:
@@ -119,8 +115,6 @@ def prepare_folds(
     names = choose_label_names(splits, data)
     change_step = choose_change_step(splits, data)
     timelines = make_timelines(splits, data, names, change_step)["train"]
-    if (ahead := choose_ahead(timelines, names, data, model_args.watch, change_step)) is not None:
-        timelines, names = ask_ahead(timelines, names, ahead), AHEAD_LABELS
     if args.folds_file is None:
         folds = make_folds(timelines, args.num_folds, data.validation_fraction, FOLD_SEED)
     else:

@@ -57,8 +57,8 @@ def start(kind: type[Baseline], arguments: list[str], run: Callable):
     # Untrained methods divide the posts of a training, too.
     reads = read_of_posts(data, training, baseline.calibrate) if baseline.needs == "do_train" else {}
     method = f"by --method {baseline.method}"
-    unread = dict.fromkeys(("known_states", "freeze_encoder", "freeze_layers"), (False, method))
-    check_read(given, {**reads, **unread, "no_change_label": (data.horizon, method)})
+    unread = dict.fromkeys(("known_states", "freeze_encoder", "freeze_layers", "no_change_label"), (False, method))
+    check_read(given, {**reads, **unread})
     with lock_folder(training.output_dir, training.process_index == 0):
         run(given, baseline, data, training)
 
@@ -95,9 +95,8 @@ def read_splits(
         calibrates=baseline.calibrate,
         change_step=choose_change_step(posts, data),
         given=given,
-        watch=baseline.watch,
     )
-    return splits, splits.names
+    return splits, names
 
 
 def predict(

@@ -15,7 +15,6 @@ from ..evaluation.report import read_test, test_summary
 from ..names_tempoformer import read_name
 from ..posts.arguments import PostArguments
 from ..posts.columns import NO_COLUMN
-from ..posts.horizons import ask_ahead, file_classes, saved_question
 from ..posts.model_fields import class_named
 from ..posts.post_splits import evenly_spaced
 from ..posts.reading import form_of, make_timelines, read_file
@@ -65,15 +64,12 @@ def main(arguments: list[str]):
     )
     if args.watch is not None:
         config.watched = class_named(args.watch, names, "watch")
-    if args.task_name is None:
-        recall_columns(args, args.model_name_or_path, args.test_file, options_given(arguments))
-    posts = read_file(args.test_file, args.task_name, **form_of(args))
-    of_file = file_classes(config)
-    timelines = make_timelines({"test": posts}, args, of_file, config.change_step)["test"]
+    recall_columns(args, args.model_name_or_path, args.test_file, options_given(arguments))
+    posts = read_file(args.test_file, **form_of(args))
+    timelines = make_timelines({"test": posts}, args, names, config.change_step)["test"]
     # The page shows scores of labelled posts, which must not be posts that the model has learned from.
     model_folder = args.model_name_or_path
     timelines = hold_back("test", timelines, read_split(model_folder), model_folder)
-    timelines = ask_ahead(timelines, of_file, saved_question(config))
     timelines = evenly_spaced(timelines, args.max_predict_samples)
     if args.watched_speakers is not None:
         args.watched_speakers = list(map(read_name, args.watched_speakers))

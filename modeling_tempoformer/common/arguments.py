@@ -93,7 +93,6 @@ def read_anywhere(data: DatasetArguments, training: TrainingArguments) -> dict[s
     only_test, only_training = (training.do_predict, "without --do_predict"), (training.do_train, "without --do_train")
     return {
         "dataset_config_name": (data.dataset_name, "without --dataset_name"),
-        "task_name": (data.dataset_name is None, "with --dataset_name"),
         "max_predict_samples": only_test,
         "validation_fraction": only_training,
         "resume_from_checkpoint": only_training,

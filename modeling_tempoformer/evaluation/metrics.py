@@ -10,7 +10,6 @@ import numpy as np
 from transformers import EvalPrediction, PreTrainedConfig
 
 from ..common.files import data_folder
-from ..posts.horizons import AHEAD_LABELS
 from .predictions import Predictions
 
 
@@ -57,8 +56,8 @@ def compute_scores(posts: Predictions, no_change: int | None = None) -> dict[str
 def choose_no_change(config: PreTrainedConfig | None, labels: np.ndarray, names: Sequence[str]) -> int:
     """
     Returns the class that scores take for no change: that of the model's first posts, if it has such a rule; the first
-    one of labels that say what comes, or that were derived from states; else the largest of the training, which has
-    the smallest weight in a model's loss.
+    one of labels that were derived from states; of two classes the one that the model does not watch; else the largest
+    of the training, which has the smallest weight in a model's loss.
 
     Args:
         config (`PreTrainedConfig`, *optional*): The model's configuration.
@@ -68,8 +67,10 @@ def choose_no_change(config: PreTrainedConfig | None, labels: np.ndarray, names:
     """
     if (no_change := getattr(config, "no_change", None)) is not None:
         return no_change
-    if getattr(config, "change_step", None) is not None or list(names) == AHEAD_LABELS:
+    if getattr(config, "change_step", None) is not None:
         return 0
+    if len(names) == 2 and (watched := getattr(config, "watched", None)) is not None:
+        return 1 - watched
     if (weights := getattr(config, "class_weights", None)) is not None:
         return int(np.argmin(weights))
     return int(np.bincount(labels[labels >= 0], minlength=len(names)).argmax())

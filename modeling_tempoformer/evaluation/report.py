@@ -14,7 +14,6 @@ from huggingface_hub.errors import EntryNotFoundError
 from transformers import PreTrainedConfig
 
 from ..posts.facts import all_facts
-from ..posts.horizons import asked_sentence
 from ..timeline_tempoformer import Timeline
 from .alarm_costs import PER_DAY, PER_HUNDRED
 from .alarms import OTHER, alarm_kind, alarm_sentence, measured_words, score_alarms, wanted_words
@@ -79,12 +78,10 @@ def score_part(
     its [`compute_scores`], its [`compare`], the `confidence_range`, in which the largest probability of 95 % of the
     posts lies, and for each of the model's `experts` its `weight` and its [`compare_with`]; the [`score_groups`] of
     posts with groups, and the [`score_annotators`] of posts that several people have labelled; the class that counts
-    as `no_change`; of a model that is asked what comes the question, `asked`; and if `train` is given and is not held
-    out in turn, under `people` [`score_people`]. All these are of labels. If the model watches a class, by its
-    `config`, its [`score_alarms`] follow under `alarm`. `predictions` and `probabilities` are those of
-    [`decide_posts`]; `train` and `vectors` are as in [`learn_rivals`];
-    `experts` are those of [`decide_experts`]; `without_known_states` are the model's
-    probabilities where no earlier state is known.
+    as `no_change`; and if `train` is given and is not held out in turn, under `people` [`score_people`]. All these are
+    of labels. If the model watches a class, by its `config`, its [`score_alarms`] follow under `alarm`. `predictions`
+    and `probabilities` are those of [`decide_posts`]; `train` and `vectors` are as in [`learn_rivals`]; `experts` are
+    those of [`decide_experts`]; `without_known_states` are the model's probabilities where no earlier state is known.
     """
     posts, facts = labelled_posts(timelines, predictions, names, probabilities), all_facts(timelines)
     labelled = all_labels(timelines) >= 0
@@ -104,8 +101,6 @@ def score_part(
     no_change = choose_no_change(config, known, names)
     scores = counts | compute_scores(posts, no_change) | compare(posts, rivals | own)
     scores["no_change"] = names[no_change]
-    if getattr(config, "horizon", None) is not None:
-        scores["asked"] = asked_sentence(config)
     if train is not None and timelines[0].held_out is None:
         scores["people"] = score_people(posts, labelled, timelines, train, no_change)
     scores["confidence_range"] = np.quantile(posts.probabilities.max(-1), CENTRAL).tolist()
@@ -470,16 +465,15 @@ def test_summary(results: Mapping[str, Any], config: PreTrainedConfig | None = N
     """
     A summary of a model's test in sentences: its macro F1, that of its rivals, other [`remarks`], its alarms, its
     calibration, its annotators, and the scores of its states. With the model's configuration also [`alarm_sentence`],
-    the current rule of its alarms, and first what it is asked, if that is about posts that come.
+    the current rule of its alarms.
     """
     alarm = config and alarm_sentence(config)
     last = [f"Alarms: {alarm}"] if alarm else []
-    asked = [] if getattr(config, "horizon", None) is None else [asked_sentence(config)]
     if "compared_with" not in results:
         unknown = "No score is known: this model was not tested on posts with labels, or its results lie elsewhere."
-        return [*asked, unknown, *last]
+        return [unknown, *last]
     posts = f"{results['labelled_posts']} labelled posts of {results['timelines']} timelines"
-    sentences = [*asked, f"Macro F1 {macro_f1_of(results)} on the {posts} of its test.", *seed_lines(results)]
+    sentences = [f"Macro F1 {macro_f1_of(results)} on the {posts} of its test.", *seed_lines(results)]
     sentences += [*rival_sentences(results, BETTER), *remarks(results), *alarm_lines(results)]
     sentences += [*cost_lines(results), *last]
     sentences += [*calibration_lines(results), *annotator_lines(results), *state_lines(results)]
@@ -533,8 +527,7 @@ def results_table(part: str, results: Mapping[str, Any]) -> str:
             counts += f"; {results[name]:.0f} {words} a second"
     if "classes" not in results:
         return "\n\n".join([counts, *state_lines(results)])
-    asked = [results["asked"]] if "asked" in results else []
-    counts = "\n".join([counts, *asked, *people_lines(results)])
+    counts = "\n".join([counts, *people_lines(results)])
     titled = [score for score in change_detection().SCORES if score.title]
     titles = {score.name: score.title for score in titled}
     columns = [score.name for score in titled if score.by_class]

@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from ..common.arguments import DatasetArguments
-from ..times_tempoformer import read_horizon
 
 
 @dataclass
@@ -44,15 +43,6 @@ class TableArguments:
 class PostArguments(TableArguments):
     """The form of a file of posts."""
 
-    task_name: (
-        Literal[
-            "lrs", "moc", "topic_shift", "annomi", "annomi_annotators", "tiage", "mood_diaries", "ubuntu_irc", "meld"
-        ]
-        | None
-    ) = field(
-        default=None,
-        metadata={"help": "The files are in the original form of this corpus. Default: tables of posts."},
-    )
     label_column: str | None = field(
         default=None, metadata={"help": "Default: 'label', if it exists; 'none' leaves that out."}
     )
@@ -130,18 +120,11 @@ class DataTrainingArguments(PostArguments, DatasetArguments):
             "help": "Without labels: the smallest difference of two states, which are numbers, that is a change."
         },
     )
-    horizon: str | None = field(
-        default=None,
-        metadata={
-            "help": "Ask at each post whether one of the next posts is a change: of the next 3 (3), or of those in "
-            "the next 2 days (2d; h, m, s). With --watch the change is that class, else all but --no_change_label."
-        },
-    )
     no_change_label: str | None = field(
         default=None,
         metadata={
-            "help": "The class of first posts, where none of them has a label in training, and with --horizon the one "
-            "that is no change. Default: the one where the state stays, else the largest."
+            "help": "The class of first posts, where none of them has a label in training. Default: the one where the "
+            "state stays, else the largest."
         },
     )
     known_states: bool = field(
@@ -165,6 +148,3 @@ class DataTrainingArguments(PostArguments, DatasetArguments):
         super().__post_init__()
         if self.change_step is not None and not 0 <= self.change_step < math.inf:
             raise ValueError(f"--change_step must be a number of at least 0, got {self.change_step}.")
-        if self.horizon is not None:
-            read_horizon(self.horizon)
-            self.horizon = self.horizon.lstrip("0")

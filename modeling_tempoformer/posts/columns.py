@@ -1,12 +1,12 @@
 """Names and finds the columns of posts: those of options, the usual ones, and those of nearly the same name."""
 
 import re
+import unicodedata
 from collections.abc import Collection, Mapping
+from functools import lru_cache
 from typing import Any
 
 from transformers.utils import logging
-
-from .nested_json import plain_name
 
 
 logger = logging.get_logger(__name__)
@@ -21,7 +21,17 @@ PLUS = "+"
 # Programs write a date as its midnight.
 MIDNIGHT = re.compile(r"[ T]00:00(?::00(?:\.0+)?)?$")
 HOUR_OF_ONE_DIGIT = re.compile(r"\d:")
+# Stands before the name of a field of the object around a record, where the record has a field of that name, too.
+AROUND = ".."
 ONE_TIMELINE = " If all posts of a file are of one timeline, give --one_timeline."
+
+
+@lru_cache(4096)
+def plain_name(name: str) -> str:
+    """Returns a key that is equal for names that are nearly the same: their letters and digits, without case."""
+    around = AROUND if name.startswith(AROUND) else ""
+    characters = unicodedata.normalize("NFKC", name).casefold()
+    return around + "".join(char for char in characters if unicodedata.category(char)[0] in "LMN")
 
 
 def find_column(present: Collection[str], name: str, role: str) -> str | None:

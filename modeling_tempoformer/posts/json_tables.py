@@ -11,10 +11,8 @@ from typing import Any
 import pyarrow as pa
 from transformers.utils import logging
 
-from ..common.files import ROWS_AT_ONCE, decode_json, name_of_timeline, open_text, read_lines
-from .columns import TIMELINE, find_column
-from .labelling_tasks import is_task, read_tasks
-from .nested_json import EACH, KEY, Flattener, each_record, plain_name
+from ..common.files import ROWS_AT_ONCE, decode_json, open_text, read_lines
+from .columns import plain_name
 
 
 logger = logging.get_logger(__name__)
@@ -25,23 +23,20 @@ LISTS, LIST_SHOWN = pa.list_(pa.string()), 5
 JSON_FORM = (
     "a JSON file must have one object for each post, in a line of its own, one after the other or in one list, as "
     "pandas writes them by to_json(path, orient='records', lines=True); posts in a list of an object are named by "
-    f"--records, and posts that are keyed by their ids by --records '{EACH}'"
+    "--records, and posts that are keyed by their ids by --records '*'"
 )
 JSON_HINT = f"; {JSON_FORM}, and may have been cut short"
 SPACE = re.compile(r"\s*")
 
 
-def read_json(
-    path: str | Path,
-    records: str | None = None,
-    columns: Sequence[str] = (),
-    drop_incomplete: bool = False,
-    numbers_timelines: bool = True,
-    label: str | None = None,
-) -> Iterator[pa.Table]:
-    """Yields the rows of a JSON file in tables, every value as text. `label` is the column of labels."""
-    rows = read_objects(path, records, columns, drop_incomplete, numbers_timelines, label)
-    while batch := list(islice(rows, ROWS_AT_ONCE)):
+def to_table(rows: Iterator[tuple[str, Any]], columns: Sequence[str] = ()) -> Iterator[pa.Table]:
+    """
+    Yields tables of objects of JSON, every value as text. The place of each object in its file stands before it.
+    Raises a `ValueError` for an object in one of the `columns`; without `columns` a warning names those that have
+    objects in some rows alone.
+    """
+    texts = each_text(rows, columns)
+    while batch := list(islice(texts, ROWS_AT_ONCE)):
         names = dict.fromkeys(chain.from_iterable(batch))
         yield pa.table({name: text_column([row.get(name) for row in batch]) for name in names})
 
@@ -53,84 +48,23 @@ def text_column(values: list[str | list[str] | None], as_lists: bool = False) ->
     return pa.array([[value] if isinstance(value, str) else value for value in values], LISTS)
 
 
-def read_objects(
-    path: str | Path,
-    records: str | None,
-    columns: Sequence[str],
-    drop_incomplete: bool,
-    numbers_timelines: bool,
-    label: str | None,
-) -> Iterator[dict[str, str | list[str] | None]]:
-    """
-    Yields the rows of a JSON file, every value as text. If `drop_incomplete`, objects without the records are left out
-    with a warning that counts them. If `numbers_timelines`, and `columns` has the usual one of timelines, which no
-    object has, each list of records is a timeline. Without `records` the rows of tasks of `tempoformer select` are the
-    posts in them ([`read_tasks`]). Raises a `ValueError` for an object in one of the `columns`; without `columns` a
-    warning names those that have objects in some rows alone.
-    """
-    keys = records.split(".") if records else []
-    flattener = Flattener(columns, label)
+def each_text(rows: Iterator[tuple[str, Any]], columns: Sequence[str]) -> Iterator[dict[str, str | list[str] | None]]:
+    """Yields the values of objects as texts ([`to_texts`]). The arguments are those of [`to_table`]."""
     wanted = set(map(plain_name, columns))
     # The first object of each column, and the columns with values.
     objects: dict[str, str] = {}
     valued: set[str] = set()
-    is_nested = bool(keys) or any("." in column for column in columns)
-    missing: list[str] = []
-    # Posts that are keyed by their ids lie in no list.
-    numbers_timelines &= bool(keys) and keys[-1] != EACH and TIMELINE in columns
-    nearest, num_objects = None, 0
-    values = read_values(path)
-    first = list(islice(values, 1))
-    values = chain(first, values)
-    if not keys and first and is_task(first[0][1]):
-        yield from (to_texts(row, where, wanted) for where, row in read_tasks(values, path))
-        return
-    for where, value in values:
-        if not keys and where == str(path):
-            parts = {kind: [name for name, part in value.items() if isinstance(part, kind)] for kind in (list, dict)}
-            if len(parts[dict]) == len(value) > 0:
-                raise ValueError(
-                    f"{path} is one object of objects, such as {parts[dict][0]!r}: if each is a post, give "
-                    f"--records '{EACH}', and its key is the column '{KEY}'."
-                )
-            raise ValueError(
-                f"{path} is one object: name the list of posts in it by --records; its lists are "
-                f"{', '.join(parts[list]) or 'none'}."
-            )
-        found = each_record(value, keys, where, (), missing if drop_incomplete else None) if keys else [(value,)]
-        for number, (record, *around) in enumerate(found):
-            name = f"{where}, record {number} (counting from 0)" if keys else where
-            is_row = is_nested and isinstance(record, dict)
-            row = flattener.row(record, around, name) if is_row else record
-            if numbers_timelines and is_row:
-                if (own := find_column(list(row), TIMELINE, "timeline")) is None:
-                    num_objects += around[0] is not nearest
-                    nearest = around[0]
-                    row[TIMELINE] = f"{name_of_timeline(path)}-{num_objects - 1}"
-                elif num_objects:
-                    raise ValueError(f"{name} has a {own!r}, and records before it have none: give all one, or none.")
-                else:
-                    numbers_timelines = False
-            yield (texts := to_texts(row, name, wanted))
-            if not columns:
-                objects.update({column: name for column in row if column not in texts and column not in objects})
-                valued.update(column for column, text in texts.items() if text is not None)
-    flattener.warn(str(path))
+    for where, row in rows:
+        yield (texts := to_texts(row, where, wanted))
+        if not columns:
+            objects.update({column: where for column in row if column not in texts and column not in objects})
+            valued.update(column for column, text in texts.items() if text is not None)
     for column in objects:
         if column in valued:
             logger.warning_once(
                 f"{objects[column]}: column {column!r} has an object here and values in other rows; the objects are "
                 "left out."
             )
-    if num_objects:
-        logger.warning(
-            f"{path}: no object has a {TIMELINE!r}, so that each list of {records!r} is a timeline, {num_objects} in "
-            "all. Where a field has their ids, name it by --timeline_column."
-        )
-    if missing:
-        logger.warning_once(
-            f"{path}: left out {len(missing)} objects without the records {records!r}, the first at {missing[0]}."
-        )
 
 
 def read_values(path: str | Path) -> Iterator[tuple[str, Any]]:

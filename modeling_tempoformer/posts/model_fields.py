@@ -11,7 +11,6 @@ from ..modeling_post_tempoformer import PostTempoFormerForStreamClassification
 from ..modeling_streams_tempoformer import StreamPreTrainedModel
 from ..names_tempoformer import read_name
 from ..timeline_tempoformer import Timeline
-from .horizons import Ahead
 from .states import choose_states, first_posts_rule, no_change_class
 from .surveys import Survey, survey
 from .timelines import TimelineStream
@@ -31,7 +30,6 @@ def fields_of_posts(
     no_change_label: str | None = None,
     facts: Survey | None = None,
     known_states: bool = False,
-    ahead: Ahead | None = None,
 ) -> dict[str, Any]:
     """
     Returns the fields of a new model's configuration that its training posts decide, for
@@ -50,8 +48,6 @@ def fields_of_posts(
             the same state as the post that they are compared with; without states the largest.
         facts ([`Survey`], *optional*): The survey of the timelines, if it is known.
         known_states (`bool`, *optional*, defaults to `False`): If True, the model `reads_known_states`.
-        ahead ([`Ahead`], *optional*): The question that the labels answer, if it is about what comes: its fields are
-            returned, too, a change is `watched`, and no post is exempt as a first one.
 
     Raises a `ValueError` for a class without posts, for states that cannot be learned, for known states that the
     posts or the model do not have, and for a `no_change_label` that is no class or not needed.
@@ -77,8 +73,6 @@ def fields_of_posts(
             )
         fields["reads_known_states"] = True
         logger.info("A post is read with the states of earlier posts, as far as they are known, and never its own.")
-    if ahead is not None:
-        return fields | ahead._asdict() | {"watched": 1}
     no_change = None if no_change_label is None else class_named(no_change_label, names, "no_change_label")
     rule = first_posts_rule(facts.first_posts, fields.get("reads_speakers", False))
     if rule is not None:

@@ -8,8 +8,7 @@ from transformers.utils import logging
 
 from ..names_tempoformer import read_name, read_number
 from ..timeline_tempoformer import Post
-from .columns import Columns
-from .nested_json import plain_name
+from .columns import Columns, plain_name
 
 
 logger = logging.get_logger(__name__)

@@ -15,8 +15,6 @@ from .arguments import DataTrainingArguments, PostArguments
 from .columns import NO_COLUMN
 from .date_splits import split_by_date
 from .facts import unit_of
-from .horizons import AHEAD_LABELS, Ahead, ask_ahead, asked_sentence
-from .model_fields import class_named
 from .reading import OF_FILES, columns_of, form_of, has_only_states, make_timelines, read_file, with_source
 from .remembered_columns import named_columns
 from .spellings import check_labels, compare_splits
@@ -33,7 +31,7 @@ from .splits import (
     select_fold,
     split_timelines,
 )
-from .states import DERIVED_LABELS, no_change_class
+from .states import DERIVED_LABELS
 from .surveys import Survey, survey
 from .timelines import TimelineStream, label_names
 
@@ -58,15 +56,11 @@ class Splits(NamedTuple):
             returns them.
         surveys (`dict[str, Survey]`): Facts about the timelines of each split.
         record (`dict[str, Any]`): The content of `_split.json`, as [`make_split`] returns it.
-        names (`list[str]`): The classes of the labels, in the order of their ids.
-        ahead ([`Ahead`], *optional*): The question that the labels answer, if it is about what comes.
     """
 
     timelines: dict[str, list[Timeline] | TimelineStream]
     surveys: dict[str, Survey]
     record: dict[str, Any]
-    names: list[str]
-    ahead: Ahead | None
 
     @property
     def timed(self) -> bool:
@@ -99,7 +93,7 @@ def load_splits(
     if files:
         streamed = {split: arguments.streaming and split == "train" for split in files}
         form = form_of(arguments) if isinstance(arguments, PostArguments) else {}
-        return {split: load(path, arguments.task_name, streamed[split], **form) for split, path in files.items()}
+        return {split: load(path, streamed[split], **form) for split, path in files.items()}
     for option in OF_FILES:
         if getattr(arguments, option, None):
             raise ValueError(f"--{option} reads files, not --dataset_name.")
@@ -154,37 +148,6 @@ def choose_change_step(
     return None
 
 
-def choose_ahead(
-    timelines: Sequence[Timeline],
-    names: Sequence[str],
-    arguments: DataTrainingArguments,
-    watch: str | None = None,
-    change_step: float | None = None,
-) -> Ahead | None:
-    """
-    Returns the question that `--horizon` asks of timelines with labels of the classes `names`; None without it. A
-    change is the class of `--watch`, else each class but that of no change: `--no_change_label`, the first one of
-    labels that were derived by a `change_step`, or [`no_change_class`].
-    """
-    if arguments.horizon is None:
-        return None
-    if watch is not None and arguments.no_change_label is not None:
-        raise ValueError("--no_change_label is not read with --horizon and --watch: leave it out.")
-    if watch is not None:
-        changes = {class_named(watch, names, "watch")}
-    else:
-        if arguments.no_change_label is not None:
-            no_change = class_named(arguments.no_change_label, names, "no_change_label")
-        elif change_step is not None:
-            no_change = 0
-        else:
-            facts = survey(timelines)
-            no_change = no_change_class(facts.labels, facts.unchanged, len(names))
-        changes = set(range(len(names))) - {no_change}
-    parts = ([name for label, name in enumerate(names) if (label in changes) == is_change] for is_change in (0, 1))
-    return Ahead(arguments.horizon, list(parts))
-
-
 def split_posts(
     posts: Mapping[str, Dataset | IterableDataset],
     arguments: DataTrainingArguments,
@@ -196,8 +159,6 @@ def split_posts(
     calibrates: bool = False,
     change_step: float | None = None,
     given: Collection[str] = (),
-    ahead: Ahead | None = None,
-    watch: str | None = None,
 ) -> Splits:
     """
     Makes timelines of posts, and divides them into splits.
@@ -218,9 +179,6 @@ def split_posts(
         change_step (`float`, *optional*): The smallest difference of states that is a change, by which the labels of
             posts without a column of labels are derived (0 for classes). By default labels are not derived.
         given (`Collection[str]`, *optional*): The argument of [`check_read`].
-        ahead ([`Ahead`], *optional*): The question of a saved model about posts that come. By default it is chosen if
-            `arguments.horizon` is given ([`choose_ahead`]).
-        watch (`str`, *optional*): The class of change for [`choose_ahead`].
     """
     if len(names) < 2:
         raise ValueError(f"--labels must name at least two labels; got: {', '.join(names) or 'none'}.")
@@ -229,10 +187,6 @@ def split_posts(
         refuse_training_posts(arguments)
         posts = {name: posts_of_split for name, posts_of_split in posts.items() if name in wanted}
     is_streamed = isinstance(posts.get("train"), IterableDataset)
-    if is_streamed and (ahead is not None or arguments.horizon is not None):
-        raise ValueError(
-            "--horizon labels a post by later ones, which --streaming does not hold: leave one of them out."
-        )
     for name in ("folds_file", "split_column") if is_streamed else ():
         if getattr(arguments, name) is not None:
             raise ValueError(f"--{name} cannot split the posts of --streaming: give a file for each split.")
@@ -241,7 +195,6 @@ def split_posts(
 
     timelines, dates = make_timelines(posts, arguments, names, change_step), {}
     compare_splits({name: read for name, read in timelines.items() if isinstance(read, list)})
-    ahead = ahead or choose_ahead(next(iter(timelines.values()), []), names, arguments, watch, change_step)
     if not is_streamed:
         report_units(timelines, arguments)
         if trains and divides_by_date(posts, arguments):
@@ -258,11 +211,6 @@ def split_posts(
     for name in ("validation", "test"):
         if name in timelines and name in wanted:
             timelines[name] = hold_back(name, timelines[name], earlier, model)
-    if ahead is not None:
-        # Asked of each part alone: no label of a part that a date has cut off depends on a later part.
-        logger.info("%s", asked_sentence(ahead))
-        timelines = {name: ask_ahead(part, names, ahead) for name, part in timelines.items()}
-        names = AHEAD_LABELS
     must_exist = [name for name in wanted if not (has_members and name == "validation")]
     option = "file, or --train_file alone to split it" if trains and not is_streamed else "file"
     timelines = check_given(timelines, arguments, must_exist, option)
@@ -282,7 +230,7 @@ def split_posts(
         logger.info("validation: the timelines of train, held out in turn from training")
     if calibrates:
         check_calibration(surveys["validation"].labels, names)
-    return Splits(timelines, surveys, record, names, ahead)
+    return Splits(timelines, surveys, record)
 
 
 def divides_by_date(posts: Mapping[str, Dataset | IterableDataset], arguments: DataTrainingArguments) -> bool:

@@ -6,7 +6,7 @@ each piece in the same way ([`~tables.read_tables`], [`~timelines.read_posts`]).
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from datasets import Dataset, IterableDataset
@@ -14,7 +14,6 @@ from datasets import Dataset, IterableDataset
 from ..timeline_tempoformer import NO_LABEL, Timeline
 from .arguments import PostArguments, TableArguments
 from .columns import NO_COLUMN, USUAL, Columns
-from .corpora import TASKS, WITHOUT_TIMES
 from .facts import describe_annotators
 from .post_errors import PostError
 from .states import check_step, with_changes
@@ -29,45 +28,18 @@ OF_FILES = ("records", "one_timeline", "missing")
 ROLES = ("timeline", "timestamp", "text", "label", "id", "speaker", "state", "annotator", "group", "split")
 
 
-def read_file(
-    path: str,
-    task_name: str | None,
-    streaming: bool = False,
-    readers: Mapping[str, Callable[[str], Iterable[dict[str, Any]]]] = TASKS,
-    **form: Any,
-) -> Dataset | IterableDataset:
+def read_file(path: str, streaming: bool = False, **form: Any) -> Dataset | IterableDataset:
     """
-    Reads the rows of a file: a corpus in its original form, which one of the `readers` reads, or a table, which may be
-    streamed. `form` has the arguments of [`load_table`]: those of [`form_of`] for posts.
+    Reads the rows of a table, which may be streamed. `form` has the arguments of [`load_table`]: those of [`form_of`]
+    for posts.
     """
-    for option in OF_FILES if task_name is not None else ():
-        if form.get(option):
-            raise ValueError(f"--{option} reads tables, not the files of --task_name {task_name}.")
-    if streaming and task_name is not None:
-        raise ValueError(
-            f"--streaming reads tables and datasets of the Hub, not the files of --task_name {task_name}."
-        )
-    if task_name is None:
-        return stream_table(find_files(path), **form) if streaming else load_table(path, **form)
-    try:
-        return Dataset.from_list(list(readers[task_name](path)))
-    except (KeyError, ValueError) as problem:
-        # An error about a line of the file names it already.
-        if str(problem).startswith(f"{path}, "):
-            raise
-        reason = f"{type(problem).__name__}: {problem}"
-        raise ValueError(f"{path} is not in the original form of --task_name {task_name} ({reason}).") from None
+    return stream_table(find_files(path), **form) if streaming else load_table(path, **form)
 
 
 def columns_of(arguments: PostArguments) -> Columns:
     """Returns the names of the columns of posts."""
     # A page has no groups and no splits.
-    columns = Columns({role: getattr(arguments, f"{role}_column", None) for role in ROLES})
-    if arguments.task_name is not None:
-        columns["id"] = arguments.id_column or "post_id"
-    if arguments.task_name in WITHOUT_TIMES:
-        columns["timestamp"] = arguments.timestamp_column or NO_COLUMN
-    return columns
+    return Columns({role: getattr(arguments, f"{role}_column", None) for role in ROLES})
 
 
 def form_of(arguments: PostArguments) -> dict[str, Any]:

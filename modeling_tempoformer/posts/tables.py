@@ -11,17 +11,19 @@ from datasets import Dataset, IterableDataset, Value
 from pyarrow import parquet
 
 from ..common.files import ZIPPED, name_of_timeline, naming_broken_file, unzipped_name
+from ..importers import import_file
+from ..importers.export import Export, Form
+from ..importers.labelling_tasks import in_order
+from ..importers.spreadsheets import EXCEL
 from .column_types import cast_columns, common_features
 from .columns import TIMELINE, find_column
-from .csv_tables import read_csv, read_excel
-from .garbled_texts import mend_texts
-from .json_tables import LISTS, read_json, text_column
-from .labelling_tasks import in_order
+from .csv_tables import read_rows
+from .json_tables import LISTS, read_values, text_column
 from .missing_codes import without_codes
 
 
 # Endings of tables of text, which may be compressed, and of all tables.
-JSON, CELLS, EXCEL, PARQUET = (".json", ".jsonl", ".ndjson"), (".csv", ".tsv"), ".xlsx", ".parquet"
+JSON, CELLS, PARQUET = (".json", ".jsonl", ".ndjson"), (".csv", ".tsv"), ".parquet"
 TABLES = tuple(kind + zipped for kind in (*CELLS, *JSON) for zipped in ("", *ZIPPED)) + (EXCEL, PARQUET)
 # How to make a table of a file of another program, by its ending
 OTHER_KINDS = {
@@ -83,13 +85,15 @@ def load_table(
 
         Warnings say what was left out: a column without a name, such as the row names of R, the two rows of Qualtrics
         that describe its columns, and lines that repeat the names of the columns; and which columns had texts of UTF-8
-        that were read as Latin-1, and are mended ([`mend_texts`]).
+        that were read as Latin-1, and are mended ([`~importers.garbled_texts`]).
 
         Raises a `ValueError` that names the file, and if possible the line, for a file that is not such a table or has
         no rows, and one that names two files whose columns cannot be put together.
     """
     form = (records, columns, one_timeline, drop_incomplete, label, missing)
     pieces = [(file, table) for file in find_files(str(path)) for table in read_tables(file, *form)]
+    if not pieces:
+        raise ValueError(f"{path} has no posts.")
     # Perhaps only one piece of a JSON file has lists in a column.
     lists = {field.name for _, table in pieces for field in table.schema if field.type == LISTS}
     for number, (file, table) in enumerate(pieces):
@@ -161,13 +165,13 @@ def read_tables(
     """
     name = unzipped_name(path).lower()
     if name.endswith(JSON):
-        read = partial(read_json, path, records, columns, drop_incomplete, not one_timeline, label)
+        read = partial(read_values, path)
     elif records is not None:
         raise ValueError(f"--records names a list in objects of JSON, but {path} is not a {' or '.join(JSON)} file.")
     elif name.endswith(CELLS):
-        read = partial(read_csv, path)
+        read = partial(read_rows, path)
     elif str(path).lower().endswith(EXCEL):
-        read = partial(read_excel, path)
+        read = partial(iter, ())  # An importer opens it.
     elif str(path).lower().endswith(PARQUET):
         read = partial(read_parquet, path)
     else:
@@ -175,12 +179,18 @@ def read_tables(
         raise ValueError(f"{path}: not a table, which ends in {', '.join(TABLES)}{f'; {hint}' if hint else ''}.")
     is_empty = True
     with naming_broken_file(path):
-        for table in mend_texts(read, path):
+        export = import_file(Export(path, Form(records, columns, one_timeline, drop_incomplete, label), read))
+        for table in export.tables():
             is_empty = False
             table = without_codes(table, missing) if missing else table
             yield with_timeline(table, path) if one_timeline else table
-    if is_empty:
+    if is_empty and not export.has_left_out:
         raise ValueError(f"{path} has no rows.")
+
+
+def read_pasted(content: str, name: str) -> Iterator[pa.Table]:
+    """Yields the table in a text, as if it were a CSV file of this name."""
+    return import_file(Export(name, Form(), partial(read_rows, name, content))).tables()
 
 
 def read_parquet(path: str | Path) -> Iterator[pa.Table]:

@@ -31,7 +31,6 @@ from ..modeling_streams_tempoformer import StreamPreTrainedModel
 from ..modeling_tempoformer import TempoFormerForStreamClassification
 from ..names_tempoformer import read_name
 from ..posts.arguments import DataTrainingArguments
-from ..posts.horizons import file_classes, saved_question
 from ..posts.model_fields import choose_class_weights, choose_watched, class_named, fields_of_posts
 from ..posts.post_splits import (
     choose_change_step,
@@ -144,11 +143,10 @@ def run(
         # Read
         config = load_config(model_args, data, training)
         is_saved = isinstance(config, StreamFields)
-        if data.task_name is None:
-            first_file = data.train_file or data.validation_file or data.test_file
-            recall_columns(data, model_args.model_name_or_path, first_file, given)
+        first_file = data.train_file or data.validation_file or data.test_file
+        recall_columns(data, model_args.model_name_or_path, first_file, given)
         posts = load_splits(data, model_args.cache_dir, model_args.token)
-        names = file_classes(config) if is_saved else choose_label_names(posts, data)
+        names = class_names(config) if is_saved else choose_label_names(posts, data)
         change_step = config.change_step if is_saved else choose_change_step(posts, data)
 
         # Split
@@ -165,10 +163,7 @@ def run(
             calibrates=model_args.calibrate,
             change_step=change_step,
             given=given,
-            ahead=saved_question(config),
-            watch=model_args.watch,
         )
-        names = splits.names
         if training.do_train:
             check_posts(training, splits.surveys["train"].fingerprint)
 
@@ -177,7 +172,7 @@ def run(
         if not is_saved:
             timelines, facts = splits.of("train")
             kind = MODEL_CLASSES[model_args.model_type], training.freeze_encoder
-            chosen = data.no_change_label, facts, data.known_states, splits.ahead
+            chosen = data.no_change_label, facts, data.known_states
             known |= fields_of_posts(timelines, names, *kind, *chosen)
         model = load_model(model_args, config, data.window, known)
         tokenizer = load_tokenizer(model_args, model, data.max_seq_length or (None if is_saved else DEFAULT_LENGTH))
@@ -189,8 +184,7 @@ def run(
         convert_encoder(model, backend, is_fitted=is_saved)
         if training.freeze_layers is not None:
             freeze_layers(model, training.freeze_layers)
-        # With a horizon it is the change that the labels are about.
-        if model_args.watch is not None and splits.ahead is None:
+        if model_args.watch is not None:
             model.config.watched = class_named(model_args.watch, names, "watch")
         if training.do_train:
             if is_saved:
@@ -199,7 +193,7 @@ def run(
                 if model.config.watched is None:
                     model.config.watched = choose_watched(labels, names, model.config.no_change)
             drop_outdated(model, training.freeze_encoder, model_args.calibrate)
-            if not splits.timed and data.task_name is None:
+            if not splits.timed:
                 logger.warning("The posts have no column of times: the model knows only their order.")
 
         if PROMISES & set(model_args.wanted_share) and (watched := model.config.watched) is not None:
@@ -323,10 +317,8 @@ def check_checkpoint(model_args: ModelArguments, data: DataTrainingArguments, sa
         ("config_name", model_args.config_name, None),
         ("config_overrides", model_args.config_overrides, None),
         ("window", data.window, saved.window),
-        ("labels", data.labels and list(map(read_name, data.labels)), list(map(read_name, file_classes(saved)))),
+        ("labels", data.labels and list(map(read_name, data.labels)), list(map(read_name, names))),
         ("change_step", data.change_step, saved.change_step),
-        ("horizon", data.horizon, saved.horizon),
-        ("watch", saved.horizon and model_args.watch, saved.horizon and ", ".join(saved.horizon_labels[1])),
         ("no_change_label", data.no_change_label, None if saved.no_change is None else names[saved.no_change]),
         ("known_states", data.known_states or None, saved.reads_known_states),
     ):

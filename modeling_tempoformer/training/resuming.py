@@ -48,7 +48,6 @@ DEFINING = (
         "labels",
         "no_change_label",
         "change_step",
-        "horizon",
         "known_states",
         "streaming",
     ),

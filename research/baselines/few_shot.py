@@ -26,7 +26,7 @@ from .base import UntrainedBaseline
 logger = logging.get_logger(__name__)
 
 # The question and the meanings of the labels for each corpus.
-TASKS = {
+CORPORA = {
     "lrs": (
         "You read a thread of posts about a rumour. People support the rumour, deny it, question it or merely comment "
         "on it. Decide whether the balance of opinion in the thread has switched by the newest post.",
@@ -76,7 +76,6 @@ TASKS = {
         {"Shift": "the speaker's emotion is another one", "Same": "the speaker's emotion is the same"},
     ),
 }
-TASKS["annomi_annotators"] = TASKS["annomi"]
 GENERIC = "You read a series of posts in the order of time. Decide which label the newest post has."
 UNITS = {"years": 31_557_600, "days": 86_400, "hours": 3_600, "minutes": 60}
 # Beginnings of tags and of control tokens of chat templates, such as </post>, <|im_end|> and [INST], but not of <3.
@@ -85,9 +84,9 @@ CONTROL = re.compile(r"<(?=[^\s\d])|\[(?=/?INST\])")
 TEMPLATE = {"add_generation_prompt": True, "enable_thinking": False, "tokenizer_kwargs": {"verbose": False}}
 
 
-def build_instructions(label_names: Sequence[str], task: str | None = None) -> str:
-    """Returns the instructions before the examples. `task` is a corpus of `TASKS`."""
-    description, meanings = TASKS.get(task, (GENERIC, {}))
+def build_instructions(label_names: Sequence[str], corpus: str | None = None) -> str:
+    """Returns the instructions before the examples. `corpus` is one of `CORPORA`."""
+    description, meanings = CORPORA.get(corpus, (GENERIC, {}))
     labels = "\n".join(f"- {name}: {meanings[name]}" if name in meanings else f"- {name}" for name in label_names)
     return (
         f"{description}\n\n"
@@ -163,6 +162,10 @@ class Method(UntrainedBaseline):
     reads: ClassVar[str] = "language model"
 
     num_examples: int = field(default=5, metadata={"help": "Number of labelled posts in the prompt."})
+    corpus: str | None = field(
+        default=None,
+        metadata={"help": "The corpus whose question is asked. Default: a general one.", "choices": tuple(CORPORA)},
+    )
 
     def __post_init__(self):
         super().__post_init__()
@@ -182,7 +185,7 @@ class Method(UntrainedBaseline):
             turns.append({"role": "user", "content": format_stream(timeline, post, window)})
             turns.append({"role": "assistant", "content": names[timeline.labels[post]]})
         # Some templates refuse a system turn.
-        turns[0]["content"] = f"{build_instructions(names, data.task_name)}\n\n{turns[0]['content']}"
+        turns[0]["content"] = f"{build_instructions(names, self.corpus)}\n\n{turns[0]['content']}"
 
         source, settings = self.model_name_or_path, self.download_settings
         tokenizer = AutoTokenizer.from_pretrained(source, **settings)

@@ -1,6 +1,8 @@
 """Lists tables and posts that are refused. Each function gets an empty folder."""
 
 import gzip
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pandas as pd
@@ -13,6 +15,7 @@ from modeling_tempoformer.posts.reading import read_file
 from modeling_tempoformer.posts.rows import to_rows
 from modeling_tempoformer.posts.tables import load_table
 from modeling_tempoformer.posts.timelines import to_timelines
+from research.corpora import read_corpus
 from semantic_change.reading.text_layouts import read_passages
 
 
@@ -20,14 +23,14 @@ HEADER = "timeline_id,timestamp,text,label\n"
 GOOD = "ann,2024-05-01,hello,O\n"
 
 
-def table(content: str | bytes, name: str = "posts.csv", task_name: str | None = None):
-    """Reads a file with this content, as a table or in the form of a corpus."""
+def table(content: str | bytes, name: str = "posts.csv", read: Callable[[str], object] = read_file):
+    """Reads a file with this content, as a table or by another function."""
 
-    def read(folder: Path):
+    def read_in(folder: Path):
         (folder / name).write_bytes(content if isinstance(content, bytes) else content.encode())
-        read_file(str(folder / name), task_name)
+        read(str(folder / name))
 
-    return read
+    return read_in
 
 
 def half_a_parquet(folder: Path):
@@ -101,7 +104,7 @@ TABLES = {
         "posts.json, line 4, column 1:…','",
     ),
     "a corpus with a mistake in its JSON": (
-        table('{"thread_id": "1" "source": {}}\n', "threads.jsonl", "lrs"),
+        table('{"thread_id": "1" "source": {}}\n', "threads.jsonl", partial(read_corpus, corpus="lrs")),
         "threads.jsonl, line 1, column 19…','",
     ),
     "a JSON line that is no object": (table('{"text": ""}\n"hello"\n', "posts.jsonl"), "posts.jsonl…line 2…'hello'"),

@@ -72,6 +72,7 @@ MLM = "semantic_change.commands.temporal_mlm --config_name bert --output_dir OUT
 BERT_CHANGE = "semantic_change.commands.words --model_name_or_path bert --output_dir OUT"
 CHANGE = f"{BERT_CHANGE} --corpora 1815.txt 1990.txt --targets words.list"
 VIEW = "modeling_tempoformer.commands.view"
+AHEAD = "modeling_tempoformer.commands.ahead --posts_file posts.csv --output OUT/ahead.csv"
 METHODS = "research.run_change_methods --corpora 1815.txt 1990.txt --output_dir OUT --targets words.list"
 STREAM = "--streaming --max_steps 3 --eval_strategy no --save_strategy no --load_best_model_at_end false"
 MIXED = "--do_predict false --labels No-Switch Switch --train_file"
@@ -84,7 +85,6 @@ REFUSED = {
     f"{SAVED} --window 3": "--window 3…4",
     f"{SAVED} --change_step 1": "--change_step 1",
     f"{SAVED} --no_change_label Switch": "--no_change_label Switch",
-    f"{SAVED} --horizon 3": "--horizon 3",
     f"{SAVED} --validation_file other.csv": "--validation_file…--do_eval",
     f"{SAVED} --split_column text": "--split_column…--do_train",
     f"{SAVED} --test_fraction 0.5": "--test_fraction…--do_train",
@@ -115,10 +115,9 @@ REFUSED = {
     f"{DEMO} --split_by date --test_fraction 1": "1.0…between 0 and 1",
     f"{CROSS} {RUNS} --split_by date": "--split_by date",
     f"{DEMO} --folds_file one_fold.json --split_seed 1": "--split_seed",
-    f"{GLUE} --model_name_or_path saved --dataset_name . --task_name lrs --do_predict": "--task_name…--dataset_name",
     f"{BASELINE} --method class_prior --no_change_label Switch": "--no_change_label…class_prior",
     f"{DEMO} --do_train false": "encoder_tiny.json…'bert'…--do_train",
-    f"{DEMO} --task_name annomi": "posts.csv…--task_name…'transcript_id'",
+    "research.corpora --corpus annomi --file posts.csv --output OUT/annomi.csv": "posts.csv…annomi…'transcript_id'",
     "run_glue_style unknown.yaml --output_dir OUT": "unknown.yaml…windoww",
     "run_glue_style no_yaml.yaml --output_dir OUT": "no_yaml.yaml",
     f"{DEMO} --config_overrides window=3": "--config_overrides…'window=3'",
@@ -132,11 +131,17 @@ REFUSED = {
     f"{DEMO} --labels No-Switch Switch switch": "'Switch', 'switch'…--labels",
     f"{DEMO} --labels No-Switch Switch Other": "15, 5, 0",
     **{f"{DEMO} --change_step {step}": f"--change_step…0…{step}" for step in ("-3.0", "nan", "inf")},
-    **{f"{DEMO} --horizon {horizon}": f"--horizon…2d…'{horizon}'" for horizon in ("0", "2w", "1.5d")},
-    f"{DEMO} --horizon 2d --timestamp_column none": "2d…--timestamp_column",
-    f"{DEMO} --horizon 3 {STREAM}": "--horizon…--streaming",
-    f"{DEMO} --horizon 3 --watch nonsense": "--watch…No-Switch…'nonsense'",
-    f"{DEMO} --horizon 3 --watch Switch --no_change_label No-Switch": "--no_change_label…--watch",
+    AHEAD: "--posts…--days",
+    f"{AHEAD} --posts 3 --days 2": "--posts…--days",
+    f"{AHEAD} --posts 0": "--posts…1…0",
+    **{f"{AHEAD} --days {days}": f"--days…0…{days}" for days in ("0.0", "-1.0", "nan", "inf")},
+    f"{AHEAD} --days 2 --timestamp_column none": "--days…--timestamp_column…--posts",
+    f"{AHEAD} --posts 3 --changes nonsense": "--changes…No-Switch…'nonsense'",
+    f"{AHEAD} --posts 3 --changes No-Switch Switch": "--changes…No-Switch, Switch",
+    f"{AHEAD} --posts 3 --change_step 1": "--change_step",
+    f"{AHEAD} --posts 3 --output posts.csv": "--output posts.csv",
+    f"{AHEAD} --posts 3 --output ahead.xlsx": "--output….csv…ahead.xlsx",
+    "modeling_tempoformer.commands.ahead --posts_file unlabelled.csv --output OUT/a.csv --posts 3": "--label_column",
     f"{CALM} --label_column none --state_column mood": "'calm'…'Calm'…alike",
     f"{DEMO} --calibrate --labels No-Switch Switch Other": "--calibrate…Other",
     f"{DEMO} --test_file untimed.csv": "'train'…'test'…'validation'",
@@ -158,7 +163,6 @@ REFUSED = {
     f"{DEMO} --group_column site": "posts.csv…'site'…--group_column",
     f"{DEMO} --annotator_column who": "posts.csv…'who'…--annotator_column",
     f"{DEMO} --split_column text": "posts.csv…'text'…row 0",
-    f"{DEMO} {STREAM} --task_name lrs": "--streaming…--task_name lrs",
     f"{DEMO} {STREAM} {MIXED} mixed.csv": "mixed.csv: Row 2…'ann'…row 0…together",
     f"{DEMO} {STREAM} {MIXED} m*d.csv": "mixed.csv: Row 2…'ann'…row 0…together",
     f"{BASELINE} --method class_prior --streaming": "class_prior…--streaming",

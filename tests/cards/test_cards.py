@@ -216,14 +216,6 @@ def test_the_card_of_a_model_of_states_and_speakers(tmp_path, monkeypatch, capsy
         assert words not in "\n".join(plain)
 
 
-def test_the_card_says_what_is_asked_about_posts_that_come(tmp_path):
-    question = {"horizon": "2d", "horizon_labels": [["O"], ["IE", "IS"]]}
-    text = card_of(tiny_model(model_type="post_tempoformer", num_labels=2, **question), tmp_path).text
-    (line,) = [line for line in text.splitlines() if "Asked" in line]
-    said = re.sub(r"\\(.)", r"\1", line)
-    assert said == "- Asked at each post: is a post in the next 2 days a change (IE, IS)?"
-
-
 def dated_model(family: str, **settings):
     if family == "roberta":
         tokenizer = dated_roberta()

@@ -276,9 +276,6 @@ def test_baselines_ignore_what_they_cannot_read():
     recipe, *given = compare.arguments_of("trees", passed_on, RIVALS)
     assert recipe.endswith("default.yaml")
     assert given == ["--method", "trees", *kept, "--config_overrides", "null"]
-    # What is about to come depends on it for all methods.
-    given = compare.arguments_of("trees", [*passed_on, "--horizon", "3"], RIVALS)
-    assert given[3:-2] == [*kept, "--no_change_label", "a", "--horizon", "3"]
 
 
 def test_methods_are_compared_with_the_real_commands(tmp_path, monkeypatch, capsys):

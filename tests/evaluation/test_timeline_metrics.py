@@ -7,7 +7,6 @@ import pytest
 
 from modeling_tempoformer.evaluation.metrics import choose_no_change, compute_scores
 from modeling_tempoformer.evaluation.predictions import Predictions
-from modeling_tempoformer.posts.horizons import AHEAD_LABELS
 
 
 def digits(text: str) -> np.ndarray:
@@ -116,8 +115,13 @@ def test_the_class_that_is_no_change(config, expected):
     assert choose_no_change(config, np.array([-100, -100, -100, 0, 1, 1]), ["a", "b", "c"]) == expected
 
 
-def test_labels_that_say_what_comes_have_a_class_of_no_change():
-    assert choose_no_change(None, np.array([0, 1, 1]), AHEAD_LABELS) == 0
+def test_of_two_classes_the_one_that_is_not_watched_is_no_change():
+    """Also if it is the rarer one, as where changes come within many posts."""
+    fields = {"no_change": None, "change_step": None, "class_weights": [2.0, 1.0]}
+    labels = np.array([0, 1, 1])
+    assert choose_no_change(SimpleNamespace(watched=1, **fields), labels, ["none", "change"]) == 0
+    assert choose_no_change(SimpleNamespace(watched=0, **fields), labels, ["none", "change"]) == 1
+    assert choose_no_change(SimpleNamespace(watched=None, **fields), labels, ["none", "change"]) == 1
 
 
 @pytest.mark.parametrize(

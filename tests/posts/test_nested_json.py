@@ -9,12 +9,12 @@ import pytest
 from helpers import NAMES, write_table
 
 from modeling_tempoformer import load_table, to_timelines
+from modeling_tempoformer.importers.nested_json import logger
 from modeling_tempoformer.posts.arguments import DataTrainingArguments
 from modeling_tempoformer.posts.columns import Columns
-from modeling_tempoformer.posts.nested_json import logger
 from modeling_tempoformer.posts.post_errors import PostError
 from modeling_tempoformer.posts.post_splits import choose_label_names, load_splits
-from modeling_tempoformer.posts.reading import make_timelines, read_file
+from modeling_tempoformer.posts.reading import make_timelines
 from modeling_tempoformer.posts.tables import stream_table
 from tempoformer_live.corpus import Corpus
 
@@ -177,8 +177,6 @@ def test_what_records_cannot_name_is_refused(tmp_path):
     for read in (load_table, lambda path, records: list(stream_table([path], records))):
         with pytest.raises(ValueError, match=r"--records.*a.csv"):
             read(table, "messages")
-    with pytest.raises(ValueError, match="--records.*--task_name lrs"):
-        read_file(talks, "lrs", records="messages")
     with pytest.raises(ValueError, match="--records.*--dataset_name"):
         load_splits(DataTrainingArguments(dataset_name="me/posts", records="messages"))
 

@@ -13,9 +13,10 @@ from datasets import Dataset
 from helpers import write_table
 
 from modeling_tempoformer import load_table, to_timelines
+from modeling_tempoformer.importers.spreadsheets import cell_text
 from modeling_tempoformer.posts.arguments import DataTrainingArguments
 from modeling_tempoformer.posts.columns import Columns
-from modeling_tempoformer.posts.csv_tables import cell_text, logger
+from modeling_tempoformer.posts.csv_tables import logger
 from modeling_tempoformer.posts.post_errors import PostError
 from modeling_tempoformer.posts.post_splits import load_splits, split_posts
 from modeling_tempoformer.posts.reading import form_of, make_timelines
@@ -291,9 +292,8 @@ def test_what_one_timeline_contradicts_is_refused(tmp_path):
         timelines_of(path, timeline_column="person")
     with pytest.raises(ValueError, match="--one_timeline.*--timeline_column"):
         form_of(DataTrainingArguments(test_file=path, one_timeline=True, timeline_column="person"))
-    for options in ({"dataset_name": "me/posts"}, {"test_file": path, "task_name": "lrs"}):
-        with pytest.raises(ValueError, match="--one_timeline"):
-            load_splits(DataTrainingArguments(one_timeline=True, **options))
+    with pytest.raises(ValueError, match="--one_timeline"):
+        load_splits(DataTrainingArguments(one_timeline=True, dataset_name="me/posts"))
     with pytest.raises(ValueError, match="a/chat.csv.*b/chat.csv.gz"):
         check_names(["a/chat.csv", "b/other.csv", "b/chat.csv.gz"])
 

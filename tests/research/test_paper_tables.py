@@ -35,11 +35,11 @@ def runs_of(tmp_path, monkeypatch):
 def test_the_command_of_every_row_parses(runs_of, recipes):
     for row, (_, kind) in paper_tables.ROWS.items():
         own, model, data, training = runs_of(row, "--recipes", recipes, "--llm", "L", "--tune_on_first_fold")
-        assert data.task_name == "moc"
+        assert data.id_column == "post_id"
         assert ("--learning_rates" in own) == (kind is not None)
         if row in paper_tables.FEW_SHOT:
             _, number = paper_tables.FEW_SHOT[row]
-            assert (model.model_name_or_path, model.num_examples) == ("L", number)
+            assert (model.model_name_or_path, model.num_examples, model.corpus) == ("L", number, "moc")
             assert data.window == (5 if "stream" in row else 1)
         elif row != "class prior":
             assert model.model_name_or_path == "M"

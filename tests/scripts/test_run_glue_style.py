@@ -498,7 +498,7 @@ def test_a_folder_has_one_run_at_a_time(tmp_path, encoder):
         pass
 
 
-@pytest.mark.parametrize("line", ["task_name: lsr", "learning_rate: fast"])
+@pytest.mark.parametrize("line", ["split_by: day", "learning_rate: fast"])
 def test_recipe_values_are_checked(tmp_path, line, capsys):
     (tmp_path / "recipe.yaml").write_text(f"output_dir: out\nmodel_name_or_path: x\n{line}\n")
     with pytest.raises(SystemExit):

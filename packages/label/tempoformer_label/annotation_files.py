@@ -15,8 +15,7 @@ import pyarrow as pa
 from datasets import Dataset
 
 from modeling_tempoformer.common.files import written_whole
-from modeling_tempoformer.posts.columns import PLUS, TIMELINE, Columns
-from modeling_tempoformer.posts.labelling_tasks import (
+from modeling_tempoformer.importers.labelling_tasks import (
     ACCEPTED,
     ANNOTATOR,
     CHOICE,
@@ -28,6 +27,7 @@ from modeling_tempoformer.posts.labelling_tasks import (
     STRETCH,
     TURN,
 )
+from modeling_tempoformer.posts.columns import PLUS, TIMELINE, Columns
 from modeling_tempoformer.timeline_tempoformer import Timeline
 from modeling_tempoformer.times_tempoformer import to_date
 

@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from modeling_tempoformer.importers.labelling_tasks import ANNOTATOR
 from modeling_tempoformer.posts.agreement import krippendorff_alpha
-from modeling_tempoformer.posts.labelling_tasks import ANNOTATOR
 from modeling_tempoformer.timeline_tempoformer import NO_LABEL, Post, Timeline
 
 from .label_files import CANNOT_SAY, NOTE, YES, Cells, LabelFile

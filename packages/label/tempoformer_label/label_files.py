@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 from datasets import Dataset
 
 from modeling_tempoformer.common.files import name_of_timeline
+from modeling_tempoformer.importers.labelling_tasks import ANNOTATOR, STRETCH
 from modeling_tempoformer.names_tempoformer import read_name
 from modeling_tempoformer.posts.arguments import PostArguments
 from modeling_tempoformer.posts.columns import TIMELINE, USUAL, Columns, cells_of, is_missing
 from modeling_tempoformer.posts.facts import Facts
-from modeling_tempoformer.posts.labelling_tasks import ANNOTATOR, STRETCH
 from modeling_tempoformer.posts.post_errors import PostError
 from modeling_tempoformer.posts.reading import columns_of, read_timelines
 from modeling_tempoformer.posts.spellings import check_labels

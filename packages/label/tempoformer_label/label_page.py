@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from modeling_tempoformer.common.pages import render_page
-from modeling_tempoformer.posts.labelling_tasks import ANNOTATOR
+from modeling_tempoformer.importers.labelling_tasks import ANNOTATOR
 from modeling_tempoformer.timeline_tempoformer import Timeline
 from modeling_tempoformer.times_tempoformer import are_since_start
 from modeling_tempoformer.view.silences import find_silences

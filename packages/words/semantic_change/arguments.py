@@ -12,9 +12,6 @@ from modeling_tempoformer.common.arguments import DatasetArguments, read_anywher
 class TextDataTrainingArguments(DatasetArguments):
     """The texts, and their time points."""
 
-    task_name: Literal["speeches"] | None = field(
-        default=None, metadata={"help": "The files are in the original form of this corpus."}
-    )
     train_files: list[str] | None = field(
         default=None, metadata={"help": "Text files named by time point, in any layout of corpora, or one table."}
     )

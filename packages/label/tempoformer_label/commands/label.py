@@ -51,7 +51,7 @@ class LabelArguments(PostArguments):
 def main(arguments: list[str]):
     (args,) = parse([LabelArguments], arguments)
     guideline = "" if args.guideline is None else read_text(args.guideline)
-    tables = [read_file(path, args.task_name, **form_of(args)) for path in args.files]
+    tables = [read_file(path, **form_of(args)) for path in args.files]
     names = read_classes(tables, args.labels, args)
     read = [read_label_file(path, table, names, args) for path, table in zip(args.files, tables, strict=True)]
     if len(read) > 1 or args.annotator_column is not None:

@@ -21,11 +21,11 @@ from datasets import Dataset
 from modeling_tempoformer.common.arguments import DownloadArguments
 from modeling_tempoformer.common.command_line import check_positive, check_read, options_given, parse
 from modeling_tempoformer.decisions_tempoformer import class_names
+from modeling_tempoformer.importers.labelling_tasks import LABEL, POST_ID
 from modeling_tempoformer.names_tempoformer import read_name
 from modeling_tempoformer.pipeline_tempoformer import StreamClassificationPipeline
 from modeling_tempoformer.posts.arguments import PostArguments
 from modeling_tempoformer.posts.columns import TIMELINE
-from modeling_tempoformer.posts.labelling_tasks import LABEL, POST_ID
 from modeling_tempoformer.posts.model_fields import class_named
 from modeling_tempoformer.posts.reading import columns_of, form_of, make_timelines, read_file
 from modeling_tempoformer.posts.spellings import check_labels, read_label
@@ -124,7 +124,7 @@ def main(arguments: list[str]):
     for path in args.outputs:
         if path.exists():
             raise ValueError(f"{path} is there, and may hold somebody's labels: give another --output.")
-    posts = read_file(args.posts_file, args.task_name, **form_of(args))
+    posts = read_file(args.posts_file, **form_of(args))
     names = file_labels(posts, args)
     timelines = make_timelines({"posts": posts}, args, names)["posts"]
     done = labelled_before(args.labelled, timelines)
@@ -177,14 +177,9 @@ def file_labels(posts: Dataset, args: SelectArguments) -> list[str] | None:
 
 
 def load_model(args: SelectArguments) -> StreamClassificationPipeline:
-    """Loads the model. Raises a `ValueError` for one that cannot choose posts or label them."""
+    """Loads the model. Raises a `ValueError` for one that cannot choose posts."""
     pipe = load_pipeline(args.model_name_or_path, **args.downloads)
     config = pipe.model.config
-    if config.horizon is not None:
-        raise ValueError(
-            f"{args.model_name_or_path} says whether a change is about to come, not at which post it is: give another "
-            "model."
-        )
     if args.watch is not None:
         config.watched = class_named(args.watch, class_names(config), "watch")
     if args.by_model and config.watched is None:

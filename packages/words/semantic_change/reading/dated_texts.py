@@ -1,6 +1,5 @@
 """Reads dated texts from files or tables, splits them, and makes rows for masked language modelling."""
 
-import csv
 import logging
 import random
 import re
@@ -9,11 +8,9 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import chain
-from pathlib import Path
 from textwrap import shorten
 from typing import Any
 
-import pandas as pd
 from datasets import Dataset, IterableDataset
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
@@ -44,23 +41,13 @@ logger = logging.getLogger(__name__)
 SOURCE = "source_of_text"
 
 
-def load_texts(paths: list[str], task_name: str | None, streaming: bool = False) -> Dataset | IterableDataset:
-    """Loads texts from files named by time point, from a table, or from a corpus in its original form."""
-    if task_name is None and all(path.endswith(TEXT_SUFFIXES) for path in paths):
+def load_texts(paths: list[str], streaming: bool = False) -> Dataset | IterableDataset:
+    """Loads texts from files named by time point, or from a table."""
+    if all(path.endswith(TEXT_SUFFIXES) for path in paths):
         return read_text_files(paths, streaming)
     if len(paths) > 1:
         raise ValueError(f"Give text files named by time point (TIME.txt), or one table; got {', '.join(paths)}.")
-    return read_file(paths[0], task_name, streaming, CORPORA)
-
-
-def read_speeches(path: str | Path) -> Iterator[dict[str, str]]:
-    """Reads sentences of US presidents: `year` and `text` of a `.tsv` in which quotes have no meaning."""
-    table = pd.read_csv(path, sep="\t", quoting=csv.QUOTE_NONE, dtype=str, keep_default_na=False)
-    yield from table[["year", "text"]].rename(columns={"year": "time"}).to_dict("records")
-
-
-# Readers of corpora in their original form, by `--task_name`
-CORPORA = {"speeches": read_speeches}
+    return read_file(paths[0], streaming)
 
 
 def read_text_files(paths: list[str], streaming: bool = False) -> Dataset | IterableDataset:

@@ -1,22 +1,33 @@
-"""Reads corpora in their original form. Each reader yields posts."""
+"""
+Reads the corpora of the papers in their original form, and writes them as tables.
 
+    python -m research.corpora --corpus lrs --file threads.jsonl.gz --output lrs.csv
+
+A corpus that is published in parts has a file for each, and becomes as many tables.
+"""
+
+import csv
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+from datasets import Dataset
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 from transformers.utils import logging
 
-from ..common.files import decode_json, naming_broken_file, open_text, read_lines
-from .csv_tables import read_csv
-from .tables import load_table
+from modeling_tempoformer import load_table
+from modeling_tempoformer.common.command_line import parse, run_script
+from modeling_tempoformer.common.files import decode_json, naming_broken_file, open_text, read_lines, written_whole
+from modeling_tempoformer.evaluation.prediction_table import to_csv
+from modeling_tempoformer.posts.csv_tables import read_csv
 
 
 logger = logging.get_logger(__name__)
@@ -252,7 +263,13 @@ def decode_windows_1252(found: re.Match) -> str:
     return bytes([ord(found[0]) & 0xFF]).decode("cp1252", "replace")
 
 
-TASKS = {
+def read_speeches(path: str | Path) -> Rows:
+    """Reads sentences of US presidents: `year` and `text` of a `.tsv` in which quotes have no meaning."""
+    table = pd.read_csv(path, sep="\t", quoting=csv.QUOTE_NONE, dtype=str, keep_default_na=False)
+    yield from table[["year", "text"]].rename(columns={"year": "time"}).to_dict("records")
+
+
+READERS = {
     "lrs": read_rumoureval,
     "moc": read_talklife,
     "topic_shift": read_topic_shift,
@@ -262,6 +279,49 @@ TASKS = {
     "mood_diaries": read_mood_diaries,
     "ubuntu_irc": read_ubuntu_irc,
     "meld": read_meld,
+    "speeches": read_speeches,
 }
-# Corpora of posts without a column of times
-WITHOUT_TIMES = ("topic_shift", "tiage")
+
+
+def read_corpus(path: str | Path, corpus: str) -> Dataset:
+    """Returns the rows of a corpus. Raises a `ValueError` for a file that is not in its original form."""
+    try:
+        return Dataset.from_list(list(READERS[corpus](path)))
+    except (KeyError, ValueError) as problem:
+        # An error about a line of the file names it already.
+        if str(problem).startswith(f"{path}, "):
+            raise
+        reason = f"{type(problem).__name__}: {problem}"
+        raise ValueError(f"{path} is not in the original form of {corpus} ({reason}).") from None
+
+
+@dataclass
+class CorpusArguments:
+    """The corpus, its file, and the table to write."""
+
+    corpus: Literal[
+        "lrs",
+        "moc",
+        "topic_shift",
+        "annomi",
+        "annomi_annotators",
+        "tiage",
+        "mood_diaries",
+        "ubuntu_irc",
+        "meld",
+        "speeches",
+    ] = field(metadata={"help": "The corpus."})
+    file: str = field(metadata={"help": "Its file, or its folder, as published."})
+    output: str = field(metadata={"help": "The table to write, a .csv file."})
+
+
+def main(arguments: list[str]):
+    (args,) = parse([CorpusArguments], arguments)
+    rows = read_corpus(args.file, args.corpus).to_pandas()
+    with written_whole(Path(args.output)) as path:
+        to_csv(rows, path)
+    print(f"{args.output}: {len(rows)} rows with the columns {', '.join(rows)}.")
+
+
+if __name__ == "__main__":
+    run_script(main, "research")

@@ -8,10 +8,17 @@ from collections import Counter
 import pytest
 from helpers import ROOT, write_table
 
+from modeling_tempoformer import load_table
+from modeling_tempoformer.common.command_line import parse
 from modeling_tempoformer.posts.arguments import DataTrainingArguments
-from modeling_tempoformer.posts.corpora import (
-    TASKS,
+from modeling_tempoformer.posts.post_splits import load_splits
+from modeling_tempoformer.posts.reading import make_timelines
+from modeling_tempoformer.posts.timelines import to_timelines
+from research.corpora import (
+    READERS,
+    main,
     read_annomi,
+    read_corpus,
     read_meld,
     read_mood_diaries,
     read_rumoureval,
@@ -21,9 +28,6 @@ from modeling_tempoformer.posts.corpora import (
     read_ubuntu_irc,
     stance_switches,
 )
-from modeling_tempoformer.posts.post_splits import load_splits
-from modeling_tempoformer.posts.reading import make_timelines, read_file
-from modeling_tempoformer.posts.timelines import to_timelines
 
 
 ANNOMI = "transcript_id,utterance_id,interlocutor,timestamp,utterance_text,client_talk_type\n"
@@ -61,7 +65,7 @@ def test_rumoureval(tmp_path):
     thread["source"]["stance"] = "shrug"
     write_table(path, [thread])
     with pytest.raises(ValueError, match="lrs.*'shrug'"):
-        read_file(str(path), "lrs")
+        read_corpus(path, "lrs")
 
 
 def test_topic_shift(tmp_path, caplog, monkeypatch):
@@ -74,9 +78,16 @@ def test_topic_shift(tmp_path, caplog, monkeypatch):
     posts = list(read_topic_shift(tmp_path))
     assert [(p["post_id"], p["speaker"], p["label"]) for p in posts] == [("7-0", "A", "0"), ("7-2", "B", "1")]
 
-    arguments = DataTrainingArguments(train_file=str(tmp_path), task_name="topic_shift")
+    main(["--corpus", "topic_shift", "--file", str(tmp_path), "--output", str(tmp_path / "out" / "table.csv")])
+    (arguments,) = parse(
+        [DataTrainingArguments],
+        ["topic_shift_paper.yaml", "--train_file", str(tmp_path / "out" / "table.csv")],
+        only_these=False,
+    )
     timelines = make_timelines(load_splits(arguments), arguments, ["0", "1"])
-    assert timelines["train"][0].timestamps is None and "without times" not in caplog.text
+    (timeline,) = timelines["train"]
+    assert timeline.timestamps is None and "without times" not in caplog.text
+    assert (timeline.post_ids, timeline.labels, timeline.speakers) == (["7-0", "7-2"], [0, 1], ["A", "B"])
 
 
 def test_annomi(tmp_path):
@@ -96,10 +107,10 @@ def test_annomi_of_all_annotators(tmp_path):
         "1,0,therapist,00:01:05,so?,n/a,3",
     ]
     (tmp_path / "annomi.csv").write_text(header + "\n".join(lines))
-    posts = list(TASKS["annomi_annotators"](tmp_path / "annomi.csv"))
+    posts = list(READERS["annomi_annotators"](tmp_path / "annomi.csv"))
     labels = [("1-0", 65, None, "3"), ("1-1", 65, "change", "3"), ("1-1", 65, "neutral", "7")]
     assert [(p["post_id"], p["timestamp"], p["label"], p["annotator"]) for p in posts] == labels
-    assert "annotator" not in next(iter(TASKS["annomi"](tmp_path / "annomi.csv")))
+    assert "annotator" not in next(iter(READERS["annomi"](tmp_path / "annomi.csv")))
 
 
 def test_talklife(tmp_path):
@@ -115,6 +126,31 @@ def test_mood_diaries(tmp_path):
     posts = list(read_mood_diaries(tmp_path / "diaries.csv"))
     labels = {"1": None, "2": None, "3": "No-Switch", "4": "No-Switch", "5": "Switch"}
     assert {post["post_id"]: post["label"] for post in posts} == labels
+
+
+def test_a_written_table_has_the_posts_of_its_corpus(tmp_path, capsys):
+    """Also texts with quotes and line breaks, and numbers."""
+    lines = [
+        "user_id,text_id,text,timestamp,valence",
+        'a,1," so, ""fine""\r\nx",2021-05-01 08:00:00,2.0',
+        "a,2,NA,2021-05-02 08:00:00,-1.0",
+    ]
+    (tmp_path / "diaries.csv").write_text("\n".join(lines), newline="")
+    out = tmp_path / "table.csv"
+    main(["--corpus", "mood_diaries", "--file", str(tmp_path / "diaries.csv"), "--output", str(out)])
+    posts, table = read_corpus(tmp_path / "diaries.csv", "mood_diaries"), load_table(out)
+    assert table.column_names == posts.column_names
+    one, other = (to_timelines(rows, ["Switch"], id_column="post_id") for rows in (posts, table))
+    assert one == other and one[0].texts == [' so, "fine"\r\nx', "NA"]
+    assert "2 rows" in capsys.readouterr().out
+
+
+def test_speeches(tmp_path):
+    path = tmp_path / "speeches.tsv.gz"
+    path.write_bytes(gzip.compress(b'year\ttext\n1815\tthe "tree flew\n1990\tthe plane\n'))
+    main(["--corpus", "speeches", "--file", str(path), "--output", str(tmp_path / "speeches.csv")])
+    rows = [tuple(row.values()) for row in load_table(tmp_path / "speeches.csv")]
+    assert rows == [("1815", 'the "tree flew'), ("1990", "the plane")]
 
 
 def test_ubuntu_irc(tmp_path):
@@ -146,10 +182,10 @@ def test_tiage(tmp_path):
     assert [post["speaker"] for post in posts] == ["A", "B", "A", "A"]
     path.write_bytes(gzip.compress(b'[{"text": "hi"}]'))
     with pytest.raises(ValueError, match="tiage.*an object with the utterances"):
-        read_file(str(path), "tiage")
+        read_corpus(path, "tiage")
     path.write_bytes(path.read_bytes()[:-9])
     with pytest.raises(ValueError, match="cut short"):
-        read_file(str(path), "tiage")
+        read_corpus(path, "tiage")
 
 
 def test_meld(tmp_path):
@@ -169,7 +205,7 @@ def test_meld(tmp_path):
         for text, name, emotion, dialogue, number, time in lines
     ]
     path.write_text(MELD + "".join(rows), encoding="utf-8", newline="")
-    posts = read_file(str(path), "meld")
+    posts = read_corpus(path, "meld")
     assert posts["post_id"] == [f"dev_sent_emo-{number}" for number in ("0-0", "0-1", "0-2", "0-9", "0-10", "1-0")]
     assert posts["text"] == ["hm", "why, yes", "so", "oh", "no", "it\u2019s"]
     assert posts["label"] == [None, "Shift", None, "Shift", "Same", None]

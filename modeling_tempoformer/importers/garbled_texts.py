@@ -1,12 +1,14 @@
-"""Mends UTF-8 texts that were read as Latin-1 or Windows-1252 and encoded again: `schÃ¶n` for `schön`."""
+"""Garbled texts: UTF-8 that was read as Latin-1 or Windows-1252 and encoded again, `schÃ¶n` for `schön`."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from transformers.utils import logging
+
+from .export import Export
 
 
 logger = logging.get_logger(__name__)
@@ -21,20 +23,21 @@ OF_WINDOWS = {
 }
 
 
-def mend_texts(read: Callable[[], Iterator[pa.Table]], path: str | Path) -> Iterator[pa.Table]:
+def is_mine(export: Export) -> bool:
+    """Tells that any file may have garbled texts: whether it has some shows while it is read."""
+    return True
+
+
+def as_table(export: Export) -> Iterator[pa.Table]:
     """
     Yields the pieces of a table whose garbled columns are mended, with a warning that counts their texts. A column is
-    garbled if all its texts with characters beyond ASCII can be decoded again.
-
-    Args:
-        read (`Callable[[], Iterator[pa.Table]]`): Reads the table. It is called again, to look at all pieces, if there
-            is a text that can be decoded again: hardly any other table has one.
-        path (`str` or `Path`): The table, for the warning.
+    garbled if all its texts with characters beyond ASCII can be decoded again. The file is read again, to look at all
+    pieces, if there is a text that can be decoded again: hardly any other table has one.
     """
     garbled: set[str] | None = None
-    for table in read():
+    for table in export.tables():
         if garbled is None and any(decode_again(text) for texts in beyond_ascii(table).values() for text in texts):
-            garbled = find_garbled(read(), path)
+            garbled = find_garbled(export.tables(), export.path)
         for name in garbled or ():
             if name in table.column_names:
                 cells = [text and (decode_again(text) or text) for text in table[name].to_pylist()]

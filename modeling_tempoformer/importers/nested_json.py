@@ -1,11 +1,14 @@
-"""Finds the posts in nested objects of JSON: records in other objects, and values by dotted names."""
+"""Nested JSON: posts in other objects, and values by dotted names, also those that Label Studio exports."""
 
-import unicodedata
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 from transformers.utils import logging
+
+from ..common.files import name_of_timeline
+from ..posts.columns import AROUND, TIMELINE, find_column, plain_name
+from .export import Export
 
 
 logger = logging.get_logger(__name__)
@@ -17,16 +20,78 @@ CANCELLED = "was_cancelled"
 # The first and the last message of a region of a dialogue in Label Studio, and a field that only regions have, which
 # number their messages from 0.
 FIRST, LAST, OFFSET = "start", "end", "startOffset"
-# Stands before the name of a field of the object around a record, where the record has a field of that name, too.
-AROUND = ".."
 
 
-@lru_cache(4096)
-def plain_name(name: str) -> str:
-    """Returns a key that is equal for names that are nearly the same: their letters and digits, without case."""
-    around = AROUND if name.startswith(AROUND) else ""
-    characters = unicodedata.normalize("NFKC", name).casefold()
-    return around + "".join(char for char in characters if unicodedata.category(char)[0] in "LMN")
+def is_mine(export: Export) -> bool:
+    """Tells whether a file of JSON has posts in other objects, or values in objects of posts."""
+    if export.place is None:
+        return False
+    return is_one_object(export) or export.form.records is not None or any("." in name for name in export.form.columns)
+
+
+def as_table(export: Export) -> Iterator[tuple[str, Any]]:
+    """
+    Yields each post as a flat object after its place in the file. If `drop_incomplete`, objects without the records
+    are left out with a warning that counts them. Unless all posts are of one timeline, and if the usual column of
+    timelines is wanted, which no object has, each list of records is a timeline. Raises a `ValueError` for a file that
+    is one object, if the user names no records.
+    """
+    path, form = export.path, export.form
+    keys = form.records.split(".") if form.records else []
+    if not keys and is_one_object(export):
+        refuse_one_object(path, export.value)
+    flattener = Flattener(form.columns, form.label)
+    missing: list[str] = []
+    # Posts that are keyed by their ids lie in no list.
+    numbers_timelines = bool(keys) and keys[-1] != EACH and TIMELINE in form.columns and not form.one_timeline
+    nearest, num_objects = None, 0
+    for where, value in export.items():
+        found = each_record(value, keys, where, (), missing if form.drop_incomplete else None) if keys else [(value,)]
+        for number, (record, *around) in enumerate(found):
+            name = f"{where}, record {number} (counting from 0)" if keys else where
+            if not isinstance(record, dict):
+                yield name, record
+                continue
+            row = flattener.row(record, around, name)
+            if numbers_timelines:
+                if (own := find_column(list(row), TIMELINE, "timeline")) is None:
+                    num_objects += around[0] is not nearest
+                    nearest = around[0]
+                    row[TIMELINE] = f"{name_of_timeline(path)}-{num_objects - 1}"
+                elif num_objects:
+                    raise ValueError(f"{name} has a {own!r}, and records before it have none: give all one, or none.")
+                else:
+                    numbers_timelines = False
+            yield name, row
+    flattener.warn(str(path))
+    if num_objects:
+        logger.warning(
+            f"{path}: no object has a {TIMELINE!r}, so that each list of {form.records!r} is a timeline, "
+            f"{num_objects} in all. Where a field has their ids, name it by --timeline_column."
+        )
+    if missing:
+        logger.warning_once(
+            f"{path}: left out {len(missing)} objects without the records {form.records!r}, the first at {missing[0]}."
+        )
+
+
+def is_one_object(export: Export) -> bool:
+    """Tells whether a file of JSON is one object: its place is the file alone."""
+    return export.before is None and export.place == str(export.path)
+
+
+def refuse_one_object(path: str | Path, value: dict[str, Any]):
+    """Raises a `ValueError` for a file that is one object, with the names of the lists or objects in it."""
+    parts = {kind: [name for name, part in value.items() if isinstance(part, kind)] for kind in (list, dict)}
+    if len(parts[dict]) == len(value) > 0:
+        raise ValueError(
+            f"{path} is one object of objects, such as {parts[dict][0]!r}: if each is a post, give --records "
+            f"'{EACH}', and its key is the column '{KEY}'."
+        )
+    raise ValueError(
+        f"{path} is one object: name the list of posts in it by --records; its lists are "
+        f"{', '.join(parts[list]) or 'none'}."
+    )
 
 
 def each_record(

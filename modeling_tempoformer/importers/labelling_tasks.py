@@ -12,6 +12,7 @@ import pyarrow as pa
 from transformers.utils import logging
 
 from ..names_tempoformer import read_name
+from .export import Export
 from .nested_json import CANCELLED
 
 
@@ -34,6 +35,16 @@ class Answer(NamedTuple):
     post: int
     person: str | None
     labels: list[str]
+
+
+def is_mine(export: Export) -> bool:
+    """Tells whether a file has tasks of `tempoformer select`, and the user names no other records."""
+    return export.form.records is None and is_task(export.value)
+
+
+def as_table(export: Export) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yields the posts of all tasks ([`read_tasks`])."""
+    return read_tasks(export.items(), export.path)
 
 
 def is_task(value: Any) -> bool:
