@@ -24,7 +24,6 @@ from ..common.files import data_folder, lock_folder
 from ..configuration_streams_tempoformer import StreamFields
 from ..data_collator_tempoformer import StreamCollator
 from ..decisions_tempoformer import class_names
-from ..evaluation.alarm_promises import PROMISES
 from ..evaluation.alarms import check_units
 from ..modeling_post_tempoformer import PostTempoFormerForStreamClassification
 from ..modeling_streams_tempoformer import StreamPreTrainedModel
@@ -202,10 +201,11 @@ def run(
             if not splits.timed and data.task_name is None:
                 logger.warning("The posts have no column of times: the model knows only their order.")
 
-        if PROMISES & set(model_args.wanted_share) and (watched := model.config.watched) is not None:
+        goal, watched = model_args.goal, model.config.watched
+        if goal is not None and goal.is_promise and watched is not None:
             # A promise that cannot be kept is refused before the training.
             name = class_names(model.config)[watched]
-            check_units(splits.timelines["validation"], watched, name, model_args.wanted_share)
+            check_units(splits.timelines["validation"], watched, name, goal)
 
         for part in wanted:
             if isinstance(splits.timelines[part], list):

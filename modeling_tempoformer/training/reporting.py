@@ -61,7 +61,7 @@ def report_results(
     if training.do_train and trainer.is_world_process_zero():
         warn_of_worthless(validation, trainer.class_names)
     if calibrates:
-        trainer.calibrate(items["validation"], timelines["validation"], getattr(model_args, "wanted_share", None))
+        trainer.calibrate(items["validation"], timelines["validation"], model_args.goal)
     if training.do_predict:
         clear_test(training)
         # The page explains the same posts.

@@ -20,7 +20,7 @@ from ..evaluation.rivals import boosted_trees, position_and_time, words_alone
 from ..modeling_post_tempoformer import PostTempoFormerForStreamClassification
 from ..posts.arguments import DataTrainingArguments
 from ..timeline_tempoformer import Timeline, tokenize_posts
-from .arguments import WISHES, ModelArguments
+from .arguments import ModelArguments
 from .frozen_encoder import embed
 
 
@@ -36,7 +36,7 @@ class Baseline(ModelArguments):
     # The kind of model that `--model_name_or_path` must name.
     reads: ClassVar[Literal["encoder", "language model"] | None] = "encoder"
     # Options that the method does not support.
-    refused: ClassVar[tuple[str, ...]] = ("config_name", "tokenizer_name", "view", "seeds", *WISHES, "alarm_days")
+    refused: ClassVar[tuple[str, ...]] = ("config_name", "tokenizer_name", "view", "seeds", "alarm")
     # True if the model is a class of Transformers, which loads without this package.
     is_stock: ClassVar[bool] = False
     # The option without which the method does nothing.

@@ -11,7 +11,7 @@ from transformers import TrainingArguments
 from ..common.command_line import check_positive
 from ..evaluation.report import RESULTS
 from ..posts.arguments import DataTrainingArguments
-from .arguments import WISHES, ModelArguments
+from .arguments import ModelArguments
 
 
 def seed_folders(model_args: ModelArguments, training: TrainingArguments) -> dict[int, Path]:
@@ -53,10 +53,8 @@ def leave_out_alarm(model_args: ModelArguments):
     Leaves out the alarm threshold of a further seed, because seeds are compared by labels alone, and with another seed
     there may be no threshold with what is wanted, which would end the run.
     """
-    if model_args.wanted_share:
-        for name in (*WISHES, "alarm_days"):
-            setattr(model_args, name, None)
-        model_args.calibrate = False
+    if model_args.alarm is not None:
+        model_args.alarm, model_args.calibrate = None, False
 
 
 def score_seeds(

@@ -18,6 +18,7 @@ from ..common.command_line import check_positive
 from ..common.files import write_json
 from ..configuration_streams_tempoformer import StreamFields
 from ..decisions_tempoformer import class_names, watched_threshold
+from ..evaluation.alarm_goals import AlarmGoal
 from ..evaluation.alarms import alarm_sentence
 from ..evaluation.calibration import fit_calibration
 from ..evaluation.figures import write_alarm_figure, write_test_figures
@@ -356,7 +357,7 @@ class StreamTrainer(HubTrainer):
         }
         write_json(Path(self.args.output_dir) / RESULTS, self.kept_results | results)
 
-    def calibrate(self, items: Dataset, timelines: Sequence[Timeline], wanted: Mapping[str, float] | None = None):
+    def calibrate(self, items: Dataset, timelines: Sequence[Timeline], goal: AlarmGoal | None = None):
         """
         Fits a temperature, and decision thresholds or the threshold of alarms, to the labelled posts of validation
         timelines, and saves the model with them.
@@ -364,13 +365,13 @@ class StreamTrainer(HubTrainer):
         Args:
             items (`Dataset`): As in [`StreamTrainer.predict_posts`].
             timelines (`Sequence[Timeline]`): The timelines of the items.
-            wanted (`dict[str, float]`, *optional*): As [`fit_calibration`] takes it.
+            goal ([`AlarmGoal`], *optional*): As [`fit_calibration`] takes it.
 
         Raises the errors of [`fit_calibration`].
         """
         self.predict_posts(items, timelines)
         config = self.model.config
-        config.calibration = fit_calibration(timelines, config, wanted)
+        config.calibration = fit_calibration(timelines, config, goal)
         if self.is_world_process_zero() and (sentence := alarm_sentence(config)):
             print(f"Alarms: {sentence}")
         if not self.args.do_train:

@@ -81,7 +81,7 @@ def test_a_folder_of_another_training_is_refused_before_any_seed_is_trained(
 def test_alarms_are_chosen_for_the_first_seed_alone(tmp_path, encoder, trained):
     """With another seed a wanted precision may not be had. Labels are the most probable classes of both."""
     out = tmp_path / "out"
-    more = ["--seed", "7", "--seeds", "2", "--watch", NAMES[1], "--recall", "0.5"]
+    more = ["--seed", "7", "--seeds", "2", "--watch", NAMES[1], "--alarm", "recall=0.5"]
     run(out, encoder, trained.parent / "posts.csv", *more)
     calibrations = [read_json(folder / "config.json").get("calibration") for folder in (out, out / "seed_8")]
     assert set(calibrations[0]) == {"temperature", "alarm"} and calibrations[1] is None
