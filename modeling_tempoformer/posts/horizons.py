@@ -85,8 +85,8 @@ def with_labels_ahead(timeline: Timeline, horizon: str, changes: Sequence[int]) 
         reached = end <= len(counted)
     elif timeline.timestamps is None:
         raise ValueError(
-            f"The horizon {horizon} is a time, but the posts have no times: name their column by --timestamp_column, "
-            "or give --horizon a number of posts."
+            f"The horizon {horizon} is a time, but the posts have no times: name their column by --columns "
+            "timestamp=NAME, or give --horizon a number of posts."
         )
     else:
         times = np.array(timeline.timestamps)

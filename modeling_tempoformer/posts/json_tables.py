@@ -125,7 +125,7 @@ def read_objects(
     if num_objects:
         logger.warning(
             f"{path}: no object has a {TIMELINE!r}, so that each list of {records!r} is a timeline, {num_objects} in "
-            "all. Where a field has their ids, name it by --timeline_column."
+            "all. Where a field has their ids, name it by --columns timeline=NAME."
         )
     if missing:
         logger.warning_once(

@@ -135,7 +135,7 @@ class Flattener:
             logger.warning_once(
                 f"{where}: the label stands in an object around a list of posts, and all posts of the list get it, "
                 f"{self.num_shared} in all. If it was given to the conversation as a whole, it is no label of a post: "
-                "--label_column none leaves it out."
+                "--columns label=none leaves it out."
             )
         if self.num_cancelled:
             logger.warning(f"{where}: {self.num_cancelled} cancelled annotations ({CANCELLED!r}) are not read.")

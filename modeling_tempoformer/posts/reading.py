@@ -13,7 +13,7 @@ from datasets import Dataset, IterableDataset
 
 from ..timeline_tempoformer import NO_LABEL, Timeline
 from .arguments import PostArguments, TableArguments
-from .columns import NO_COLUMN, USUAL, Columns
+from .columns import NEEDED, NO_COLUMN, ROLES, TIMELINE, USUAL, Columns, read_columns
 from .corpora import TASKS, WITHOUT_TIMES
 from .facts import describe_annotators
 from .post_errors import PostError
@@ -25,8 +25,7 @@ from .timelines import TimelineStream, column_names, group_posts
 logger = logging.getLogger(__name__)
 
 # Options for the files of tables
-OF_FILES = ("records", "one_timeline", "missing")
-ROLES = ("timeline", "timestamp", "text", "label", "id", "speaker", "state", "annotator", "group", "split")
+OF_FILES = {"records": "--records", "one_timeline": "--columns timeline=none", "missing": "--missing"}
 
 
 def read_file(
@@ -40,9 +39,9 @@ def read_file(
     Reads the rows of a file: a corpus in its original form, which one of the `readers` reads, or a table, which may be
     streamed. `form` has the arguments of [`load_table`]: those of [`form_of`] for posts.
     """
-    for option in OF_FILES if task_name is not None else ():
-        if form.get(option):
-            raise ValueError(f"--{option} reads tables, not the files of --task_name {task_name}.")
+    for name, option in OF_FILES.items() if task_name is not None else ():
+        if form.get(name):
+            raise ValueError(f"{option} reads tables, not the files of --task_name {task_name}.")
     if streaming and task_name is not None:
         raise ValueError(
             f"--streaming reads tables and datasets of the Hub, not the files of --task_name {task_name}."
@@ -59,14 +58,17 @@ def read_file(
         raise ValueError(f"{path} is not in the original form of --task_name {task_name} ({reason}).") from None
 
 
-def columns_of(arguments: PostArguments) -> Columns:
+def columns_of(arguments: TableArguments) -> Columns:
     """Returns the names of the columns of posts."""
-    # A page has no groups and no splits.
-    columns = Columns({role: getattr(arguments, f"{role}_column", None) for role in ROLES})
-    if arguments.task_name is not None:
-        columns["id"] = arguments.id_column or "post_id"
-    if arguments.task_name in WITHOUT_TIMES:
-        columns["timestamp"] = arguments.timestamp_column or NO_COLUMN
+    columns = Columns({**dict.fromkeys(ROLES), **NEEDED, **read_columns(arguments.columns, arguments.roles)})
+    if columns["timeline"] == NO_COLUMN:
+        # The name of the file is written there.
+        columns["timeline"] = TIMELINE
+    task_name = getattr(arguments, "task_name", None)
+    if task_name is not None:
+        columns["id"] = columns["id"] or "post_id"
+    if task_name in WITHOUT_TIMES:
+        columns["timestamp"] = columns["timestamp"] or NO_COLUMN
     return columns
 
 
@@ -77,17 +79,11 @@ def form_of(arguments: PostArguments) -> dict[str, Any]:
 
 
 def table_options(arguments: TableArguments) -> dict[str, Any]:
-    """
-    Returns the arguments of [`load_table`] but the columns. Raises a `ValueError` for options that exclude each other.
-    """
-    if arguments.one_timeline and arguments.timeline_column != TableArguments.timeline_column:
-        raise ValueError(
-            "--one_timeline says that there is no column of timelines, but --timeline_column names one: give only one "
-            "of them."
-        )
-    named = {name: getattr(arguments, name) for name in ("records", "one_timeline", "drop_incomplete")}
+    """Returns the arguments of [`load_table`] but the columns."""
+    one_timeline = read_columns(arguments.columns, arguments.roles).get("timeline") == NO_COLUMN
+    named = {name: getattr(arguments, name) for name in ("records", "drop_incomplete")}
     # A stream would be divided by a list.
-    return {**named, "missing": tuple(arguments.missing)}
+    return {**named, "one_timeline": one_timeline, "missing": tuple(arguments.missing)}
 
 
 def make_timelines(
@@ -135,7 +131,7 @@ def read_timelines(
     if split != "train" and columns["state"] != NO_COLUMN and has_no_column(posts, "state", columns):
         columns = Columns(columns, state=None)
     if columns["annotator"] is not None and derives:
-        raise ValueError("--annotator_column needs a column of labels: there are states alone.")
+        raise ValueError("--columns annotator=NAME needs a column of labels: there are states alone.")
     timelines = group_posts(posts, names, columns, drop_incomplete)
     if not isinstance(timelines, list):
         if change_step is not None:

@@ -42,13 +42,6 @@ class ModelArguments(CheckpointArguments):
             "this share is missed, in the mean. Calibrates."
         },
     )
-    seeds: int | None = field(
-        default=None,
-        metadata={
-            "help": "Train and test with this many seeds, --seed and the next ones, on the same test posts. The "
-            "folder has the model of the first, and seed_NUMBER below it the others; tables have mean and spread."
-        },
-    )
     view: bool = field(
         default=False,
         metadata={"help": "After --do_predict, write _timelines.html, a page to look at the test split."},
@@ -76,23 +69,17 @@ def read_of_posts(
 ) -> dict[str, tuple[Any, str]]:
     """Returns the argument of [`check_read`] for the options of a script that reads posts."""
     trains, predicts, validates = training.do_train, training.do_predict, training.do_eval or calibrates
-    # `num_train_epochs` is `min_epochs` unless it is given, also by a recipe.
-    counts_epochs = trains and training.max_steps <= 0 and training.num_train_epochs == training.min_epochs
     only_training = (trains, "without --do_train")
-    fewest = (counts_epochs, "with --num_train_epochs, with --max_steps or without --do_train")
     return {
         **read_anywhere(data, training),
         "no_text": (predicts, "without --do_predict"),
-        "fold": (data.folds_file, "without --folds_file"),
         "validation_file": (trains or validates, "without --do_train, --do_eval and --calibrate"),
         "test_file": (trains or predicts, "without --do_train and --do_predict"),
-        "group_column": (training.do_eval or predicts, "without --do_eval and --do_predict"),
-        "split_column": (trains or (validates and predicts), "without --do_train"),
         **dict.fromkeys(("test_fraction", "split_by", "split_seed"), only_training),
         **dict.fromkeys(("new_parameters_learning_rate", "freeze_layers"), only_training),
         "early_stopping_patience": (
             trains and training.finds_best,
             "without --do_train, --eval_strategy and --metric_for_best_model",
         ),
-        **dict.fromkeys(("min_epochs", "min_steps"), fewest),
+        "min_steps": (trains and training.max_steps <= 0, "with --max_steps or without --do_train"),
     }

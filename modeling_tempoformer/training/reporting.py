@@ -22,7 +22,6 @@ from .arguments import ModelArguments
 from .fewer_labels import measure_more_labels
 from .hub_trainer import kept_evaluation
 from .resuming import clear_results, clear_test, report_metrics
-from .seeds import score_seeds, seed_folders
 from .stream_trainer import MORE_LABELS, StreamTrainer
 
 
@@ -66,9 +65,6 @@ def report_results(
         clear_test(training)
         # The page explains the same posts.
         metrics = trainer.predict_timelines("test", items, timelines, not data.no_text, model_args.view)
-        if seed_folders(model_args, training) and metrics["predict_labelled_posts"]:
-            own = {name.removeprefix("predict_"): value for name, value in metrics.items()}
-            metrics["predict_seeds"] = score_seeds(own, trainer.class_names, model_args, training)
         report_metrics(trainer, "predict", metrics)
         if trainer.is_world_process_zero():
             config, results = trainer.model.config, group_by_class(metrics, "predict", trainer.class_names)

@@ -66,11 +66,9 @@ class StreamTrainingArguments(HubTrainingArguments):
     [`HubTrainingArguments`] for streams of posts.
 
     Args:
-        model_card, push_to_hub_dry_run, hub_strategy, remove_unused_columns: Fields of [`HubTrainingArguments`].
-        num_train_epochs (`float`, *optional*): Number of epochs, in the place of `min_epochs` and `min_steps`.
-        min_epochs (`float`, *optional*, defaults to 3.0): Fewest epochs.
+        model_card, push_to_hub_dry_run: Fields of [`HubTrainingArguments`].
         min_steps (`int`, *optional*, defaults to 0): Fewest optimiser steps. The training has as many epochs as they
-            take.
+            take, if these are more than `num_train_epochs`.
         new_parameters_learning_rate (`float`, *optional*): Learning rate of everything outside the pretrained encoder.
             Default: `learning_rate`.
         freeze_encoder (`bool`, *optional*, defaults to `False`): If True, only new parts learn, over vectors of
@@ -82,12 +80,12 @@ class StreamTrainingArguments(HubTrainingArguments):
             keeps its patience when a training resumes.
     """
 
-    num_train_epochs: float | None = field(
-        default=None, metadata={"help": "Epochs, in the place of --min_epochs and --min_steps."}
-    )
-    min_epochs: float = field(default=3.0, metadata={"help": "Train for at least as many epochs."})
     min_steps: int = field(
-        default=0, metadata={"help": "Train for more epochs where --min_epochs would be fewer steps than this."}
+        default=0,
+        metadata={
+            "help": "Train for more epochs where --num_train_epochs would be fewer steps than this. A recipe's is not "
+            "read where the command line has --num_train_epochs."
+        },
     )
     new_parameters_learning_rate: float | None = field(
         default=None,
@@ -116,12 +114,6 @@ class StreamTrainingArguments(HubTrainingArguments):
             raise ValueError("--freeze_encoder keeps all layers as they are: leave out --freeze_layers.")
         if self.min_steps < 0:
             raise ValueError(f"--min_steps must be at least 0, got {self.min_steps}.")
-        if not 0 < self.min_epochs < math.inf:
-            raise ValueError(f"--min_epochs must be more than 0, got {self.min_epochs}.")
-        if self.num_train_epochs is None:
-            self.num_train_epochs = self.min_epochs
-        else:
-            self.min_steps = 0
         super().__post_init__()
 
     @property

@@ -110,7 +110,7 @@ def test_labels_are_those_of_a_plain_loop():
 
 
 def test_a_time_needs_times():
-    with pytest.raises(ValueError, match="2d.*--timestamp_column.*number of posts"):
+    with pytest.raises(ValueError, match="2d.*--columns timestamp=.*number of posts"):
         asked([0, 1], "2d")
 
 

@@ -21,9 +21,8 @@ from modeling_tempoformer.evaluation.alarm_goals import AlarmGoal
 from modeling_tempoformer.evaluation.calibration import fit_temperature, tune_thresholds
 from modeling_tempoformer.posts.synthetic import synthetic_posts
 from modeling_tempoformer.times_tempoformer import to_seconds
+from modeling_tempoformer.training import fine_tuning
 from modeling_tempoformer.training.arguments import ModelArguments
-from modeling_tempoformer.training.seeds import leave_out_alarm
-from modeling_tempoformer.training.stream_trainer import StreamTrainingArguments
 from modeling_tempoformer.view.timelines import load_pipeline
 from run_glue_style import main
 
@@ -334,8 +333,7 @@ def test_the_goal_of_alarms_has_one_spelling_and_a_share_between_0_and_1():
     ):
         (model_args,) = parse([ModelArguments], ["--model_name_or_path", "x", "--alarm", spelling])
         assert model_args.calibrate and model_args.goal == goal and str(goal) == spelling
-    # Further seeds are compared by labels alone.
-    leave_out_alarm(model_args)
+    (model_args,) = parse([ModelArguments], ["--model_name_or_path", "x"])
     assert not model_args.calibrate and model_args.goal is None
 
 
@@ -516,24 +514,25 @@ def test_of_several_recipes_the_later_ones_win(tmp_path):
     assert model.config_overrides == {"head": "lstm", "fusion": "gate", "num_stream_layers": 4}
 
 
-def test_epochs_take_the_place_of_the_steps_of_an_earlier_recipe(tmp_path):
-    steps, epochs, both = (tmp_path / f"{name}.yaml" for name in ("steps", "epochs", "both"))
-    steps.write_text("num_train_epochs: null\nmin_steps: 400\nmin_epochs: 4\noutput_dir: out\n")
+def test_a_training_has_at_least_the_steps_of_its_recipe_or_the_epochs_of_the_command(tmp_path, monkeypatch):
+    steps, epochs, fewer = (tmp_path / f"{name}.yaml" for name in ("steps", "epochs", "fewer"))
+    steps.write_text("num_train_epochs: 4\nmin_steps: 400\noutput_dir: out\n")
     epochs.write_text("num_train_epochs: 2\n")
-    both.write_text("min_epochs: 2\nmin_steps: 30\n")
+    fewer.write_text("num_train_epochs: 2\nmin_steps: 0\n")
+    monkeypatch.setattr(fine_tuning, "run", lambda given, model_args, data, training: training)
 
-    def training(*arguments) -> float:
-        (arguments_read,) = parse([StreamTrainingArguments], list(map(str, arguments)))
-        arguments_read.extend_epochs(num_rows=2 * arguments_read.train_batch_size)
-        return arguments_read.num_train_epochs
+    def epochs_of(*arguments) -> float:
+        given = ["--config_name", "configuration/encoder_tiny.json", "--do_train", "--output_dir", "out"]
+        training = fine_tuning.train([*map(str, arguments), *given])
+        # An epoch has two steps.
+        training.extend_epochs(num_rows=2 * training.train_batch_size)
+        return training.num_train_epochs
 
-    # An epoch has two steps.
-    assert training(steps) == 200
-    assert training(steps, epochs) == training(steps, "--num_train_epochs", "2") == 2
-    assert training(epochs, steps) == 200
-    assert training(steps, both) == 15
-    assert training(steps, "--min_steps", "3") == 4
-    assert training("--output_dir", "out") == 3
+    assert epochs_of(steps) == epochs_of(steps, epochs) == epochs_of(epochs, steps) == 200
+    assert epochs_of(steps, fewer) == epochs_of(steps, "--num_train_epochs", "2") == 2
+    assert epochs_of(steps, "--min_steps", "30") == epochs_of(steps, "--num_train_epochs=9", "--min_steps", "30") == 15
+    assert epochs_of(steps, "--min_steps", "3") == 4
+    assert epochs_of() == 3
 
 
 def test_a_user_s_error_is_one_line_and_a_bug_has_its_traceback(tmp_path, monkeypatch):
