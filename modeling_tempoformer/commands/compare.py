@@ -24,6 +24,7 @@ from pathlib import Path
 from ..common.command_line import check_read, options_given, parse, split_recipes, without_options
 from ..common.files import lock_folder, write_json
 from ..common.markdown import table as markdown_table
+from ..common.renamed_options import check_renamed
 from ..evaluation.cross_validation import FOLDS, collect, compare_all, cross_validate
 from ..evaluation.latex import write_latex
 from ..evaluation.method_names import checkpoint_name
@@ -187,6 +188,7 @@ def main(arguments: list[str], methods: Methods = RIVALS, kind: type = CompareAr
     if not passed_on:
         raise ValueError("Give the arguments of the runs after `--`.")
     given = options_given(passed_on)
+    check_renamed(given, ())
     if refused := [name for name in NOT_PASSED_ON if name in given]:
         raise ValueError(
             f"--{refused[0]} cannot come after `--`: it differs between runs, or must not be in their files. A token "

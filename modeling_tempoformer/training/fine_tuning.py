@@ -21,6 +21,7 @@ from transformers import (
 from ..common.arguments import check_asked, wanted_splits
 from ..common.command_line import check_overrides, check_read, options_given, parse, recipe_arguments, split_recipes
 from ..common.files import data_folder, lock_folder
+from ..common.renamed_options import check_renamed
 from ..configuration_streams_tempoformer import StreamFields
 from ..data_collator_tempoformer import StreamCollator
 from ..decisions_tempoformer import class_names
@@ -96,10 +97,11 @@ def fine_tune(
 
 def train(arguments: list[str], fold: dict[str, list[str]] | None = None) -> StreamPreTrainedModel:
     """Runs a command line of `run_glue_style.py`. `fold` is the argument of [`fine_tune`]. Returns the model."""
-    arguments = with_default_settings(arguments)
-    model_args, data, training = parse(ARGUMENTS, arguments)
-    data.fold = fold
     given = options_given(arguments)
+    # Before the checkpoint is looked for
+    check_renamed(given, ())
+    model_args, data, training = parse(ARGUMENTS, with_default_settings(arguments))
+    data.fold = fold
     check_arguments(given, model_args, data, training)
     if "num_train_epochs" in given and "min_steps" not in given:
         # The least number of a recipe is for a user who does not say how long.
