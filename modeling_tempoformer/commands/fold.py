@@ -1,9 +1,7 @@
 """
-Runs one fold of a cross-validation, for `tempoformer compare`:
-
-    python -m modeling_tempoformer.commands.fold modeling_tempoformer.training.fine_tuning:train folds.json 0 OPTIONS
-
-The first argument is the function that trains and tests; it takes the options and the fold.
+Runs one fold of a cross-validation, for `tempoformer compare`. Its arguments are the function that trains and tests,
+such as `modeling_tempoformer.training.fine_tuning:train`, a file of folds, the number of one, and options for the
+function.
 """
 
 import json

@@ -5,7 +5,6 @@ from collections.abc import Collection
 
 COMPARE = "`tempoformer compare --num_folds 1 --seeds 42 43` trains with several seeds"
 FOLDS = "`tempoformer compare --folds_file FILE` reads folds, and in Python `fine_tune(..., fold=FOLD)` one of them"
-COLUMNS = ("timeline", "timestamp", "text", "label", "id", "speaker", "state", "annotator", "group", "split")
 # The options of 0.2 that are gone, and what to give
 RENAMED = {
     "precision": "give --alarm precision=0.8",
@@ -17,7 +16,16 @@ RENAMED = {
     "seeds": COMPARE,
     "folds_file": FOLDS,
     "fold": FOLDS,
-    **{f"{role}_column": f"give --columns {role}=NAME" for role in COLUMNS},
+    "timeline_column": "give --columns timeline=NAME",
+    "timestamp_column": "give --columns timestamp=NAME",
+    "text_column": "give --columns text=NAME",
+    "label_column": "give --columns label=NAME",
+    "id_column": "give --columns id=NAME",
+    "speaker_column": "give --columns speaker=NAME",
+    "state_column": "give --columns state=NAME",
+    "annotator_column": "give --columns annotator=NAME",
+    "group_column": "give --columns group=NAME",
+    "split_column": "give --columns split=NAME",
     "one_timeline": "give --columns timeline=none",
     "hub_strategy": "it is always end, as other strategies push checkpoints; leave it out",
     "remove_unused_columns": "it is always false; leave it out",
