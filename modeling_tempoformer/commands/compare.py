@@ -16,7 +16,7 @@ run on another GPU at the same time, in another --output_dir.
 import hashlib
 import logging
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
@@ -34,6 +34,7 @@ from ..posts.horizons import AHEAD_LABELS, ask_ahead
 from ..posts.model_fields import class_weights
 from ..posts.post_splits import (
     check_calibration,
+    check_division,
     choose_ahead,
     choose_change_step,
     choose_label_names,
@@ -115,17 +116,27 @@ def read_run(arguments: list[str], methods: Methods) -> tuple[ModelArguments, Da
 
 
 def prepare_folds(
-    args: CompareArguments, model_args: ModelArguments, data: DataTrainingArguments
+    args: CompareArguments,
+    model_args: ModelArguments,
+    data: DataTrainingArguments,
+    given: Collection[str] = (),
 ) -> tuple[list[dict[str, list[str]]], list[str], list[Timeline]]:
-    """Returns the folds, the label names and the timelines. Checks every fold before the first run."""
+    """
+    Returns the folds, the label names and the timelines. Checks every fold before the first run. `given` is the
+    argument of [`check_read`] for the runs.
+    """
     if data.streaming:
         raise ValueError("Cross-validation splits all posts: leave out --streaming.")
     has_one_split = args.num_folds == 1 and args.folds_file is None
     if data.split_by != "timeline":
         raise ValueError("Cross-validation tests on every timeline once, and has no dates: leave out --split_by date.")
     splits = load_splits(data, model_args.cache_dir)
-    if set(splits) != {"train"} and not has_one_split:
-        raise ValueError("Cross-validation splits --train_file: give no other file.")
+    if has_one_split:
+        check_division(given, splits, data, is_streamed=False, has_members=False)
+    else:
+        check_read(given, dict.fromkeys(("test_fraction", "split_seed"), (False, "with folds")))
+        if set(splits) != {"train"}:
+            raise ValueError("Cross-validation splits --train_file: give no other file.")
     names = choose_label_names(splits, data)
     change_step = choose_change_step(splits, data)
     parts = make_timelines(splits, data, names, change_step)
@@ -194,8 +205,6 @@ def main(arguments: list[str], methods: Methods = RIVALS, kind: type = CompareAr
             f"--{refused[0]} cannot come after `--`: it differs between runs, or must not be in their files. A token "
             "can be given in HF_TOKEN, and a model of your choice can be pushed afterwards."
         )
-    one_split = (args.num_folds == 1 and args.folds_file is None, "with folds")
-    check_read(given, dict.fromkeys(("test_fraction", "split_seed"), one_split))
     if args.methods and methods.read(passed_on)[0] is not Baseline:
         raise ValueError("A --method cannot come after `--` with --methods: name it there.")
     output_dir = Path(args.output_dir)
@@ -206,7 +215,7 @@ def main(arguments: list[str], methods: Methods = RIVALS, kind: type = CompareAr
     model_args, data, _ = next(iter(parsed.values()))
     encoder = checkpoint_name(model_args.model_name_or_path)
     with lock_folder(output_dir):
-        folds, names, timelines = prepare_folds(args, model_args, data)
+        folds, names, timelines = prepare_folds(args, model_args, data, given)
         posts = survey(timelines).fingerprint
         write_json(output_dir / FOLDS, folds)
         for folder, (model_args, _, run_arguments) in parsed.items():

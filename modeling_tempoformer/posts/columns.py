@@ -51,7 +51,7 @@ def read_columns(given: Mapping[str, str] | Sequence[str], roles: Collection[str
         role, _, name = word.partition("=")
         named |= decode_json(word, "--columns") if word.startswith("{") else {role: name}
     for role, name in named.items():
-        if role not in roles or not name:
+        if role not in roles or not name or not isinstance(name, str):
             raise ValueError(f"--columns names {', '.join(roles)}, as in --columns text=body; got '{role}={name}'.")
     return named
 

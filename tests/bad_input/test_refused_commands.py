@@ -112,6 +112,7 @@ REFUSED = {
     f"{CROSS} {RUNS} --test_fraction 0.5": "--test_fraction…with folds",
     f"{CROSS} --num_folds 1 {RUNS} --validation_file other.csv": "test…--test_file",
     f"{CROSS} --num_folds 1 {RUNS} --test_file unlabelled.csv": "test split…label",
+    f"{CROSS} --num_folds 1 {RUNS} --test_file other.csv --test_fraction 0.5": "--test_fraction…splits are given",
     f"{GLUE} --model_name_or_path saved --dataset_name . --task_name lrs --do_predict": "--task_name…--dataset_name",
     f"{BASELINE} --method class_prior --no_change_label Switch": "--no_change_label…class_prior",
     f"{DEMO} --do_train false": "encoder_tiny.json…'bert'…--do_train",

@@ -295,7 +295,7 @@ def test_columns_are_words_objects_and_recipes_of_which_the_later_win(tmp_path):
     }
     (arguments,) = parse([DataTrainingArguments], [str(recipe), str(others)])
     assert columns_of(arguments)["label"] == "other" and columns_of(arguments)["id"] == "number"
-    for wrong in ("text", "text=", "words=a", "=a", '{"words": "a"}'):
+    for wrong in ("text", "text=", "words=a", "=a", '{"words": "a"}', '{"text": 5}'):
         with pytest.raises(ValueError, match="--columns names timeline.*split, as in --columns text=body"):
             columns_of(parse([DataTrainingArguments], ["--columns", wrong])[0])
     with pytest.raises(ValueError, match="group"):

@@ -51,7 +51,8 @@ def make_record(pipe: CountingPipeline, corpus: Corpus) -> dict[str, Any]:
     settings = {f"--columns {role}": column for role, column in corpus.columns.items()} | {"--records": corpus.records}
     # None if not given, as in records of runs from before these options existed.
     settings["--keep_columns"] = list(corpus.kept) or None
-    settings |= {f"--{name}": getattr(corpus, name) or None for name in ("one_timeline", "drop_incomplete", "missing")}
+    settings["--columns timeline=none"] = corpus.one_timeline or None
+    settings |= {f"--{name}": getattr(corpus, name) or None for name in ("drop_incomplete", "missing")}
     return {"model": digest.hexdigest(), **settings, "list of input files": files}
 
 
