@@ -4,8 +4,8 @@ Measures whether alarms keep their promises on predictions of `benchmarks/qualit
     python benchmarks/promises.py outputs/quality --method TempoFormer
 
 For each corpus the test timelines of all seeds are dealt in two, 200 times: a threshold is chosen on one half
-(`--alarm_rate`, `--miss_rate`), and what it promised is observed on the other. The last rows are of simulated
-timelines, which are exchangeable for certain.
+(`--alarm rate=0.1`, `--alarm missed=0.2`), and what it promised is observed on the other. The last rows are of
+simulated timelines, which are exchangeable for certain.
 
 The second table is the promise as a training makes it: chosen on the posts that the members held out
 (`_held_out.parquet`), observed on the test, for each run.
@@ -27,6 +27,7 @@ from transformers import AutoConfig
 
 from modeling_tempoformer.decisions_tempoformer import class_names
 from modeling_tempoformer.evaluation.alarm_costs import cut
+from modeling_tempoformer.evaluation.alarm_goals import AlarmGoal, read_goal
 from modeling_tempoformer.evaluation.alarm_promises import edges_of, find_cases, promise_facts
 from modeling_tempoformer.evaluation.alarms import find_threshold, round_between
 from modeling_tempoformer.evaluation.metrics import change_detection
@@ -37,7 +38,7 @@ from tempoformer_live.policy import RAISED, SECONDS, lag_of
 
 
 NUM_SPLITS = 200
-PROMISES = (("alarm_rate", 0.05), ("alarm_rate", 0.1), ("alarm_rate", 0.2), ("miss_rate", 0.2), ("miss_rate", 0.4))
+PROMISES = tuple(map(read_goal, ("rate=0.05", "rate=0.1", "rate=0.2", "missed=0.2", "missed=0.4")))
 Scored = list[tuple[Timeline, np.ndarray]]
 
 
@@ -82,11 +83,11 @@ def observe_tests(folder: Path, method: str) -> Iterator[dict]:
             for name, own in table.groupby("timeline_id", sort=False)
         ]
         timelines, scores = [timeline for timeline, _ in tested], np.concatenate([values for _, values in tested])
-        for kind, rate in PROMISES:
-            row = {"run": path.parent.parent.name, "promise": kind, "promised": rate}
-            threshold = find_threshold(held_out, probabilities[:, config.watched], config.watched, {kind: rate})
+        for promise in PROMISES:
+            row = {"run": path.parent.parent.name, "promise": str(promise)}
+            threshold = find_threshold(held_out, probabilities[:, config.watched], config.watched, promise)
             if threshold is not None:
-                facts = promise_facts(kind, timelines, scores >= threshold, config.watched)
+                facts = promise_facts(promise, timelines, scores >= threshold, config.watched)
                 row |= {"observed": facts.get("rate"), "cases": facts["promised_of"]}
             yield row
 
@@ -110,7 +111,7 @@ def simulate(count: int = 120, seed: int = 0) -> Scored:
     return scored
 
 
-def observe(scored: Scored, kind: str, rate: float) -> dict[str, float]:
+def observe(scored: Scored, promise: AlarmGoal) -> dict[str, float]:
     """
     Returns the mean over splits of the observed `rate`, its standard error (`error`), the share of changes `found` and
     of timelines without change with an alarm (`alarmed`), and the share of splits that could promise (`possible`).
@@ -118,11 +119,11 @@ def observe(scored: Scored, kind: str, rate: float) -> dict[str, float]:
     timelines, parts = zip(*scored, strict=True)
     scores, of = np.concatenate(parts), np.repeat(np.arange(len(parts)), list(map(len, parts)))
     # The unit of a case is the number of its timeline.
-    cases = {name: find_cases(name, timelines, 1).judge(scores) for name in ("alarm_rate", "miss_rate")}
+    cases = {one.kind: find_cases(one, timelines, 1).judge(scores) for one in PROMISES}
     generator, seen = np.random.default_rng(0), []
     for _ in range(NUM_SPLITS):
         is_own = generator.permutation(len(scored)) < len(scored) / 2
-        edges = edges_of(kind, cases[kind][is_own[cases[kind]["unit"]]], scores[is_own[of]], rate)
+        edges = edges_of(promise, cases[promise.kind][is_own[cases[promise.kind]["unit"]]], scores[is_own[of]])
         if edges is None:
             continue
         threshold, alarmed = round_between(*edges), {}
@@ -131,8 +132,8 @@ def observe(scored: Scored, kind: str, rate: float) -> dict[str, float]:
             alarmed[name] = np.nan
             if len(others):
                 alarmed[name] = np.average(others["score"] >= threshold, weights=others["weight"])
-        missed = 1 - alarmed["miss_rate"]
-        seen.append((missed if kind == "miss_rate" else alarmed[kind], 1 - missed, alarmed["alarm_rate"]))
+        missed = 1 - alarmed["missed"]
+        seen.append((missed if promise.kind == "missed" else alarmed["rate"], 1 - missed, alarmed["rate"]))
     if not seen:
         return {"possible": 0.0}
     rates, found, alarmed = np.array(seen).T
@@ -189,13 +190,13 @@ def main():
     args = parser.parse_args()
     corpora = [*read_corpora(args.folder, args.method), ("simulated", simulate())]
     rows = [
-        {"corpus": corpus, "timelines": len(scored), "promise": kind, "promised": rate, **observe(scored, kind, rate)}
+        {"corpus": corpus, "timelines": len(scored), "promise": str(promise), **observe(scored, promise)}
         for corpus, scored in corpora
-        for kind, rate in PROMISES
+        for promise in PROMISES
     ]
-    print(pd.DataFrame(rows).set_index(["corpus", "timelines", "promise", "promised"]).to_string(float_format="%.3f"))
+    print(pd.DataFrame(rows).set_index(["corpus", "timelines", "promise"]).to_string(float_format="%.3f"))
     if tests := list(observe_tests(args.folder, args.method)):
-        print(f"\n{pd.DataFrame(tests).set_index(['run', 'promise', 'promised']).to_string(float_format='%.3f')}")
+        print(f"\n{pd.DataFrame(tests).set_index(['run', 'promise']).to_string(float_format='%.3f')}")
     compared = [
         {"corpus": corpus, **row} for corpus, scored in corpora for row in compare_policies(scored, args.found)
     ]

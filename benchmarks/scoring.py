@@ -199,7 +199,7 @@ def main():
             str(folder / "model"),
         ]
         command += ["--input_files", str(folder / "posts"), "--output_dir", str(folder / "scored")]
-        figures, peaks = score([*command, "--id_column", "post_id"], folder / "scored")
+        figures, peaks = score([*command, "--columns", "id=post_id"], folder / "scored")
         figures |= compare(folder, args.timelines)
     figures["posts a second"] = args.posts / figures["seconds"]
     show(benchmark="scoring", settings=vars(args), figures=figures, peaks=peaks)

@@ -28,9 +28,9 @@ from modeling_tempoformer.training.stream_trainer import StreamTrainer, StreamTr
 from .baselines.base import BASELINES, Baseline, UntrainedBaseline
 
 
-def main(arguments: list[str]):
+def main(arguments: list[str], fold: dict[str, list[str]] | None = None):
     kind, arguments = BASELINES.read(arguments)
-    start(kind, arguments, run)
+    start(kind, arguments, run, fold)
 
 
 def run(given: Collection[str], baseline: Baseline, data: DataTrainingArguments, training: StreamTrainingArguments):

@@ -365,13 +365,14 @@ def make_trainer(
     settings = {
         "per_device_train_batch_size": 4,
         "learning_rate": 1e-3,
-        "remove_unused_columns": False,
         "report_to": "none",
         "disable_tqdm": True,
         "use_cpu": True,
         "seed": 0,
     }
     trainer_class, arguments_class = classes
+    if arguments_class is TrainingArguments:
+        settings["remove_unused_columns"] = False
     return trainer_class(
         model=model,
         args=arguments_class(output_dir=str(folder), **{**settings, **arguments}),

@@ -4,16 +4,20 @@ import re
 import runpy
 import subprocess
 import sys
+from dataclasses import fields
 from itertools import chain
 
 import pytest
 from helpers import NAMES, ROOT, read_json, read_table, save_encoder, write_posts, write_table
+from transformers import HfArgumentParser, TrainingArguments
 
 import tempoformer
-from modeling_tempoformer.commands import predict, train
+from modeling_tempoformer.commands import compare, predict, train
 from modeling_tempoformer.common.command_line import find_recipe, parse
+from modeling_tempoformer.common.renamed_options import RENAMED
 from modeling_tempoformer.posts.arguments import DataTrainingArguments
 from modeling_tempoformer.posts.synthetic import synthetic_posts
+from modeling_tempoformer.training.fine_tuning import ARGUMENTS
 
 
 POSTS = list(synthetic_posts(12, seed=0, posts_per_timeline=5))
@@ -47,6 +51,31 @@ def test_the_help_of_a_training_is_two_screens_of_options_that_exist(monkeypatch
     everything = set(re.findall(r"--\w+", capsys.readouterr().out))
     shown = set(re.findall(r"--\w+", "\n".join(lines))) - {"--help"}
     assert len(shown) > 30 and shown <= everything and {"--bf16", "--targets_per_row"} <= everything
+
+
+def test_an_option_that_was_renamed_is_one_sentence_with_the_new_spelling(tmp_path, capsys):
+    """On the command line, in a recipe and after `--`; what is to be given exists."""
+    given = ["--model_name_or_path", "x", "--train_file", "posts.csv", "--output_dir", str(tmp_path / "out")]
+    parser = HfArgumentParser(ARGUMENTS, allow_abbrev=False)
+    own = {option for action in parser._actions for option in action.option_strings}
+    for name, instead in RENAMED.items():
+        recipe = tmp_path / f"{name}.yaml"
+        recipe.write_text(f"{name}: 1\n", encoding="utf-8")
+        for command in ([*given, f"--{name}", "1"], [*given, f"--{name.replace('_', '-')}=1"], [str(recipe), *given]):
+            with pytest.raises(ValueError, match=re.escape(f"--{name} is gone: {instead}.")):
+                train.main(command)
+        with pytest.raises(ValueError, match=re.escape(instead)):
+            compare.main(["--output_dir", str(tmp_path / "out"), "--", *given, f"--{name}", "1"])
+        assert f"--{name}" not in own
+        if instead.startswith("give"):
+            assert re.findall(r"--\w+", instead)[0] in own
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_training_has_at_most_so_many_options_of_its_own():
+    library = {field.name for field in fields(TrainingArguments)}
+    own = {field.name for kind in ARGUMENTS for field in fields(kind) if field.init} - library
+    assert len(own) <= 46, sorted(own)
 
 
 def test_a_command_whose_package_is_not_installed_says_which(monkeypatch, capsys):

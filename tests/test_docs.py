@@ -407,7 +407,8 @@ def parameters_of(thing) -> set[str]:
         if base.__module__.split(".")[0] != modeling_tempoformer.__name__:
             continue
         if dataclasses.is_dataclass(base):
-            names |= {field.name for field in dataclasses.fields(base)} & set(base.__dict__.get("__annotations__", ()))
+            given = {field.name for field in dataclasses.fields(base) if field.init}
+            names |= given & set(base.__dict__.get("__annotations__", ()))
         else:
             for maker in ("__init__", "_sanitize_parameters"):
                 names |= set(inspect.signature(base.__dict__[maker]).parameters) if maker in base.__dict__ else set()

@@ -61,7 +61,7 @@ def run_script(folder: Path) -> list[dict[str, str]]:
     posts = [{"timeline_id": "ann", "post_id": f"ann {number}", "text": text} for number, text in enumerate("abc")]
     posts = [post | {"timestamp": 60 * number} for number, post in enumerate(posts)]
     file, output = write_posts(folder.parent / "posts.csv", posts), folder.parent / "predicted"
-    command = ["--model_name_or_path", str(folder), "--test_file", file, "--id_column", "post_id", "--do_predict"]
+    command = ["--model_name_or_path", str(folder), "--test_file", file, "--columns", "id=post_id", "--do_predict"]
     run_glue_style.main([*command, "--output_dir", str(output), "--report_to", "none"])
     return read_table(output / "_predictions.csv")
 

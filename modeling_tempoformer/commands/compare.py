@@ -6,6 +6,7 @@ r"""Compares methods on the same folds: cross-validates each by timeline, and ma
         lrs_paper.yaml --model_name_or_path google-bert/bert-base-uncased --train_file lrs.csv
 
 The arguments after `--` go to `tempoformer train`, once for each fold, learning rate and seed (paper, section 5.2).
+With `--num_folds 1` each seed has the same parts, by files or shares, as `tempoformer train` makes them.
 With `--methods` they go to every method, each in a folder of its own, and a table compares all methods with the first
 one. Each run has a folder with its results and a `run.log`. Give the same command again to continue after an
 interruption: finished runs are skipped. With several GPUs, set CUDA_VISIBLE_DEVICES to one of them; other seeds can
@@ -15,13 +16,15 @@ run on another GPU at the same time, in another --output_dir.
 import hashlib
 import logging
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 
-from ..common.command_line import options_given, parse, split_recipes, without_options
+from ..common.command_line import check_read, options_given, parse, split_recipes, without_options
 from ..common.files import lock_folder, write_json
 from ..common.markdown import table as markdown_table
+from ..common.renamed_options import check_renamed
 from ..evaluation.cross_validation import FOLDS, collect, compare_all, cross_validate
 from ..evaluation.latex import write_latex
 from ..evaluation.method_names import checkpoint_name
@@ -30,12 +33,14 @@ from ..posts.arguments import DataTrainingArguments
 from ..posts.model_fields import class_weights
 from ..posts.post_splits import (
     check_calibration,
+    check_division,
     choose_change_step,
     choose_label_names,
+    divide,
     load_splits,
 )
 from ..posts.reading import make_timelines
-from ..posts.splits import check_apart, check_tested_once, make_folds, read_folds, select_fold
+from ..posts.splits import SPLITS, check_apart, check_tested_once, make_folds, read_folds, select_fold
 from ..posts.surveys import survey
 from ..timeline_tempoformer import Timeline
 from ..training.arguments import ModelArguments
@@ -48,11 +53,11 @@ logger = logging.getLogger(__name__)
 COMPARISON = "comparison"
 FOLD_SEED = 0
 TEMPOFORMER = "tempoformer"
-TRAIN = ("-m", "tempoformer", "train")
+TRAIN = "modeling_tempoformer.training.fine_tuning:train"
 # Options that only TempoFormer reads
 UNREAD = {"known_states", "freeze_encoder", "freeze_layers", "no_change_label"}
 # Arguments that must not come after `--`. A run's folder names timelines, so it is never pushed.
-NOT_PASSED_ON = ("output_dir", "seed", "seeds", "fold", "folds_file", "token", "hub_token", "push_to_hub")
+NOT_PASSED_ON = ("output_dir", "seed", "token", "hub_token", "push_to_hub")
 
 
 @dataclass
@@ -67,7 +72,12 @@ class CompareArguments:
             "choices": (TEMPOFORMER, *RIVALS.names),
         },
     )
-    num_folds: int = field(default=5, metadata={"help": "Number of folds, without --folds_file."})
+    num_folds: int = field(
+        default=5,
+        metadata={
+            "help": "Number of folds, without --folds_file. 1: the parts of `tempoformer train`, by files or shares."
+        },
+    )
     folds_file: str | None = field(
         default=None, metadata={"help": "The folds.json of another cross-validation. Default: new folds."}
     )
@@ -102,20 +112,38 @@ def read_run(arguments: list[str], methods: Methods) -> tuple[ModelArguments, Da
 
 
 def prepare_folds(
-    args: CompareArguments, model_args: ModelArguments, data: DataTrainingArguments
+    args: CompareArguments,
+    model_args: ModelArguments,
+    data: DataTrainingArguments,
+    given: Collection[str] = (),
 ) -> tuple[list[dict[str, list[str]]], list[str], list[Timeline]]:
-    """Returns the folds, the label names and the timelines. Checks every fold before the first run."""
+    """
+    Returns the folds, the label names and the timelines. Checks every fold before the first run. `given` is the
+    argument of [`check_read`] for the runs.
+    """
     if data.streaming:
         raise ValueError("Cross-validation splits all posts: leave out --streaming.")
+    has_one_split = args.num_folds == 1 and args.folds_file is None
     if data.split_by != "timeline":
         raise ValueError("Cross-validation tests on every timeline once, and has no dates: leave out --split_by date.")
     splits = load_splits(data, model_args.cache_dir)
-    if set(splits) != {"train"}:
-        raise ValueError("Cross-validation splits --train_file: give no other file.")
+    if has_one_split:
+        check_division(given, splits, data, is_streamed=False, has_members=False)
+    else:
+        check_read(given, dict.fromkeys(("test_fraction", "split_seed"), (False, "with folds")))
+        if set(splits) != {"train"}:
+            raise ValueError("Cross-validation splits --train_file: give no other file.")
     names = choose_label_names(splits, data)
     change_step = choose_change_step(splits, data)
-    timelines = make_timelines(splits, data, names, change_step)["train"]
-    if args.folds_file is None:
+    parts = make_timelines(splits, data, names, change_step)
+    timelines = list(chain.from_iterable(parts.values()))
+    if has_one_split:
+        check_apart(parts)
+        parts = divide(parts, data, args.seeds[0] if data.split_seed is None else data.split_seed, has_members=False)
+        if missing := [name for name in SPLITS if name not in parts]:
+            raise ValueError(f"There is no {missing[0]} split: give --{missing[0]}_file.")
+        folds = [{name: [timeline.timeline_id for timeline in part] for name, part in parts.items()}]
+    elif args.folds_file is None:
         folds = make_folds(timelines, args.num_folds, data.validation_fraction, FOLD_SEED)
     else:
         folds = read_folds(args.folds_file, timelines)
@@ -127,8 +155,9 @@ def prepare_folds(
             class_weights(survey(parts["train"]).labels, len(names))
             if model_args.calibrate:
                 check_calibration(survey(parts["validation"]).labels, names)
-            if all_labels(parts["validation"]).max() < 0:
-                raise ValueError("the validation split has no labelled post.")
+            for name in ("validation", "test"):
+                if all_labels(parts[name]).max() < 0:
+                    raise ValueError(f"the {name} split has no labelled post.")
         except ValueError as problem:
             raise ValueError(f"Fold {number}: {problem}") from None
     return folds, names, timelines
@@ -164,6 +193,7 @@ def main(arguments: list[str], methods: Methods = RIVALS, kind: type = CompareAr
     if not passed_on:
         raise ValueError("Give the arguments of the runs after `--`.")
     given = options_given(passed_on)
+    check_renamed(given, ())
     if refused := [name for name in NOT_PASSED_ON if name in given]:
         raise ValueError(
             f"--{refused[0]} cannot come after `--`: it differs between runs, or must not be in their files. A token "
@@ -179,7 +209,7 @@ def main(arguments: list[str], methods: Methods = RIVALS, kind: type = CompareAr
     model_args, data, _ = next(iter(parsed.values()))
     encoder = checkpoint_name(model_args.model_name_or_path)
     with lock_folder(output_dir):
-        folds, names, timelines = prepare_folds(args, model_args, data)
+        folds, names, timelines = prepare_folds(args, model_args, data, given)
         posts = survey(timelines).fingerprint
         write_json(output_dir / FOLDS, folds)
         for folder, (model_args, _, run_arguments) in parsed.items():
@@ -188,7 +218,7 @@ def main(arguments: list[str], methods: Methods = RIVALS, kind: type = CompareAr
             hashes = {path: hashlib.sha256(Path(path).read_bytes()).hexdigest() for path in recipes}
             runs = cross_validate(
                 folder,
-                program,
+                ("-m", "modeling_tempoformer.commands.fold", program),
                 run_arguments,
                 {"posts": posts, "recipes": hashes},
                 output_dir / FOLDS,

@@ -2,7 +2,7 @@
 Writes the posts of a file as a table with the usual columns, as every other command would read them.
 
     tempoformer convert export.json --output posts.csv
-    tempoformer convert chats.json --records messages --timeline_column ..id --output posts.csv
+    tempoformer convert chats.json --records messages --columns timeline=..id --output posts.csv
 
 Files of many tools need no option; those of others are described by the same options as for a training.
 """
@@ -38,10 +38,11 @@ class ConvertArguments(PostArguments):
 def main(arguments: list[str]):
     (args,) = parse([ConvertArguments], arguments)
     posts = read_file(args.posts_file, **form_of(args))
-    if args.id_column is None and POST_ID in posts.column_names:
-        args.id_column = POST_ID
-    is_labelled = not has_no_column(posts, "label", columns_of(args))
-    names = label_names(posts, args.label_column or USUAL["label"]) if is_labelled else []
+    columns = columns_of(args)
+    if columns["id"] is None and POST_ID in posts.column_names:
+        args.columns = [*args.columns, f"id={POST_ID}"]
+    is_labelled = not has_no_column(posts, "label", columns)
+    names = label_names(posts, columns["label"] or USUAL["label"]) if is_labelled else []
     timelines = make_timelines({"posts": posts}, args, names)["posts"]
     table = to_table(timelines, names)
     write_table(table, args.output)

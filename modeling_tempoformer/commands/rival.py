@@ -46,11 +46,13 @@ def check_arguments(baseline: Baseline, data: DataTrainingArguments, training: S
         raise ValueError(f"--push_to_hub: a model of {method} cannot be loaded without this package.")
 
 
-def start(kind: type[Baseline], arguments: list[str], run: Callable):
+def start(kind: type[Baseline], arguments: list[str], run: Callable, fold: dict[str, list[str]] | None):
     """
-    Parses and checks the arguments of a method, and runs it in its output folder. `run` has the arguments of [`run`].
+    Parses and checks the arguments of a method, and runs it in its output folder. `run` has the arguments of [`run`],
+    and `fold` is that of [`~training.fine_tuning.train`].
     """
     baseline, data, training = parse([kind, DataTrainingArguments, StreamTrainingArguments], arguments)
+    data.fold = fold
     check_arguments(baseline, data, training)
     check_asked(training, baseline.calibrate)
     given = options_given(arguments)
@@ -63,9 +65,9 @@ def start(kind: type[Baseline], arguments: list[str], run: Callable):
         run(given, baseline, data, training)
 
 
-def main(arguments: list[str]):
+def main(arguments: list[str], fold: dict[str, list[str]] | None = None):
     kind, arguments = RIVALS.read(arguments)
-    start(kind, arguments, run)
+    start(kind, arguments, run, fold)
 
 
 def run(

@@ -8,13 +8,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from ..common.arguments import DownloadArguments
-from ..common.command_line import check_positive, check_read, options_given, parse
+from ..common.command_line import check_positive, parse
 from ..common.pages import check_view
 from ..decisions_tempoformer import class_names
 from ..evaluation.report import read_test, test_summary
 from ..names_tempoformer import read_name
 from ..posts.arguments import PostArguments
-from ..posts.columns import NO_COLUMN
 from ..posts.model_fields import class_named
 from ..posts.post_splits import evenly_spaced
 from ..posts.reading import form_of, make_timelines, read_file
@@ -58,13 +57,9 @@ def main(arguments: list[str]):
     pipe = load_pipeline(args.model_name_or_path, **args.downloads)
     config = pipe.model.config
     names = class_names(config)
-    reads_states = config.states or config.change_step is not None or args.state_column == NO_COLUMN
-    check_read(
-        options_given(arguments), {"state_column": (reads_states, "by this model, which has learned no states")}
-    )
     if args.watch is not None:
         config.watched = class_named(args.watch, names, "watch")
-    recall_columns(args, args.model_name_or_path, args.test_file, options_given(arguments))
+    recall_columns(args, args.model_name_or_path, args.test_file)
     posts = read_file(args.test_file, **form_of(args))
     timelines = make_timelines({"test": posts}, args, names, config.change_step)["test"]
     # The page shows scores of labelled posts, which must not be posts that the model has learned from.

@@ -19,7 +19,6 @@ class DatasetArguments:
     max_predict_samples: int | None = field(
         default=None, metadata={"help": "Predict at most this many timelines or texts, evenly spaced."}
     )
-    text_column: str = "text"
     streaming: bool = field(
         default=False,
         metadata={

@@ -17,6 +17,7 @@ from transformers import HfArgumentParser, PreTrainedConfig
 from transformers.utils import logging as transformers_logging
 
 from .files import data_folder
+from .renamed_options import check_renamed
 
 
 logger = logging.getLogger(__name__)
@@ -90,9 +91,13 @@ def parse(dataclasses: list[type], arguments: list[str], only_these: bool = True
             raise ValueError(f"{path} is not a recipe: {problem}")
         if not isinstance(values, dict):
             raise ValueError(f"{path} is not a recipe: it must hold names and values, got {values!r:.80}")
+        if only_these:
+            check_renamed(values, names)
         if (unknown := sorted(set(values) - names)) and only_these:
             raise ValueError(f"{path} has unknown arguments: {', '.join(unknown)}")
         recipe = merge(recipe, values)
+    if only_these:
+        check_renamed(options_given(arguments), names)
     objects = parser.parse_args_into_dataclasses(
         [*recipe_arguments(recipe), *arguments], look_for_args_file=False, return_remaining_strings=not only_these
     )

@@ -17,12 +17,12 @@ from scipy.stats import binomtest
 
 from ..posts.facts import unit_of
 from ..timeline_tempoformer import Timeline
+from .alarm_goals import AlarmGoal
 from .metrics import change_detection
 
 
 # Sums of shares that differ by less are equal up to rounding.
 TOLERANCE = 1e-9
-PROMISES = {"alarm_rate", "miss_rate"}
 DAY = 86_400  # seconds
 
 
@@ -51,20 +51,16 @@ class Cases(NamedTuple):
         return cases.assign(weight=1 / cases.groupby("unit")["score"].transform("size"))
 
 
-def find_cases(
-    kind: str, timelines: Sequence[Timeline], label: int, days: float | None = None, late: int = 0
-) -> Cases:
+def find_cases(promise: AlarmGoal, timelines: Sequence[Timeline], label: int, late: int = 0) -> Cases:
     """
     Finds the cases that a promise is about.
 
     Args:
-        kind (`str`): `"alarm_rate"`, whose cases are the timelines with labels none of which is the class, or such
-            stretches of some days; or `"miss_rate"`, whose cases are the changes: runs of neighbouring labelled posts
-            of the class.
+        promise ([`AlarmGoal`]): A rate, whose cases are the timelines with labels none of which is the class, or such
+            stretches of some days, counted from the first post of a timeline; or a share of missed changes, whose
+            cases are the changes: runs of neighbouring labelled posts of the class.
         timelines (`Sequence[Timeline]`): Timelines, some of whose posts have labels.
         label (`int`): The id of the class.
-        days (`float`, *optional*): The length of the stretches that an alarm rate is about, counted from the first
-            post of a timeline. By default they are whole timelines.
         late (`int`, *optional*, defaults to 0): The number of labelled posts after a change in which an alarm finds
             it, for a policy that waits.
     """
@@ -74,14 +70,14 @@ def find_cases(
         labels = np.array(timeline.labels)
         posts, is_class = start + np.flatnonzero(labels >= 0), labels[labels >= 0] == label
         start += len(labels)
-        if kind == "miss_rate":
+        if promise.kind == "missed":
             zones = change_detection().zones_of(is_class, 0, late)
             found += [(unit, posts[first:end]) for first, _, end in zones]
             continue
         stretches = np.zeros(len(posts))
-        if days is not None:
+        if promise.days is not None:
             times = np.array(timeline.timestamps)
-            stretches = (times[labels >= 0] - times[0]) // (days * DAY)
+            stretches = (times[labels >= 0] - times[0]) // (promise.days * DAY)
         for stretch in np.unique(stretches):
             if not is_class[stretches == stretch].any():
                 found.append((unit, posts[stretches == stretch]))
@@ -93,25 +89,25 @@ def least_units(rate: float) -> int:
     return math.ceil(1 / rate - 1 - TOLERANCE)
 
 
-def edges_of(kind: str, cases: pd.DataFrame, scores: np.ndarray, rate: float) -> tuple[float, float] | None:
+def edges_of(promise: AlarmGoal, cases: pd.DataFrame, scores: np.ndarray) -> tuple[float, float] | None:
     """
     Returns two numbers between which, the larger one included, each threshold keeps a promise; of all that do, those
-    that raise the most alarms for an alarm rate and the fewest for a miss rate. None with fewer units than
-    [`least_units`], and where the case that decides has a probability of 1, or of 0 for a miss rate.
+    that raise the most alarms for a rate and the fewest for missed changes. None with fewer units than
+    [`least_units`], and where the case that decides has a probability of 1, or of 0 for missed changes.
 
     Args:
-        kind (`str`), cases (`pd.DataFrame`): The argument of [`find_cases`], and the result of [`Cases.judge`].
+        promise ([`AlarmGoal`]): The promise.
+        cases (`pd.DataFrame`): The result of [`Cases.judge`].
         scores (`np.ndarray` of shape `(posts,)`): The probability of the class of all labelled posts.
-        rate (`float`): The promised rate, more than 0 and less than 1.
     """
-    budget = rate * (cases["unit"].nunique() + 1) - 1
+    budget = promise.share * (cases["unit"].nunique() + 1) - 1
     if budget < -TOLERANCE:
         return None
     # From the case that loses first as the threshold moves
-    lost = cases.groupby("score")["weight"].sum().sort_index(ascending=kind == "miss_rate")
+    lost = cases.groupby("score")["weight"].sum().sort_index(ascending=promise.kind == "missed")
     kept = lost.index[lost.cumsum() > budget + TOLERANCE]
     levels = np.unique([0.0, *scores, 1.0])
-    if kind == "miss_rate":
+    if promise.kind == "missed":
         # At the latest the first case that must not be missed has an alarm.
         high = kept[0] if len(kept) else 1.0
         below = levels[levels < high]
@@ -122,18 +118,13 @@ def edges_of(kind: str, cases: pd.DataFrame, scores: np.ndarray, rate: float) ->
 
 
 def promise_facts(
-    kind: str,
-    timelines: Sequence[Timeline],
-    alarms: np.ndarray,
-    label: int,
-    days: float | None = None,
-    late: int = 0,
+    promise: AlarmGoal, timelines: Sequence[Timeline], alarms: np.ndarray, label: int, late: int = 0
 ) -> dict[str, Any]:
     """
     Measures on timelines what was promised.
 
     Args:
-        kind, timelines, label, days, late: Arguments of [`find_cases`].
+        promise, timelines, label, late: Arguments of [`find_cases`].
         alarms (`np.ndarray` of shape `(posts,)`): Whether each post is an alarm.
 
     Returns:
@@ -142,10 +133,10 @@ def promise_facts(
         `rate_interval`, of 95 %, if each unit has one case (Clopper and Pearson, 1934). Without a case only the
         first.
     """
-    cases = find_cases(kind, timelines, label, days, late).judge(alarms)
+    cases = find_cases(promise, timelines, label, late).judge(alarms)
     facts: dict[str, Any] = {"promised_of": len(cases)}
     if len(cases):
-        is_broken = (cases["score"] > 0) == (kind == "alarm_rate")
+        is_broken = (cases["score"] > 0) == (promise.kind == "rate")
         facts |= {"broken": int(is_broken.sum())}
         facts["rate"] = float((is_broken * cases["weight"]).sum() / cases["weight"].sum())
         if (cases["weight"] == 1).all():
@@ -154,12 +145,13 @@ def promise_facts(
     return facts
 
 
-def promise_words(kind: str, rate: float, name: str, days: float | None = None) -> str:
+def promise_words(promise: AlarmGoal, name: str) -> str:
     """Returns in words a promise about the class `name`, and that it is of people's mean where that matters."""
-    if kind == "miss_rate":
-        return f"at most {100 * rate:g} % of the runs of {name} are missed, in the mean of timelines that have one"
+    most, days = f"at most {100 * promise.share:g} %", promise.days
+    if promise.kind == "missed":
+        return f"{most} of the runs of {name} are missed, in the mean of timelines that have one"
     cases = "timelines" if days is None else f"stretches of {days:g} days"
-    words = f"at most {100 * rate:g} % of the {cases} without {name} have an alarm"
+    words = f"{most} of the {cases} without {name} have an alarm"
     return words if days is None else f"{words}, in the mean of timelines"
 
 

@@ -5,6 +5,7 @@ alarms.
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,9 +18,9 @@ from ..posts.states import first_of
 from ..timeline_tempoformer import Timeline
 from ..times_tempoformer import are_since_start
 from .alarm_costs import score_costs
+from .alarm_goals import AlarmGoal, read_goal
 from .alarm_promises import (
     DAY,
-    PROMISES,
     edges_of,
     find_cases,
     kept_words,
@@ -49,7 +50,7 @@ def choose_alarm(
     probabilities: np.ndarray,
     names: list[str],
     label: int | None,
-    wanted: Mapping[str, float],
+    goal: AlarmGoal,
     first_posts: str | None = None,
 ) -> dict[str, Any]:
     """
@@ -61,79 +62,72 @@ def choose_alarm(
             calibration.
         names (`list[str]`): The classes in the order of their ids.
         label (`int`, *optional*): The id of the watched class.
-        wanted (`dict[str, float]`): One of `"precision"` and `"recall"` ([`choose_threshold`]), `"alarm_rate"` and
-            `"miss_rate"` ([`~evaluation.alarm_promises.find_cases`]), with its share; an alarm rate may be followed
-            by the `"days"` that it is about.
+        goal ([`AlarmGoal`]): A precision or a recall ([`choose_threshold`]), or a promise
+            ([`~evaluation.alarm_promises.find_cases`]).
         first_posts (`str`, *optional*): The argument of [`measure_alarms`].
 
     Returns:
-        `label`, the `threshold`, `wanted`, and if there are several folds `measured`, the [`measure_alarms`] on the
-        same posts by thresholds of other folds ([`alarms_in_turn`]). Raises the errors of [`choose_threshold`], and a
-        `ValueError` without a class, with fewer timelines than a promise needs, and for days without times.
+        `label`, the `threshold`, the spelling of the goal (`wanted`), and if there are several folds `measured`, the
+        [`measure_alarms`] on the same posts by thresholds of other folds ([`alarms_in_turn`]). Raises the errors of
+        [`choose_threshold`], and a `ValueError` without a class, with fewer timelines than a promise needs, and for
+        days without times.
     """
-    kind, least = next(iter(wanted.items()))
     if label is None:
-        raise ValueError(f"--{kind} is that of the class to watch, and the model has none: give --watch.")
+        raise ValueError(f"--alarm {goal} is that of the class to watch, and the model has none: give --watch.")
     posts = labelled_posts(timelines, predictions, names, probabilities)
-    if kind in PROMISES:
-        check_units(timelines, label, names[label], wanted)
-        threshold = find_threshold(timelines, probabilities[:, label], label, wanted)
+    if goal.is_promise:
+        check_units(timelines, label, names[label], goal)
+        threshold = find_threshold(timelines, probabilities[:, label], label, goal)
         if threshold is None:
-            raise ValueError(
-                f"No threshold promises a --{kind} of {least:g}: too many posts have a probability of 0 or 1."
-            )
+            raise ValueError(f"No threshold promises --alarm {goal}: too many posts have a probability of 0 or 1.")
     else:
-        threshold = choose_threshold(posts, label, wanted)
-    alarm = {"label": label, "threshold": threshold, "wanted": dict(wanted)}
-    alarms = alarms_in_turn(timelines, probabilities[:, label], label, wanted)
+        threshold = choose_threshold(posts, label, goal)
+    alarm = {"label": label, "threshold": threshold, "wanted": str(goal)}
+    alarms = alarms_in_turn(timelines, probabilities[:, label], label, goal)
     if alarms is not None:
-        alarm["measured"] = measure_alarms(timelines, alarms, predictions >= 0, label, first_posts, wanted)
+        alarm["measured"] = measure_alarms(timelines, alarms, predictions >= 0, label, first_posts, goal)
     return alarm
 
 
-def check_units(timelines: Sequence[Timeline], label: int, name: str, wanted: Mapping[str, float]):
+def check_units(timelines: Sequence[Timeline], label: int, name: str, promise: AlarmGoal):
     """
     Raises a `ValueError` if there are too few timelines to keep a promise, with what would be needed, and for days
     without times.
     """
-    kind, rate = next(iter(wanted.items()))
-    if "days" in wanted and timelines[0].timestamps is None:
-        raise ValueError("--alarm_days counts days, and the posts have no times: leave it out.")
-    held_out = len(np.unique(find_cases(kind, timelines, label, wanted.get("days")).units))
-    with_out = "with" if kind == "miss_rate" else "without"
-    if held_out < least_units(rate):
-        possible = f"give --{kind} {math.ceil(1000 / (held_out + 1)) / 1000:g} or more, or " if held_out else ""
+    if promise.days is not None and timelines[0].timestamps is None:
+        raise ValueError(f"--alarm {promise} counts days, and the posts have no times: leave out the days.")
+    held_out = len(np.unique(find_cases(promise, timelines, label).units))
+    with_out = "with" if promise.kind == "missed" else "without"
+    if held_out < least_units(promise.share):
+        least = replace(promise, share=math.ceil(1000 / (held_out + 1)) / 1000)
+        possible = f"give --alarm {least} or more, or " if held_out else ""
         raise ValueError(
-            f"A --{kind} of {rate:g} needs {least_units(rate)} held-out timelines {with_out} {name}, and there are "
-            f"{held_out}: {possible}label more timelines."
+            f"--alarm {promise} needs {least_units(promise.share)} held-out timelines {with_out} {name}, and there "
+            f"are {held_out}: {possible}label more timelines."
         )
 
 
-def find_threshold(
-    timelines: Sequence[Timeline], scores: np.ndarray, label: int, wanted: Mapping[str, float]
-) -> float | None:
+def find_threshold(timelines: Sequence[Timeline], scores: np.ndarray, label: int, goal: AlarmGoal) -> float | None:
     """
     Returns the threshold for a wish on the labelled posts of timelines, None if there is none.
 
     Args:
         timelines (`Sequence[Timeline]`): Timelines whose labelled posts the model was not trained on.
         scores (`np.ndarray` of shape `(posts,)`): The probability of the class.
-        label, wanted: The arguments of [`choose_alarm`].
+        label, goal: The arguments of [`choose_alarm`].
     """
-    kind, least = next(iter(wanted.items()))
     labels, scores = all_labels(timelines), scores.astype(np.float64)
     labelled = labels >= 0
-    if kind in PROMISES:
-        cases = find_cases(kind, timelines, label, wanted.get("days")).judge(scores)
-        edges = edges_of(kind, cases, scores[labelled], least)
+    if goal.is_promise:
+        edges = edges_of(goal, find_cases(goal, timelines, label).judge(scores), scores[labelled])
         return None if edges is None else round_between(*edges)
     is_class = labels[labelled] == label
     cuts = cut_shares(scores[labelled], is_class) if is_class.any() else None
-    chosen = None if cuts is None else choose_cut(cuts, kind, least)
+    chosen = None if cuts is None else choose_cut(cuts, goal.kind, goal.share)
     return None if chosen is None else threshold_at(cuts, chosen)
 
 
-def choose_threshold(posts: Predictions, label: int, wanted: Mapping[str, float]) -> float:
+def choose_threshold(posts: Predictions, label: int, goal: AlarmGoal) -> float:
     """
     Returns the smallest probability that makes a post an alarm, for a wanted precision or recall on held-out posts.
     Among thresholds with the precision it has the largest recall, among those with the recall the fewest alarms. It
@@ -142,28 +136,27 @@ def choose_threshold(posts: Predictions, label: int, wanted: Mapping[str, float]
     Args:
         posts ([`Predictions`]): Labelled posts that the model was not trained on, with probabilities.
         label (`int`): The id of the class.
-        wanted (`dict[str, float]`): Either `"precision"` or `"recall"`, more than 0 and at most 1.
+        goal ([`AlarmGoal`]): A precision or a recall.
 
     Raises a `ValueError` if no post has the class, and for a precision that no threshold gives, with the best one.
     """
-    ((kind, least),) = wanted.items()
     scores, is_class = np.asarray(posts.probabilities, dtype=np.float64)[:, label], posts.labels == label
     if not is_class.any():
         raise ValueError(f"None of the {len(scores)} held-out posts is {posts.names[label]}: no alarm can be judged.")
     cuts = cut_shares(scores, is_class)
-    if (chosen := choose_cut(cuts, kind, least)) is None:
-        best = int(np.flatnonzero(cuts[kind] >= cuts[kind].max() - TOLERANCE)[-1])
+    if (chosen := choose_cut(cuts, goal.kind, goal.share)) is None:
+        best = int(np.flatnonzero(cuts[goal.kind] >= cuts[goal.kind].max() - TOLERANCE)[-1])
         raise ValueError(
-            f"No threshold gives {posts.names[label]} a precision of {least:g} on the {len(scores)} held-out posts: "
-            f"the best is {cuts['precision'][best]:.3f}, from a probability of {cuts['score'][best]:.4f} on "
+            f"No threshold gives {posts.names[label]} a precision of {goal.share:g} on the {len(scores)} held-out "
+            f"posts: the best is {cuts['precision'][best]:.3f}, from a probability of {cuts['score'][best]:.4f} on "
             f"({cuts['alarms'][best]} alarms, recall {cuts['recall'][best]:.3f}). Want less; after a training, the "
-            "same command with a lower --precision trains nothing again."
+            "same command with a lower --alarm precision trains nothing again."
         )
     return threshold_at(cuts, chosen)
 
 
 def alarms_in_turn(
-    timelines: Sequence[Timeline], scores: np.ndarray, label: int, wanted: Mapping[str, float]
+    timelines: Sequence[Timeline], scores: np.ndarray, label: int, goal: AlarmGoal
 ) -> np.ndarray | None:
     """
     Returns whether each post (posts,) is an alarm by a threshold that was chosen on other timelines (cross-fitting):
@@ -175,7 +168,7 @@ def alarms_in_turn(
         timelines (`Sequence[Timeline]`): Timelines whose labelled posts the model was not trained on.
         scores (`np.ndarray` of shape `(posts,)`): The probability of the class.
         label (`int`): The id of the class.
-        wanted (`dict[str, float]`): The argument of [`choose_alarm`].
+        goal ([`AlarmGoal`]): The argument of [`choose_alarm`].
     """
     units, _ = pd.factorize(pd.Series(list(map(unit_of, timelines)), dtype=object))
     parts = [
@@ -187,8 +180,8 @@ def alarms_in_turn(
     alarms = np.zeros(len(scores), dtype=bool)
     for part in set(parts):
         others = [timeline for timeline, own in zip(timelines, parts, strict=True) if own != part]
-        threshold = find_threshold(others, scores[of_post != part], label, wanted)
-        if threshold is None and next(iter(wanted)) in PROMISES:
+        threshold = find_threshold(others, scores[of_post != part], label, goal)
+        if threshold is None and goal.is_promise:
             return None
         if threshold is not None:
             alarms |= (of_post == part) & (scores >= threshold)
@@ -234,7 +227,7 @@ def measure_alarms(
     asked: np.ndarray,
     label: int,
     first_posts: str | None = None,
-    wanted: Mapping[str, float] | None = None,
+    goal: AlarmGoal | None = None,
     late: int = 0,
 ) -> dict[str, Any]:
     """
@@ -246,14 +239,14 @@ def measure_alarms(
         asked (`np.ndarray` of shape `(posts,)`): Whether the model was asked about each post.
         label (`int`): The id of the class that alarms are about.
         first_posts (`str`, *optional*): The field of the model's configuration, by which first posts are no alarms.
-        wanted (`dict[str, float]`, *optional*): The argument of [`choose_alarm`].
+        goal ([`AlarmGoal`], *optional*): The argument of [`choose_alarm`].
         late (`int`, *optional*, defaults to 0): The argument of [`find_cases`].
 
     Returns:
         The numbers of labelled `posts` and of their `timelines`, and among them of `alarms` and `alarmed_timelines`;
         `precision` and `recall`, each with its `_interval`, of 95 %, by a bootstrap over timelines;
         `alarms_per_hundred_posts`, labelled or not; and if posts have dates `alarms_per_day` and `posts_per_day`, over
-        the days on which somebody wrote, in UTC; for a wanted rate also its `promise`, by
+        the days on which somebody wrote, in UTC; for a promise also what came of it (`promise`), by
         [`~evaluation.alarm_promises.promise_facts`]. Posts that the model was not asked about count with the share of
         alarms among other posts, if they can be alarms. Values that are not defined are left out: a precision without
         an alarm, a recall without a post of the class, an interval that [`share_interval`] does not know.
@@ -286,9 +279,8 @@ def measure_alarms(
     if len(times) and times.min() < times.max() and not are_since_start(times.min(), times.max()):
         days = len(np.unique(times // DAY))
         facts |= {"posts_per_day": len(times) / days, "alarms_per_day": float(expected / days)}
-    kind = next(iter(wanted or [""]))
-    if kind in PROMISES:
-        facts["promise"] = promise_facts(kind, timelines, alarms, label, wanted.get("days"), late)
+    if goal is not None and goal.is_promise:
+        facts["promise"] = promise_facts(goal, timelines, alarms, label, late)
     return facts
 
 
@@ -314,13 +306,15 @@ def score_alarms(
         rivals (`dict[str, tuple[np.ndarray, dict]]`): The results of [`learn_rivals`].
 
     Returns:
-        The values of [`measure_alarms`]; if the threshold was chosen for one, the `wanted` share; under `costs` the
-        [`score_costs`]; and `compared_with`: the [`compare_alarms`] of each rival.
+        The values of [`measure_alarms`]; if the threshold was chosen for a goal, its spelling (`wanted`); under
+        `costs` the [`score_costs`]; and `compared_with`: the [`compare_alarms`] of each rival.
     """
     alarms = alarms_of(predictions, probabilities, config.watched, config.calibration)
-    wanted = (own_alarm(config.watched, config.calibration) or {}).get("wanted")
-    facts = {"wanted": wanted} if wanted else {}
-    facts |= measure_alarms(timelines, alarms, predictions >= 0, config.watched, config.first_posts, wanted)
+    alarm = own_alarm(config.watched, config.calibration) or {}
+    goal, facts = None, {}
+    if "wanted" in alarm:
+        goal, facts = read_goal(alarm["wanted"]), {"wanted": alarm["wanted"]}
+    facts |= measure_alarms(timelines, alarms, predictions >= 0, config.watched, config.first_posts, goal)
     facts["costs"] = score_costs(timelines, alarms, config.watched, facts, config.first_posts)
     labels = all_labels(timelines)
     labelled = labels >= 0
@@ -336,7 +330,8 @@ def score_alarms(
 
 def alarm_kind(facts: Mapping[str, Any]) -> str:
     """Returns the share that rivals' alarms must reach: the model's precision, or its recall if that was wanted."""
-    return "recall" if {"recall", "miss_rate"} & set(facts.get("wanted") or ()) else "precision"
+    goal = read_goal(facts["wanted"]) if "wanted" in facts else None
+    return "recall" if goal is not None and goal.kind in ("recall", "missed") else "precision"
 
 
 def compare_alarms(
@@ -415,12 +410,12 @@ def alarm_sentence(config: PreTrainedConfig) -> str | None:
 
 def wanted_words(alarm: Mapping[str, Any], name: str) -> str:
     """Returns what was wanted of an alarm of the class `name`, in words; empty without a wish."""
-    if not (wanted := alarm.get("wanted")):
+    if "wanted" not in alarm:
         return ""
-    kind, least = next(iter(wanted.items()))
-    if kind in PROMISES:
-        return f", which promises that {promise_words(kind, least, name, wanted.get('days'))}"
-    return f", for a wanted {kind} of {least:g}"
+    goal = read_goal(alarm["wanted"])
+    if goal.is_promise:
+        return f", which promises that {promise_words(goal, name)}"
+    return f", for a wanted {goal.kind} of {goal.share:g}"
 
 
 def measured_words(facts: Mapping[str, Any]) -> str:

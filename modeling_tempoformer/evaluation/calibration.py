@@ -1,7 +1,7 @@
 """Calibrates a model on posts that it was not trained on: a temperature, thresholds, the calibration error."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from transformers.utils import logging
 
 from ..decisions_tempoformer import class_names, decide
 from ..timeline_tempoformer import Timeline
+from .alarm_goals import AlarmGoal
 from .alarms import choose_alarm
 from .metrics import change_detection
 from .predictions import all_labels, decide_posts
@@ -27,7 +28,7 @@ TOLERANCE = 1e-12
 
 
 def fit_calibration(
-    timelines: Sequence[Timeline], config: PreTrainedConfig, wanted: Mapping[str, float] | None = None
+    timelines: Sequence[Timeline], config: PreTrainedConfig, goal: AlarmGoal | None = None
 ) -> dict[str, Any]:
     """
     Fits the `calibration` of a model's configuration to timelines that it was not trained on.
@@ -35,9 +36,8 @@ def fit_calibration(
     Args:
         timelines (`Sequence[Timeline]`): The timelines, with the model's logits ([`attach_logits`]) and labels.
         config (`PreTrainedConfig`): The model's configuration.
-        wanted (`dict[str, float]`, *optional*): The wish of [`choose_alarm`] about alarms of the class that the model
-            watches. Labels are then the most probable classes; without it thresholds are fitted, by which labels
-            maximise macro F1.
+        goal ([`AlarmGoal`], *optional*): What alarms of the class that the model watches are to reach. Labels are then
+            the most probable classes; without it thresholds are fitted, by which labels maximise macro F1.
 
     Returns:
         `dict`: `temperature`, and `thresholds` or `alarm`. Raises the errors of [`choose_alarm`].
@@ -46,9 +46,9 @@ def fit_calibration(
     labelled, logits = labels >= 0, torch.cat([timeline.logits for timeline in timelines])
     logits = logits[torch.from_numpy(labelled)]
     calibration: dict[str, Any] = {"temperature": fit_temperature(logits.numpy(), labels[labelled])}
-    if wanted:
+    if goal is not None:
         names = class_names(config)
-        rule = names, config.watched, wanted, config.first_posts
+        rule = names, config.watched, goal, config.first_posts
         return calibration | {"alarm": choose_alarm(timelines, *decide_posts(timelines, calibration), *rule)}
     probabilities, _ = decide(logits, calibration)
     return calibration | {"thresholds": tune_thresholds(probabilities.numpy(), labels[labelled])}

@@ -67,8 +67,8 @@ class Run:
             (self.folder / "resumed").touch()
         rate = [] if self.learning_rate is None else ["--learning_rate", self.learning_rate]
         whole_command = [
-            *(sys.executable, *program, *arguments, *rate, "--seed", str(self.seed)),
-            *("--folds_file", folds_file, "--fold", str(self.fold)),
+            *(sys.executable, *program, folds_file, str(self.fold)),
+            *(*arguments, *rate, "--seed", str(self.seed)),
             *("--output_dir", self.folder, "--do_train", "--do_eval", "--do_predict"),
             # A recipe may ask for a push, but the folder names timelines.
             *("--push_to_hub", "false"),
@@ -114,7 +114,8 @@ def cross_validate(
     """
     Runs every learning rate with the first seed, then every seed with the learning rate that has the best macro F1 on
     the validation split of the fold, or of the first fold with `tune_on_first_fold`. `program` is a Python script or a
-    module (`-m`). Returns one run for each fold and seed.
+    module (`-m`), whose arguments are a file of folds, the number of one, and options. Returns one run for each fold
+    and seed.
     """
     folds = json.loads(folds_file.read_text(encoding="utf-8"))
 

@@ -8,7 +8,7 @@ import pandas as pd
 
 from ..common.files import written_whole
 from .method_names import method_name, rival_name
-from .report import alarm_rows, mean_and_spread, mean_of_seeds, to_text
+from .report import alarm_rows, to_text
 
 
 TEST_TABLE = "test_table.tex"
@@ -41,17 +41,14 @@ def write_test_table(folder: str | Path, results: Mapping[str, Any], method: str
     """
     if "classes" not in results:
         return
-    name, seeds = method_name(method), results.get("seeds")
+    name = method_name(method)
     where = f"n = {results['labelled_posts']:,} labelled posts of {results['timelines']:,} timelines"
     with_encoder = f" with the encoder {encoder}" if encoder else ""
-    by_seed = "" if seeds is None else f" Over {len(seeds['seeds'])} seeds: mean ± standard deviation."
     caption = (
         f"Macro F1 of {name}{with_encoder} on the test part: {where}. In brackets: 95 % intervals by a bootstrap "
-        f"over timelines. Difference: {name} less the method of the row.{by_seed}"
+        f"over timelines. Difference: {name} less the method of the row."
     )
     scores = {name: [with_interval(results["macro_f1"], results.get("macro_f1_interval")), ""]}
-    if seeds is not None:
-        scores[mean_of_seeds(seeds)] = [mean_and_spread(seeds["macro_f1"]), ""]
     for rival, score in results["compared_with"].items():
         difference = with_interval(score["difference"], score.get("difference_interval"), "+")
         scores[rival_name(rival, score)] = [f"{score['macro_f1']:.3f}", difference]
@@ -59,7 +56,6 @@ def write_test_table(folder: str | Path, results: Mapping[str, Any], method: str
         label: {
             **{kind.capitalize(): f"{values[kind]:.3f}" for kind in ("precision", "recall")},
             "F1": f"{values['f1']:.3f}",
-            **({} if seeds is None else {f"F1, {mean_of_seeds(seeds)}": mean_and_spread(seeds["classes"][label])}),
             "Posts": f"{values['posts']:.0f}",
         }
         for label, values in results["classes"].items()

@@ -473,30 +473,11 @@ def test_summary(results: Mapping[str, Any], config: PreTrainedConfig | None = N
         unknown = "No score is known: this model was not tested on posts with labels, or its results lie elsewhere."
         return [unknown, *last]
     posts = f"{results['labelled_posts']} labelled posts of {results['timelines']} timelines"
-    sentences = [f"Macro F1 {macro_f1_of(results)} on the {posts} of its test.", *seed_lines(results)]
+    sentences = [f"Macro F1 {macro_f1_of(results)} on the {posts} of its test."]
     sentences += [*rival_sentences(results, BETTER), *remarks(results), *alarm_lines(results)]
     sentences += [*cost_lines(results), *last]
     sentences += [*calibration_lines(results), *annotator_lines(results), *state_lines(results)]
     return [*sentences, *people_lines(results)]
-
-
-def seed_lines(results: Mapping[str, Any]) -> list[str]:
-    """The macro F1 of each seed in words, with mean and standard deviation; none for a single seed."""
-    if "seeds" not in results:
-        return []
-    seeds, score = results["seeds"], results["seeds"]["macro_f1"]
-    each = ", ".join(f"{value:.3f} ({seed})" for seed, value in zip(seeds["seeds"], score["values"], strict=True))
-    return [f"Macro F1, {mean_of_seeds(seeds)}: {mean_and_spread(score)} (standard deviation); of each: {each}."]
-
-
-def mean_of_seeds(seeds: Mapping[str, Any]) -> str:
-    """The name of the scores of several seeds, from [`score_seeds`]."""
-    return f"mean of {len(seeds['seeds'])} seeds"
-
-
-def mean_and_spread(score: Mapping[str, Any]) -> str:
-    """The mean of a score over seeds, and its standard deviation."""
-    return f"{score['mean']:.3f} ± {score['std']:.3f}"
 
 
 def training_line(results: Mapping[str, Any]) -> str:
@@ -534,16 +515,11 @@ def results_table(part: str, results: Mapping[str, Any]) -> str:
     classes = pd.DataFrame.from_dict(results["classes"], orient="index")
     classes = classes.reindex(columns=[*columns, "posts"]).rename(columns=titles)
     rows = {"this model": [f"{results['macro_f1']:.3f}", to_text(results.get("macro_f1_interval")), "", ""]}
-    if (seeds := results.get("seeds")) is not None:
-        rows[mean_of_seeds(seeds)] = [mean_and_spread(seeds["macro_f1"]), "", "", ""]
-        spreads = {name: mean_and_spread(score) for name, score in seeds["classes"].items()}
-        classes.insert(len(columns), f"F1, {mean_of_seeds(seeds)}", pd.Series(spreads))
     for name, score in results["compared_with"].items():
         interval = to_text(score.get("difference_interval"), "+")
         rows[rival_name(name, score)] = [f"{score['macro_f1']:.3f}", "", difference_of(score), interval]
     scores = pd.DataFrame.from_dict(rows, orient="index", columns=SCORE_COLUMNS)
     last = [
-        *seed_lines(results),
         *change_lines(results),
         *alarm_lines(results)[:1],
         *calibration_lines(results),

@@ -52,6 +52,6 @@ def read_items(importer: ModuleType, export: Export) -> Iterator[Any]:
     except KeyError as missing:
         tool = importer.__name__.rpartition(".")[2]
         raise ValueError(
-            f"{export.path} is read as a file of {tool}, and something in it has no {missing}: say by --records, "
-            "--timeline_column and so on where its posts are."
+            f"{export.path} is read as a file of {tool}, and something in it has no {missing}: say by --records "
+            "and --columns where its posts are."
         ) from None

@@ -67,7 +67,7 @@ def as_table(export: Export) -> Iterator[tuple[str, Any]]:
     if num_objects:
         logger.warning(
             f"{path}: no object has a {TIMELINE!r}, so that each list of {form.records!r} is a timeline, "
-            f"{num_objects} in all. Where a field has their ids, name it by --timeline_column."
+            f"{num_objects} in all. Where a field has their ids, name it by --columns timeline=NAME."
         )
     if missing:
         logger.warning_once(
@@ -200,7 +200,7 @@ class Flattener:
             logger.warning_once(
                 f"{where}: the label stands in an object around a list of posts, and all posts of the list get it, "
                 f"{self.num_shared} in all. If it was given to the conversation as a whole, it is no label of a post: "
-                "--label_column none leaves it out."
+                "--columns label=none leaves it out."
             )
         if self.num_cancelled:
             logger.warning(f"{where}: {self.num_cancelled} cancelled annotations ({CANCELLED!r}) are not read.")

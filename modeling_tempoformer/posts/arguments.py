@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import ClassVar, Literal
 
 from ..common.arguments import DatasetArguments
 
@@ -11,15 +11,15 @@ from ..common.arguments import DatasetArguments
 class TableArguments:
     """The place of the posts in a table, and its columns."""
 
+    # The columns that may be named
+    roles: ClassVar[tuple[str, ...]] = ("timeline", "timestamp", "text", "id", "speaker", "state")
+
     records: str | None = field(
         default=None,
         metadata={
             "help": "Where objects of JSON hold lists of posts: the path of these (messages, chats.list.messages; '*' "
             "for posts that are keyed by their ids)."
         },
-    )
-    one_timeline: bool = field(
-        default=False, metadata={"help": "All posts of a file are of one timeline, which is named after the file."}
     )
     drop_incomplete: bool = field(
         default=False,
@@ -31,44 +31,32 @@ class TableArguments:
         default_factory=list,
         metadata={"help": "Codes for missing values (NA -99): cells that hold one are read as empty ones."},
     )
-    timeline_column: str = "timeline_id"
-    timestamp_column: str | None = field(
-        default=None,
-        metadata={"help": "Default: 'timestamp', if it exists. Two columns: date+time. 'none': posts have no times."},
+    columns: list[str] = field(
+        default_factory=list,
+        metadata={
+            "action": "extend",
+            "help": "Which column is what, where it has not the usual name: timeline=person timestamp=date+time "
+            "text=entry label=change id=number speaker=author; state=mood, whose change is asked; annotator=coder, "
+            "if posts have a row for each one's label, of which a post gets the one that most gave; group=platform, "
+            "whose values have scores of their own; split=family, whose values stay in one split, and in the held-out "
+            "fold of one member. 'none' leaves out a column that would be read; timeline=none says that all posts of "
+            "a file are of one timeline, which is named after the file.",
+        },
     )
-    text_column: str = "text"
 
 
 @dataclass
 class PostArguments(TableArguments):
     """The form of a file of posts."""
 
-    label_column: str | None = field(
-        default=None, metadata={"help": "Default: 'label', if it exists; 'none' leaves that out."}
-    )
-    id_column: str | None = None
-    speaker_column: str | None = field(
-        default=None, metadata={"help": "Writers of posts. Default: 'speaker', if it exists; 'none' leaves that out."}
-    )
-    state_column: str | None = field(
-        default=None,
-        metadata={
-            "help": "States of posts (a mood, a score), whose change is asked. Default: 'state', if it exists; 'none' "
-            "leaves that out."
-        },
-    )
-    annotator_column: str | None = field(
-        default=None,
-        metadata={
-            "help": "Annotators, if posts have a row for each one's label: a post gets the label that most of them "
-            "gave, and the model is scored beside them."
-        },
-    )
+    roles: ClassVar[tuple[str, ...]] = (*TableArguments.roles, "label", "annotator")
 
 
 @dataclass
 class DataTrainingArguments(PostArguments, DatasetArguments):
     """The posts, and how they are cut into streams."""
+
+    roles: ClassVar[tuple[str, ...]] = (*PostArguments.roles, "group", "split")
 
     train_file: str | None = field(
         default=None,
@@ -96,24 +84,8 @@ class DataTrainingArguments(PostArguments, DatasetArguments):
     split_seed: int | None = field(
         default=None, metadata={"help": "Seed by which --train_file is split into parts. Default: --seed."}
     )
-    folds_file: str | None = field(
-        default=None,
-        metadata={
-            "help": "Splits of --train_file by timeline: a list of objects with train, validation and test ids."
-        },
-    )
-    fold: int = field(default=0, metadata={"help": "Which fold of --folds_file, counting from 0."})
-    group_column: str | None = field(
-        default=None,
-        metadata={"help": "Groups of posts (platform, gender, speaker, season), each with its own scores."},
-    )
-    split_column: str | None = field(
-        default=None,
-        metadata={
-            "help": "Families, clinics or episodes: timelines with the same value are in the same split, and in the "
-            "held-out fold of the same member."
-        },
-    )
+    # The ids of the timelines of train, validation and test, which Python gives
+    fold: dict[str, list[str]] | None = field(default=None, init=False)
     change_step: float | None = field(
         default=None,
         metadata={

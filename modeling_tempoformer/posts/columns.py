@@ -1,18 +1,24 @@
 """Names and finds the columns of posts: those of options, the usual ones, and those of nearly the same name."""
 
+import json
 import re
 import unicodedata
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
 from transformers.utils import logging
+
+from ..common.files import decode_json
 
 
 logger = logging.get_logger(__name__)
 
 # The usual column of timelines
 TIMELINE = "timeline_id"
+# What a column may be of a post, and the columns of roles that each table has
+ROLES = ("timeline", "timestamp", "text", "label", "id", "speaker", "state", "annotator", "group", "split")
+NEEDED = {"timeline": TIMELINE, "text": "text"}
 # Roles whose column is read by default, if the table has it, and the name that leaves such a column out
 USUAL = {"timestamp": "timestamp", "label": "label", "speaker": "speaker", "state": "state"}
 NO_COLUMN = "none"
@@ -23,7 +29,34 @@ MIDNIGHT = re.compile(r"[ T]00:00(?::00(?:\.0+)?)?$")
 HOUR_OF_ONE_DIGIT = re.compile(r"\d:")
 # Stands before the name of a field of the object around a record, where the record has a field of that name, too.
 AROUND = ".."
-ONE_TIMELINE = " If all posts of a file are of one timeline, give --one_timeline."
+ONE_TIMELINE = " If all posts of a file are of one timeline, give --columns timeline=none."
+
+
+def naming(role: str) -> str:
+    """Returns the option that names the column of a role, and the same in Python."""
+    return f"--columns {role}=NAME (in Python `columns={{'{role}': NAME}}`)"
+
+
+def read_columns(given: Mapping[str, str] | Sequence[str], roles: Collection[str] = ROLES) -> dict[str, str]:
+    """
+    Reads the option `--columns`.
+
+    Args:
+        given (`Mapping[str, str]` or `Sequence[str]`): The names of columns by role, or words such as `text=body` and
+            objects of JSON, as recipes hold them; the later of two for one role wins.
+        roles (`Collection[str]`, *optional*): The roles that may be named.
+
+    Returns:
+        The names by role. Raises a `ValueError` for other words and roles.
+    """
+    named: dict[str, str] = {}
+    for word in [json.dumps(given)] if isinstance(given, Mapping) else given:
+        role, _, name = word.partition("=")
+        named |= decode_json(word, "--columns") if word.startswith("{") else {role: name}
+    for role, name in named.items():
+        if role not in roles or not name or not isinstance(name, str):
+            raise ValueError(f"--columns names {', '.join(roles)}, as in --columns text=body; got '{role}={name}'.")
+    return named
 
 
 @lru_cache(4096)
@@ -42,16 +75,16 @@ def find_column(present: Collection[str], name: str, role: str) -> str | None:
     if name in present:
         return name
     close = [column for column in present if plain_name(column) == plain_name(name)]
-    leave_out = f", or leave it out by --{role}_column {NO_COLUMN}" if role in USUAL else ""
+    leave_out = f", or leave it out by --columns {role}={NO_COLUMN}" if role in USUAL else ""
     if len(close) > 1:
         raise ValueError(
             f"The columns {', '.join(map(repr, close))} all have nearly the name {name!r}: name the {role}'s by "
-            f"--{role}_column (in Python `{role}_column=`){leave_out}."
+            f"{naming(role)}{leave_out}."
         )
     for column in close:
         logger.warning_once(
             f"The column {column!r} is read as the {role}, as its name is nearly {name!r}. Name another one by "
-            f"--{role}_column{leave_out}."
+            f"{naming(role)}{leave_out}."
         )
     return next(iter(close), None)
 
@@ -61,7 +94,7 @@ def require_column(present: Collection[str], name: str, role: str, hint: str = "
     if (column := find_column(present, name, role)) is None:
         raise ValueError(
             f"There is no column '{name}' for the {role}; the columns are {', '.join(present)}. Name yours by "
-            f"--{role}_column (in Python `{role}_column=`).{hint}"
+            f"{naming(role)}.{hint}"
         )
     return column
 
@@ -87,7 +120,7 @@ def column_of_role(present: Collection[str], role: str, name: str | None) -> str
     if name == NO_COLUMN and role in USUAL:
         if any(plain_name(column) == NO_COLUMN for column in present):
             raise ValueError(
-                f"--{role}_column {NO_COLUMN} says that no column is read, but there is a column of that name: "
+                f"--columns {role}={NO_COLUMN} says that no column is read, but there is a column of that name: "
                 "rename it."
             )
         return None
@@ -152,8 +185,8 @@ class Columns(dict[str, str | None]):
         if not has_times and self["timestamp"] != NO_COLUMN:
             why = "there is no column 'timestamp'" if column is None else f"the column {column!r} is empty"
             logger.warning_once(
-                f"The posts are read without times, in the order of the file: {why}. --timestamp_column names another "
-                f"column; --timestamp_column {NO_COLUMN} says that there is none."
+                f"The posts are read without times, in the order of the file: {why}. --columns timestamp=NAME names "
+                f"another column; --columns timestamp={NO_COLUMN} says that there is none."
             )
         if column is None or column not in present:
             return
@@ -162,7 +195,7 @@ class Columns(dict[str, str | None]):
             if other != column and plain_name(other) == sibling:
                 logger.warning_once(
                     f"Times are read from the column {column!r} alone, and not from {other!r}. If that is the time of "
-                    f"day, give both: --timestamp_column '{column}{PLUS}{other}'."
+                    f"day, give both: --columns 'timestamp={column}{PLUS}{other}'."
                 )
 
 

@@ -33,7 +33,7 @@ def split_by_date(
     if len(times) < sum(map(len, timelines)) or are_since_start(min(times), max(times)):
         raise ValueError(
             "--split_by date needs the date of each post, and these have none: name their column by "
-            "--timestamp_column, or split by timeline."
+            "--columns timestamp=NAME, or split by timeline."
         )
     rest, splits, dates = list(timelines), {}, {}
     for name, fraction in (("test", test_fraction), ("validation", validation_fraction)):

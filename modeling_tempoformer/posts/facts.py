@@ -53,7 +53,9 @@ def merge_annotators(posts: Sequence[Post], columns: Columns) -> list[Post]:
     merged: dict[Hashable, Post] = {}
     for post in posts:
         if columns["id"] is None and post.timestamp is None:
-            problem = "posts without times need ids, so that the rows of a post are found: name them by --id_column"
+            problem = (
+                "posts without times need ids, so that the rows of a post are found: name them by --columns id=NAME"
+            )
             raise PostError(post.row, columns["annotator"], next(iter(post.facts.labels), ""), problem)
         key = (post.timestamp, post.text) if columns["id"] is None else post.post_id
         first = merged.setdefault(key, post)
@@ -75,7 +77,7 @@ def check_same_post(first: Post, post: Post, columns: Columns):
     if twice := first.facts.labels.keys() & post.facts.labels.keys():
         problem = "this annotator has labelled the post before"
         if columns["id"] is None:
-            problem += "; posts of one time and text that are not the same need ids (--id_column)"
+            problem += "; posts of one time and text that are not the same need ids (--columns id=NAME)"
         raise PostError(post.row, columns["annotator"], min(twice), problem)
 
 

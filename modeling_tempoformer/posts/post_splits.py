@@ -3,6 +3,7 @@
 import logging
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
+from itertools import chain
 from typing import Any, NamedTuple
 
 from datasets import Dataset, IterableDataset, load_dataset
@@ -23,10 +24,10 @@ from .splits import (
     DATES,
     SPLITS,
     check_apart,
+    check_folds,
     hold_back,
     hold_out,
     make_split,
-    read_folds,
     read_split,
     select_fold,
     split_timelines,
@@ -90,13 +91,13 @@ def load_splits(
     if bool(files) == (name is not None):
         options = " and ".join(f"--{split}_{option}" for split in SPLITS)
         raise ValueError(f"Give either --dataset_name or at least one of {options}.")
+    form = form_of(arguments) if isinstance(arguments, PostArguments) else {}
     if files:
         streamed = {split: arguments.streaming and split == "train" for split in files}
-        form = form_of(arguments) if isinstance(arguments, PostArguments) else {}
         return {split: load(path, streamed[split], **form) for split, path in files.items()}
-    for option in OF_FILES:
-        if getattr(arguments, option, None):
-            raise ValueError(f"--{option} reads files, not --dataset_name.")
+    for key, option in OF_FILES.items():
+        if form.get(key):
+            raise ValueError(f"{option} reads files, not --dataset_name.")
     where = {"path": name, "name": arguments.dataset_config_name, "cache_dir": cache_dir, "token": token}
     present = load_dataset(**where, streaming=arguments.streaming)
     names = {split: next(filter(present.__contains__, USUAL_SPLITS[split]), None) for split in SPLITS}
@@ -127,9 +128,10 @@ def choose_label_names(posts: Mapping[str, Dataset | IterableDataset], arguments
         if given and len(given) != len(DERIVED_LABELS):
             raise ValueError("Without a column of labels, --labels are two: the names of no change and of change.")
         return given or DERIVED_LABELS
-    if arguments.label_column == NO_COLUMN and not given:
-        raise ValueError("--label_column none leaves nothing to learn: there is no column of states, either.")
-    return given or label_names(first, arguments.label_column or "label")
+    column = columns_of(arguments)["label"]
+    if column == NO_COLUMN and not given:
+        raise ValueError("--columns label=none leaves nothing to learn: there is no column of states, either.")
+    return given or label_names(first, column or "label")
 
 
 def choose_change_step(
@@ -187,10 +189,11 @@ def split_posts(
         refuse_training_posts(arguments)
         posts = {name: posts_of_split for name, posts_of_split in posts.items() if name in wanted}
     is_streamed = isinstance(posts.get("train"), IterableDataset)
-    for name in ("folds_file", "split_column") if is_streamed else ():
-        if getattr(arguments, name) is not None:
-            raise ValueError(f"--{name} cannot split the posts of --streaming: give a file for each split.")
-    if trains:
+    if is_streamed and (arguments.fold is not None or columns_of(arguments)["split"] is not None):
+        raise ValueError(
+            "No fold and no --columns split=NAME can split the posts of --streaming: give a file for each split."
+        )
+    if trains and arguments.fold is None:
         check_division(given, posts, arguments, is_streamed, has_members)
 
     timelines, dates = make_timelines(posts, arguments, names, change_step), {}
@@ -235,7 +238,7 @@ def split_posts(
 
 def divides_by_date(posts: Mapping[str, Dataset | IterableDataset], arguments: DataTrainingArguments) -> bool:
     """Tells whether the training posts are divided by date: where no other split is given."""
-    return arguments.split_by == "date" and set(posts) == {"train"} and arguments.folds_file is None
+    return arguments.split_by == "date" and set(posts) == {"train"} and arguments.fold is None
 
 
 def check_division(
@@ -246,18 +249,16 @@ def check_division(
     has_members: bool,
 ):
     """Raises a `ValueError` for a given option that divides training posts, if this run does not divide them by it."""
-    has_folds = arguments.folds_file is not None
-    cuts_test = set(posts) == {"train"} and not is_streamed and not has_folds
-    cuts_validation = "validation" not in posts and not is_streamed and not has_members and not has_folds
+    cuts_test = set(posts) == {"train"} and not is_streamed
+    cuts_validation = "validation" not in posts and not is_streamed and not has_members
     reads = {
-        "test_fraction": (cuts_test, "where the splits are given (by files, --folds_file or the dataset)"),
-        # A cross-validation makes folds by it, and gives it to each of its runs.
+        "test_fraction": (cuts_test, "where the splits are given (by files or the dataset)"),
         "validation_fraction": (
-            cuts_validation or has_folds,
+            cuts_validation,
             "where the validation split is given, or each member is validated on training posts that it has not "
             "learned from",
         ),
-        "split_by": (cuts_test, "where the splits are given (by files, --folds_file or the dataset)"),
+        "split_by": (cuts_test, "where the splits are given (by files or the dataset)"),
         "split_seed": (
             (cuts_test or cuts_validation) and not divides_by_date(posts, arguments),
             "where the training posts are not divided by a seed",
@@ -267,25 +268,24 @@ def check_division(
 
 
 def refuse_training_posts(arguments: DataTrainingArguments):
-    """Raises a `ValueError` for arguments that only a training reads."""
-    for name in ("train_file", "folds_file"):
-        if getattr(arguments, name) is not None:
-            raise ValueError(
-                f"--{name} is read by --do_train alone: a model that is not trained now may have been trained on "
-                "these posts. --do_predict reads --test_file, --do_eval and --calibrate read --validation_file."
-            )
+    """Raises a `ValueError` for a file that only a training reads."""
+    if arguments.train_file is not None:
+        raise ValueError(
+            "--train_file is read by --do_train alone: a model that is not trained now may have been trained on these "
+            "posts. --do_predict reads --test_file, --do_eval and --calibrate read --validation_file."
+        )
 
 
 def report_units(timelines: Mapping[str, list[Timeline]], arguments: DataTrainingArguments):
-    """Logs how many units of `--split_column` the timelines belong to, and how many timelines belong to none."""
-    if arguments.split_column is None:
+    """Logs how many units of `--columns split=` the timelines belong to, and how many timelines belong to none."""
+    if (column := columns_of(arguments)["split"]) is None:
         return
     for name, timelines_of_split in timelines.items():
         units = [unit_of(timeline) for timeline in timelines_of_split]
         alone = sum(kind == "timeline" for kind, _ in units)
         logger.info(
             "%s: the %d timelines belong to %d different values of the column '%s', which splits keep together%s.",
-            *(name, len(units), len(set(units)) - alone, arguments.split_column),
+            *(name, len(units), len(set(units)) - alone, column),
             f"; {alone} have none, and stand alone" if alone else "",
         )
 
@@ -294,7 +294,7 @@ def divide(
     timelines: Mapping[str, list[Timeline]], arguments: DataTrainingArguments, seed: int, has_members: bool
 ) -> dict[str, list[Timeline]]:
     """
-    Returns all splits: those that are not given are taken from the training timelines, by `--folds_file` or by
+    Returns all splits: those that are not given are taken from the training timelines, by a fold or by
     fractions.
 
     The test split is taken only if no other split is given. With several members there is no validation split, because
@@ -302,8 +302,10 @@ def divide(
     training timelines stay the same.
     """
     splits = dict(timelines)
-    if arguments.folds_file is not None:
-        splits = take_fold(splits, arguments)
+    if arguments.fold is not None:
+        given = list(chain.from_iterable(timelines.values()))
+        (fold,) = check_folds([arguments.fold], given, "The folds")
+        splits = select_fold(given, fold)
         if has_members:
             splits["train"] = splits["train"] + splits.pop("validation")
     if set(splits) == {"train"}:
@@ -312,16 +314,6 @@ def divide(
         fraction = arguments.validation_fraction
         splits["train"], splits["validation"] = split_timelines(splits["train"], fraction, seed)
     return splits
-
-
-def take_fold(timelines: Mapping[str, list[Timeline]], arguments: DataTrainingArguments) -> dict[str, list[Timeline]]:
-    """Returns the splits of `--fold` in `--folds_file`."""
-    if set(timelines) != {"train"}:
-        raise ValueError("--folds_file splits --train_file: give no other file.")
-    folds = read_folds(arguments.folds_file, timelines["train"])
-    if not 0 <= arguments.fold < len(folds):
-        raise ValueError(f"--fold {arguments.fold}: {arguments.folds_file} has the folds 0 to {len(folds) - 1}.")
-    return select_fold(timelines["train"], folds[arguments.fold])
 
 
 def check_given(

@@ -13,7 +13,7 @@ from datasets import Dataset, IterableDataset
 
 from ..timeline_tempoformer import NO_LABEL, Timeline
 from .arguments import PostArguments, TableArguments
-from .columns import NO_COLUMN, USUAL, Columns
+from .columns import NEEDED, NO_COLUMN, ROLES, TIMELINE, USUAL, Columns, read_columns
 from .facts import describe_annotators
 from .post_errors import PostError
 from .states import check_step, with_changes
@@ -24,8 +24,7 @@ from .timelines import TimelineStream, column_names, group_posts
 logger = logging.getLogger(__name__)
 
 # Options for the files of tables
-OF_FILES = ("records", "one_timeline", "missing")
-ROLES = ("timeline", "timestamp", "text", "label", "id", "speaker", "state", "annotator", "group", "split")
+OF_FILES = {"records": "--records", "one_timeline": "--columns timeline=none", "missing": "--missing"}
 
 
 def read_file(path: str, streaming: bool = False, **form: Any) -> Dataset | IterableDataset:
@@ -36,10 +35,15 @@ def read_file(path: str, streaming: bool = False, **form: Any) -> Dataset | Iter
     return stream_table(find_files(path), **form) if streaming else load_table(path, **form)
 
 
-def columns_of(arguments: PostArguments) -> Columns:
+
+
+def columns_of(arguments: TableArguments) -> Columns:
     """Returns the names of the columns of posts."""
-    # A page has no groups and no splits.
-    return Columns({role: getattr(arguments, f"{role}_column", None) for role in ROLES})
+    columns = Columns({**dict.fromkeys(ROLES), **NEEDED, **read_columns(arguments.columns, arguments.roles)})
+    if columns["timeline"] == NO_COLUMN:
+        # The name of the file is written there.
+        columns["timeline"] = TIMELINE
+    return columns
 
 
 def form_of(arguments: PostArguments) -> dict[str, Any]:
@@ -49,17 +53,11 @@ def form_of(arguments: PostArguments) -> dict[str, Any]:
 
 
 def table_options(arguments: TableArguments) -> dict[str, Any]:
-    """
-    Returns the arguments of [`load_table`] but the columns. Raises a `ValueError` for options that exclude each other.
-    """
-    if arguments.one_timeline and arguments.timeline_column != TableArguments.timeline_column:
-        raise ValueError(
-            "--one_timeline says that there is no column of timelines, but --timeline_column names one: give only one "
-            "of them."
-        )
-    named = {name: getattr(arguments, name) for name in ("records", "one_timeline", "drop_incomplete")}
+    """Returns the arguments of [`load_table`] but the columns."""
+    one_timeline = read_columns(arguments.columns, arguments.roles).get("timeline") == NO_COLUMN
+    named = {name: getattr(arguments, name) for name in ("records", "drop_incomplete")}
     # A stream would be divided by a list.
-    return {**named, "missing": tuple(arguments.missing)}
+    return {**named, "one_timeline": one_timeline, "missing": tuple(arguments.missing)}
 
 
 def make_timelines(
@@ -107,7 +105,7 @@ def read_timelines(
     if split != "train" and columns["state"] != NO_COLUMN and has_no_column(posts, "state", columns):
         columns = Columns(columns, state=None)
     if columns["annotator"] is not None and derives:
-        raise ValueError("--annotator_column needs a column of labels: there are states alone.")
+        raise ValueError("--columns annotator=NAME needs a column of labels: there are states alone.")
     timelines = group_posts(posts, names, columns, drop_incomplete)
     if not isinstance(timelines, list):
         if change_step is not None:

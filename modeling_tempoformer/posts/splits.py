@@ -85,8 +85,8 @@ def cut(timelines: Sequence[Timeline], folds: int, seed: int) -> list[tuple[np.n
     if (most := max(Counter(posts.tolist()).values())) < folds:
         raise ValueError(
             f"Cannot split {len(timelines)} timelines into {folds} parts: no class has more than {most} posts. Is the "
-            "column that is read the column of labels (--label_column)? If so, label more posts, or give each split "
-            "as a file of its own."
+            "column that is read the column of labels (--columns label=NAME)? If so, label more posts, or give each "
+            "split as a file of its own."
         )
     folder = StratifiedGroupKFold(n_splits=folds, shuffle=True, random_state=seed)
     cuts = folder.split(posts, posts, units[numbers])
@@ -149,17 +149,24 @@ def make_folds(
 
 
 def read_folds(path: str | Path, timelines: Sequence[Timeline]) -> list[dict[str, list[str]]]:
-    """Returns the folds in a file. Each must have every timeline exactly once, and no empty split."""
-    folds = decode_json(Path(path).read_text(encoding="utf-8"), path)
+    """Returns the folds in a file ([`check_folds`])."""
+    return check_folds(decode_json(Path(path).read_text(encoding="utf-8"), path), timelines, path)
+
+
+def check_folds(folds: Any, timelines: Sequence[Timeline], source: str | Path) -> list[dict[str, list[str]]]:
+    """
+    Returns folds with ids as timelines have them. Raises a `ValueError`, which names the `source`, unless each fold
+    has every timeline exactly once and no empty split.
+    """
     right = [isinstance(fold, dict) and set(fold) == set(SPLITS) and all(fold.values()) for fold in folds]
     if not right or not all(right):
-        raise ValueError(f"{path} must be a list of objects with {', '.join(SPLITS)}, none of them empty.")
+        raise ValueError(f"{source} must be a list of objects with {', '.join(SPLITS)}, none of them empty.")
     folds = [{name: list(map(read_name, fold[name])) for name in SPLITS} for fold in folds]
     present = Counter(timeline.timeline_id for timeline in timelines)
     for number, fold in enumerate(folds):
         named = Counter(timeline_id for name in SPLITS for timeline_id in fold[name])
         differing = (present - named) + (named - present)
-        refuse_ids(f"{path}, fold {number}: timelines are missing, unknown or in several splits", differing)
+        refuse_ids(f"{source}, fold {number}: timelines are missing, unknown or in several splits", differing)
     return folds
 
 

@@ -18,7 +18,7 @@ from ..timeline_tempoformer import NO_LABEL, Timeline
 
 logger = logging.getLogger(__name__)
 
-LEFT_OUT = "A column that is no state is left out by --state_column none."
+LEFT_OUT = "A column that is no state is left out by --columns state=none."
 # Classes of labels that are derived from states
 DERIVED_LABELS = ["No-Change", "Change"]
 # The most digits before or after the point in the name of a number; a float has no more that are exact.

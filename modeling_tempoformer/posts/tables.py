@@ -32,9 +32,9 @@ OTHER_KINDS = {
     ".dta": "from Stata, make one by pandas.read_stata(path).to_csv('posts.csv', index=False)",
     ".rds": "from R, make one by write.csv(readRDS(path), 'posts.csv', na = '', row.names = FALSE)",
     ".vtt": (
-        "of subtitles, make one for --one_timeline by pandas.DataFrame([(cue.start, cue.voice, cue.text) for cue in "
-        "webvtt.read(path)], columns=['timestamp', 'speaker', 'text']).to_csv('posts.csv', index=False), which needs "
-        "webvtt-py"
+        "of subtitles, make one for --columns timeline=none by pandas.DataFrame([(cue.start, cue.voice, cue.text) for "
+        "cue in webvtt.read(path)], columns=['timestamp', 'speaker', 'text']).to_csv('posts.csv', index=False), which "
+        "needs webvtt-py"
     ),
     ".eaf": (
         "from ELAN, make one by File > Export As > Tab-delimited Text with a line of column names, and name it .tsv"
@@ -202,7 +202,7 @@ def with_timeline(table: pa.Table, path: str | Path) -> pa.Table:
     """Adds the column of a table whose posts are of one timeline. Raises a `ValueError` if it has such a column."""
     if (column := find_column(table.column_names, TIMELINE, "timeline")) is not None:
         raise ValueError(
-            f"{path}: --one_timeline says that all posts are of one timeline, but there is a column {column!r}: leave "
-            "the option out, or rename the column."
+            f"{path}: --columns timeline=none says that all posts are of one timeline, but there is a column "
+            f"{column!r}: leave that out, or rename the column."
         )
     return table.append_column(TIMELINE, pa.array([name_of_timeline(path)] * len(table), pa.string()))

@@ -17,7 +17,7 @@ from ..common.markup import is_marked_up, warn_of_markup
 from ..names_tempoformer import read_name
 from ..timeline_tempoformer import NO_LABEL, BadValue, Post, Timeline, read_post, read_role
 from ..times_tempoformer import NO_TIME, TimeColumn, to_seconds
-from .columns import NO_COLUMN, USUAL, Columns, cells_of, is_missing, require_column
+from .columns import NEEDED, NO_COLUMN, ROLES, USUAL, Columns, cells_of, is_missing, read_columns, require_column
 from .facts import Facts, check_units, merge_annotators
 from .missing_codes import USUAL as USUAL_CODES
 from .missing_codes import NameCounts
@@ -45,8 +45,8 @@ OF_CONVOKIT = (
 NARROW = (pa.float16(), pa.float32())
 # More labels than this are no classes if most posts have one of their own.
 MOST_CLASSES = 10
-# Columns of names
-ROLES = ("timeline", "id", "label", "speaker", "state", "group", "split", "annotator")
+# Roles whose values are names
+NAMES = ("timeline", "id", "label", "speaker", "state", "group", "split", "annotator")
 # Roles whose columns no model reads
 FACTS = ("group", "split", "annotator")
 # Roles without which a row is no post, if there is a column of them
@@ -119,8 +119,8 @@ def label_names(posts: Dataset | IterableDataset, column: str = "label") -> list
         shown = ", ".join(map(repr, sorted(names)[:3]))
         raise ValueError(
             f"The column {column!r} has {len(names)} different values on {labelled} posts, such as {shown}: is it the "
-            f"column of labels? Name another one by --label_column ({NO_COLUMN} for posts without labels), or these "
-            "classes by --labels."
+            f"column of labels? Name another one by --columns label=NAME ({NO_COLUMN} for posts without labels), or "
+            "these classes by --labels."
         )
     whole = all(name.removeprefix("-").isdecimal() for name in names)
     return sorted(names, key=lambda name: (int(name), name) if whole else name)
@@ -224,7 +224,7 @@ def lacks(cell: Any, role: str) -> bool:
     try:
         if is_missing(cell) or (role == "timestamp" and to_seconds(cell) is None):
             return True
-        return role in ROLES and not read_name(cell)
+        return role in NAMES and not read_name(cell)
     except ValueError:  # It is there, and cannot be read.
         return False
 
@@ -249,7 +249,7 @@ def read_row(
         values["label"] = None if values["label"] is None or values["label"] < 0 else names[values["label"]]
     time = values.get("timestamp")
     try:
-        found = {role: read_role(role, values[role]) for role in ROLES if columns.get(role) is not None}
+        found = {role: read_role(role, values[role]) for role in NAMES if columns.get(role) is not None}
         for role in ("timeline", "id"):
             if found.get(role) == "":
                 raise BadValue(role, values[role], f"an id must not be missing; {DROPPED}")
@@ -288,7 +288,7 @@ def with_option(bad: PostError, given: Columns, columns: Columns) -> PostError:
     """Returns the error, with the option that leaves its column out if nobody has named the column."""
     for role, column in columns.items():
         if column == bad.column and role in USUAL and given[role] is None:
-            hint = f"if the column has no {role}s, leave it out by --{role}_column {NO_COLUMN}"
+            hint = f"if the column has no {role}s, leave it out by --columns {role}={NO_COLUMN}"
             return PostError(bad.row, bad.column, bad.value, f"{bad.problem}; {hint}")
     return bad
 
@@ -344,7 +344,7 @@ def watched(timelines: Iterable[tuple[str, list[Post]]]) -> Iterator[tuple[str, 
             f"THE LABELS CONTRADICT EACH OTHER: {differing} of {number} posts have another label than the post that "
             f"they are equal to ({first_differing}), as where two annotators have a row each. A model learns both "
             "labels, and is scored against both. If several annotators have labelled a post, name their column by "
-            "--annotator_column; else give each post one row."
+            "--columns annotator=NAME; else give each post one row."
         )
 
 
@@ -434,16 +434,7 @@ class TimelineStream:
 def to_timelines(
     posts: Dataset | IterableDataset,
     labels: list[str] | None = None,
-    timeline_column: str = "timeline_id",
-    timestamp_column: str | None = None,
-    text_column: str = "text",
-    label_column: str | None = None,
-    id_column: str | None = None,
-    speaker_column: str | None = None,
-    state_column: str | None = None,
-    annotator_column: str | None = None,
-    group_column: str | None = None,
-    split_column: str | None = None,
+    columns: Mapping[str, str] | None = None,
     drop_incomplete: bool = False,
 ) -> list[Timeline] | TimelineStream:
     """
@@ -454,20 +445,21 @@ def to_timelines(
             `load_dataset(..., streaming=True)`, the posts of a timeline must follow each other.
         labels (`list[str]`, *optional*): The label names, in the order of their class ids. Without them, all posts are
             unlabelled. With them, single posts may be.
-        timeline_column, timestamp_column, text_column, label_column, id_column (`str`, *optional*):
-            Column names. By default, times are read from a column "timestamp", and labels from a column "label", if
-            there is one. "date+time" names two columns, of dates and of times of day. Times are all ISO-8601, all
-            numbers of seconds, or all missing (see [`to_seconds`]). Without times, timelines keep the order of their
-            posts. Without `id_column`, a post's id is its row; in a stream of several shards the number of the shard
-            precedes it. Ids must be unique within their timeline.
-        speaker_column, state_column (`str`, *optional*):
-            Column names. By default, writers of posts are read from a column "speaker", and states, classes or
-            numbers, from a column "state", if there is one. Both may be missing in single posts.
-        annotator_column (`str`, *optional*):
-            Column name. Posts have a row for each annotator's label, and are merged ([`merge_annotators`]).
-        group_column, split_column (`str`, *optional*):
-            Column names: the group by which a post is scored, and the unit of its timeline, which no split divides.
-            Both may be missing in single posts. They become the `facts` of timelines.
+        columns (`Mapping[str, str]`, *optional*): The names of columns by what they are, where they have not the usual
+            names:
+
+            - `"timeline"` ("timeline_id") and `"text"` ("text"), which each post has.
+            - `"timestamp"` ("timestamp"): times are all ISO-8601, all numbers of seconds, or all missing (see
+              [`to_seconds`]). "date+time" names two columns, of dates and of times of day. Without times, timelines
+              keep the order of their posts.
+            - `"label"` ("label").
+            - `"id"`: by default a post's id is its row; in a stream of several shards the number of the shard precedes
+              it. Ids must be unique within their timeline.
+            - `"speaker"` ("speaker") and `"state"` ("state"): writers of posts, and states, which are classes or
+              numbers. Both may be missing in single posts.
+            - `"annotator"`: posts have a row for each annotator's label, and are merged ([`merge_annotators`]).
+            - `"group"` and `"split"`: the group by which a post is scored, and the unit of its timeline, which no
+              split divides. Both may be missing in single posts. They become the `facts` of timelines.
         drop_incomplete (`bool`, *optional*, defaults to `False`):
             True to leave out rows without timeline id, post id, time or text, as far as there are such columns. A
             warning counts them.
@@ -484,9 +476,7 @@ def to_timelines(
         stream with annotators. A stream raises what is wrong with its posts when it is read. It notices a timeline
         that comes back only among the shards that one worker or process reads; [`survey`] reads all shards.
     """
-    columns = Columns(timeline=timeline_column, timestamp=timestamp_column, text=text_column, label=label_column)
-    columns |= {"id": id_column, "speaker": speaker_column, "state": state_column, "annotator": annotator_column}
-    columns |= {"group": group_column, "split": split_column}
+    columns = Columns({**dict.fromkeys(ROLES), **NEEDED, **read_columns(columns or {})})
     return group_posts(posts, labels, columns, drop_incomplete)
 
 

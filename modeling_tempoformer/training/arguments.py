@@ -1,17 +1,13 @@
 """Arguments that several scripts share."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from transformers import TrainingArguments
 
 from ..common.arguments import CheckpointArguments, read_anywhere
+from ..evaluation.alarm_goals import AlarmGoal, read_goal
 from ..posts.arguments import DataTrainingArguments
-
-
-# The options that say which threshold of alarms is wanted
-WISHES = ("precision", "recall", "alarm_rate", "miss_rate")
 
 
 @dataclass
@@ -36,43 +32,14 @@ class ModelArguments(CheckpointArguments):
     calibrate: bool = field(
         default=False, metadata={"help": "Fit a temperature and decision thresholds on the validation split."}
     )
-    precision: float | None = field(
+    alarm: str | None = field(
         default=None,
         metadata={
-            "help": "Calibrate so that this share of the alarms of the class to watch (--watch) is right, on the "
-            "validation split."
-        },
-    )
-    recall: float | None = field(
-        default=None,
-        metadata={
-            "help": "Calibrate so that this share of the posts of the class to watch (--watch) are alarms, on the "
-            "validation split."
-        },
-    )
-    alarm_rate: float | None = field(
-        default=None,
-        metadata={
-            "help": "Calibrate so that of new timelines without the class to watch (--watch) at most this share has "
-            "an alarm."
-        },
-    )
-    alarm_days: float | None = field(
-        default=None,
-        metadata={"help": "Let --alarm_rate be that of so many days of a timeline. Default: of a whole timeline."},
-    )
-    miss_rate: float | None = field(
-        default=None,
-        metadata={
-            "help": "Calibrate so that of a new timeline's runs of the class to watch (--watch) at most this share is "
-            "missed, in the mean."
-        },
-    )
-    seeds: int | None = field(
-        default=None,
-        metadata={
-            "help": "Train and test with this many seeds, --seed and the next ones, on the same test posts. The "
-            "folder has the model of the first, and seed_NUMBER below it the others; tables have mean and spread."
+            "help": "Choose which posts are alarms of the class to watch (--watch) by the validation split: "
+            "precision=0.8, so that this share of the alarms is right; recall=0.7, so that this share of its posts "
+            "are alarms; rate=0.05, so that of new timelines without it at most this share has an alarm, or with "
+            "rate=0.05/30d of their stretches of 30 days; missed=0.2, so that of a new timeline's runs of it at most "
+            "this share is missed, in the mean. Calibrates."
         },
     )
     view: bool = field(
@@ -89,38 +56,12 @@ class ModelArguments(CheckpointArguments):
 
     def __post_init__(self):
         super().__post_init__()
-        self.calibrate = self.calibrate or bool(self.wanted_share)
+        self.calibrate = self.calibrate or self.goal is not None
 
     @property
-    def wanted_share(self) -> dict[str, float]:
-        """The argument `wanted` of [`~evaluation.alarms.choose_alarm`]; empty if nothing is wanted."""
-        return read_wish(self, WISHES)
-
-
-def read_wish(arguments: Any, names: Sequence[str]) -> dict[str, float]:
-    """
-    Returns the argument `wanted` of [`~evaluation.alarms.choose_alarm`] from options, empty if nothing is wanted.
-
-    Args:
-        arguments (`Any`): An object that has the options `names` and `alarm_days`, None for one that is not given.
-        names (`Sequence[str]`): Those of `WISHES` that may be wanted.
-
-    Raises a `ValueError` for two wishes, a share out of its range, and for days without an alarm rate.
-    """
-    wanted = {name: share for name in names if (share := getattr(arguments, name)) is not None}
-    if len(wanted) > 1:
-        first, second, *_ = wanted
-        raise ValueError(f"--{first} and --{second} cannot both be wanted of one threshold: give one of them.")
-    for name, share in wanted.items():
-        is_rate = name.endswith("_rate")
-        if not 0 < share <= 1 or (is_rate and share == 1):
-            most = "less than 1" if is_rate else "at most 1"
-            raise ValueError(f"--{name} must be more than 0 and {most}, got {share}.")
-    if arguments.alarm_days is None:
-        return wanted
-    if "alarm_rate" not in wanted or arguments.alarm_days <= 0:
-        raise ValueError("--alarm_days must be more than 0, and says what --alarm_rate is about: give both.")
-    return {**wanted, "days": arguments.alarm_days}
+    def goal(self) -> AlarmGoal | None:
+        """The goal of `--alarm`, None without one."""
+        return None if self.alarm is None else read_goal(self.alarm)
 
 
 def read_of_posts(
@@ -128,23 +69,17 @@ def read_of_posts(
 ) -> dict[str, tuple[Any, str]]:
     """Returns the argument of [`check_read`] for the options of a script that reads posts."""
     trains, predicts, validates = training.do_train, training.do_predict, training.do_eval or calibrates
-    # `num_train_epochs` is `min_epochs` unless it is given, also by a recipe.
-    counts_epochs = trains and training.max_steps <= 0 and training.num_train_epochs == training.min_epochs
     only_training = (trains, "without --do_train")
-    fewest = (counts_epochs, "with --num_train_epochs, with --max_steps or without --do_train")
     return {
         **read_anywhere(data, training),
         "no_text": (predicts, "without --do_predict"),
-        "fold": (data.folds_file, "without --folds_file"),
         "validation_file": (trains or validates, "without --do_train, --do_eval and --calibrate"),
         "test_file": (trains or predicts, "without --do_train and --do_predict"),
-        "group_column": (training.do_eval or predicts, "without --do_eval and --do_predict"),
-        "split_column": (trains or (validates and predicts), "without --do_train"),
         **dict.fromkeys(("test_fraction", "split_by", "split_seed"), only_training),
         **dict.fromkeys(("new_parameters_learning_rate", "freeze_layers"), only_training),
         "early_stopping_patience": (
             trains and training.finds_best,
             "without --do_train, --eval_strategy and --metric_for_best_model",
         ),
-        **dict.fromkeys(("min_epochs", "min_steps"), fewest),
+        "min_steps": (trains and training.max_steps <= 0, "with --max_steps or without --do_train"),
     }

@@ -21,10 +21,10 @@ from transformers import (
 from ..common.arguments import check_asked, wanted_splits
 from ..common.command_line import check_overrides, check_read, options_given, parse, recipe_arguments, split_recipes
 from ..common.files import data_folder, lock_folder
+from ..common.renamed_options import check_renamed
 from ..configuration_streams_tempoformer import StreamFields
 from ..data_collator_tempoformer import StreamCollator
 from ..decisions_tempoformer import class_names
-from ..evaluation.alarm_promises import PROMISES
 from ..evaluation.alarms import check_units
 from ..modeling_post_tempoformer import PostTempoFormerForStreamClassification
 from ..modeling_streams_tempoformer import StreamPreTrainedModel
@@ -51,7 +51,6 @@ from .frozen_encoder import embed_rows, freeze_encoder, freeze_layers
 from .kept_states import keep_lower_states
 from .reporting import report_more_labels, report_results
 from .resuming import begun_checkpoint, check_posts, train_or_resume
-from .seeds import leave_out_alarm, seed_runs, seed_settings
 from .stream_trainer import StreamTrainer, StreamTrainingArguments
 from .streaming import begin_streams, check_streaming, shuffle_forever
 from .time_estimate import tell_minutes
@@ -71,7 +70,9 @@ MODEL_CLASSES: dict[str | None, type[StreamPreTrainedModel]] = {
 }
 
 
-def fine_tune(model_name_or_path: str, *recipes: str | Path, **arguments: Any) -> StreamPreTrainedModel:
+def fine_tune(
+    model_name_or_path: str, *recipes: str | Path, fold: dict[str, list[str]] | None = None, **arguments: Any
+) -> StreamPreTrainedModel:
     """
     Trains, evaluates and predicts as `run_glue_style.py` does, with the settings of `configuration/default.yaml`
     unless a recipe is given.
@@ -81,6 +82,8 @@ def fine_tune(model_name_or_path: str, *recipes: str | Path, **arguments: Any) -
     Args:
         model_name_or_path (`str`): Folder or Hub id of an encoder, or of a TempoFormer to train further.
         recipes (`str` or `Path`): Files of settings; later ones win.
+        fold (`dict[str, list[str]]`, *optional*): The ids of the timelines of `train`, `validation` and `test`, which
+            divide the posts of all files. By default files or shares do.
         arguments: The script's options by name. `do_train`, `do_eval` and `do_predict` are True unless given.
 
     Returns:
@@ -88,28 +91,21 @@ def fine_tune(model_name_or_path: str, *recipes: str | Path, **arguments: Any) -
         errors, a `ValueError` or an `OSError` with one sentence.
     """
     wanted = {"do_train": True, "do_eval": True, "do_predict": True, "model_name_or_path": model_name_or_path}
-    return train([*map(str, recipes), *recipe_arguments({**wanted, **arguments})])
+    return train([*map(str, recipes), *recipe_arguments({**wanted, **arguments})], fold)
 
 
-def train(arguments: list[str]) -> StreamPreTrainedModel:
-    """
-    Runs a command line of `run_glue_style.py`. Returns the model, with several seeds that of the first one.
-    """
-    arguments = with_default_settings(arguments)
-    first, given = parse(ARGUMENTS, arguments), options_given(arguments)
-    runs = {folder: parse(ARGUMENTS, [*arguments, *changed]) for folder, changed in seed_runs(*first).items()}
-    for model_args, *_ in runs.values():
-        leave_out_alarm(model_args)
-    # The first seed comes last, as its folder has the scores of all. All runs are checked before the first training.
-    runs[Path(first[-1].output_dir)] = first
-    for parsed in runs.values():
-        check_arguments(given, *parsed)
-    for folder, parsed in runs.items():
-        if parsed is not first:
-            print(f"\nAnother seed: {folder}")
-        others = {other: seed_settings(*settings) for other, settings in runs.items() if other != folder}
-        model = run(given, *parsed, others)
-    return model
+def train(arguments: list[str], fold: dict[str, list[str]] | None = None) -> StreamPreTrainedModel:
+    """Runs a command line of `run_glue_style.py`. `fold` is the argument of [`fine_tune`]. Returns the model."""
+    given = options_given(arguments)
+    # Before the checkpoint is looked for
+    check_renamed(given, ())
+    model_args, data, training = parse(ARGUMENTS, with_default_settings(arguments))
+    data.fold = fold
+    check_arguments(given, model_args, data, training)
+    if "num_train_epochs" in given and "min_steps" not in given:
+        # The least number of a recipe is for a user who does not say how long.
+        training.min_steps = 0
+    return run(given, model_args, data, training)
 
 
 def with_default_settings(arguments: list[str]) -> list[str]:
@@ -131,11 +127,10 @@ def run(
     model_args: ModelArguments,
     data: DataTrainingArguments,
     training: StreamTrainingArguments,
-    others: Mapping[Path, Mapping[str, Any]],
 ) -> StreamPreTrainedModel:
     """
     Trains, evaluates, predicts and pushes, as far as the arguments ask for it. `given` is the argument of
-    [`check_read`], and `others` are those of [`train_or_resume`]. Returns the model.
+    [`check_read`]. Returns the model.
     """
     with lock_folder(training.output_dir, training.process_index == 0):
         set_seed(training.seed)
@@ -144,7 +139,7 @@ def run(
         config = load_config(model_args, data, training)
         is_saved = isinstance(config, StreamFields)
         first_file = data.train_file or data.validation_file or data.test_file
-        recall_columns(data, model_args.model_name_or_path, first_file, given)
+        recall_columns(data, model_args.model_name_or_path, first_file)
         posts = load_splits(data, model_args.cache_dir, model_args.token)
         names = class_names(config) if is_saved else choose_label_names(posts, data)
         change_step = config.change_step if is_saved else choose_change_step(posts, data)
@@ -196,10 +191,11 @@ def run(
             if not splits.timed:
                 logger.warning("The posts have no column of times: the model knows only their order.")
 
-        if PROMISES & set(model_args.wanted_share) and (watched := model.config.watched) is not None:
+        goal, watched = model_args.goal, model.config.watched
+        if goal is not None and goal.is_promise and watched is not None:
             # A promise that cannot be kept is refused before the training.
             name = class_names(model.config)[watched]
-            check_units(splits.timelines["validation"], watched, name, model_args.wanted_share)
+            check_units(splits.timelines["validation"], watched, name, goal)
 
         for part in wanted:
             if isinstance(splits.timelines[part], list):
@@ -240,11 +236,11 @@ def run(
         )
         if training.do_train:
             with keep_states(model, training, rows, tokenizer):
-                train_or_resume(trainer, splits.surveys["train"].fingerprint, model_args, data, others=others)
+                train_or_resume(trainer, splits.surveys["train"].fingerprint, model_args, data)
 
         # Report
         # A fold of a cross-validation is one of many trainings of the same posts.
-        if training.do_train and data.folds_file is None:
+        if training.do_train and data.fold is None:
             if grows:
                 report_more_labels(trainer, rows["train"], tokens)
             else:

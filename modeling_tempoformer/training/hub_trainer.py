@@ -60,10 +60,6 @@ class HubTrainingArguments(TrainingArguments):
         model_card (`dict` or `str`, *optional*): Arguments of [`Trainer.create_model_card`], as a dict or as JSON.
         push_to_hub_dry_run (`bool`, *optional*, defaults to `False`): If True, what `push_to_hub` would send is
             written into the folder `_push_to_hub` of the output folder and listed. Nothing is pushed.
-        hub_strategy (`str`, *optional*, defaults to `"end"`): Must be `"end"`. Other strategies push checkpoints,
-            which hold local paths.
-        remove_unused_columns (`bool`, *optional*, defaults to `False`): Must be `False`. The collators read columns
-            that are not arguments of `forward`.
     """
 
     model_card: dict | str | None = field(
@@ -74,8 +70,10 @@ class HubTrainingArguments(TrainingArguments):
         default=False,
         metadata={"help": "Write what --push_to_hub would send into the folder _push_to_hub, list it, push nothing."},
     )
-    hub_strategy: HubStrategy | str = field(default="end", metadata={"help": "Must be end."})
-    remove_unused_columns: bool = field(default=False, metadata={"help": "Must be False."})
+    # Other strategies push checkpoints, which hold local paths.
+    hub_strategy: HubStrategy | str = field(default=HubStrategy.END, init=False)
+    # The collators read columns that are not arguments of `forward`.
+    remove_unused_columns: bool = field(default=False, init=False)
 
     def __post_init__(self):
         if isinstance(self.model_card, str):
@@ -99,8 +97,6 @@ class HubTrainingArguments(TrainingArguments):
             )
         if self.push_to_hub and self.push_to_hub_dry_run:
             raise ValueError("--push_to_hub_dry_run pushes nothing: leave it or --push_to_hub out.")
-        if self.push_to_hub and self.hub_strategy != HubStrategy.END:
-            raise ValueError(f"--hub_strategy {self.hub_strategy.value} pushes checkpoints: give end or nothing.")
 
     def __getstate__(self):
         # The Trainer pickles its arguments beside the weights.

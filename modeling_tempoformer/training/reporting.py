@@ -20,7 +20,6 @@ from .arguments import ModelArguments
 from .fewer_labels import measure_more_labels
 from .hub_trainer import kept_evaluation
 from .resuming import clear_results, clear_test, report_metrics
-from .seeds import score_seeds, seed_folders
 from .stream_trainer import MORE_LABELS, StreamTrainer
 
 
@@ -57,14 +56,11 @@ def report_results(
     if training.do_train and trainer.is_world_process_zero():
         warn_of_worthless(validation, trainer.class_names)
     if calibrates:
-        trainer.calibrate(items["validation"], timelines["validation"], getattr(model_args, "wanted_share", None))
+        trainer.calibrate(items["validation"], timelines["validation"], model_args.goal)
     if training.do_predict:
         clear_test(training)
         # The page explains the same posts.
         metrics = trainer.predict_timelines("test", items, timelines, not data.no_text, model_args.view)
-        if seed_folders(model_args, training) and metrics["predict_labelled_posts"]:
-            own = {name.removeprefix("predict_"): value for name, value in metrics.items()}
-            metrics["predict_seeds"] = score_seeds(own, trainer.class_names, model_args, training)
         report_metrics(trainer, "predict", metrics)
         if trainer.is_world_process_zero():
             config, results = trainer.model.config, group_by_class(metrics, "predict", trainer.class_names)

@@ -21,6 +21,7 @@ from ..evaluation.figures import FIGURES, LEARNING_CURVE, OF_TEST, learning_curv
 from ..evaluation.latex import TEST_TABLE
 from ..evaluation.prediction_table import HELD_OUT, MISTAKES, PREDICTIONS, PREDICTIONS_PARQUET
 from ..evaluation.report import RESULTS
+from ..posts.columns import read_columns
 from ..posts.splits import SPLIT, write_split
 from ..view.timelines import TIMELINES
 from .hub_trainer import HubTrainer
@@ -52,7 +53,7 @@ DEFINING = (
         "streaming",
     ),
     # Which posts are held out
-    *("validation_fraction", "test_fraction", "split_by", "split_seed", "split_column", "fold"),
+    *("validation_fraction", "test_fraction", "split_by", "split_seed", "columns split"),
     # Texts with dates and their masks
     *("times", "time_granularity", "line_by_line", "mlm_probability", "time_mlm_probability"),
     *("temporal_attention", "temporal_residual", "time_scaling", "prepend_time", "mask_token_time"),
@@ -71,9 +72,7 @@ DEFINING = (
 )
 
 
-def train_or_resume(
-    trainer: HubTrainer, posts: str, *arguments: Any, others: Mapping[Path, Mapping[str, Any]] | None = None
-):
+def train_or_resume(trainer: HubTrainer, posts: str, *arguments: Any):
     """
     Trains a model and saves it, with its metrics and its learning curve. An older model of the output folder is set
     aside in the meantime ([`set_aside`]).
@@ -87,16 +86,11 @@ def train_or_resume(
             anew, and gets the one that a resumed training began with.
         posts (`str`): Fingerprint of the training posts.
         arguments: The script's arguments besides the Trainer's. Those of [`DEFINING`] are compared.
-        others (`Mapping[Path, Mapping[str, Any]]`, *optional*): The folders of trainings of the same posts that the
-            same command asks for, and the settings in which each differs. All are checked before this one begins.
     """
     args, output_dir = trainer.args, Path(trainer.args.output_dir)
     if trainer.base_model is not None and Path(trainer.base_model).resolve() == output_dir.resolve():
         raise ValueError(f"--output_dir {output_dir} has the model that the training starts from: give another one.")
     trained_on = compared_settings(trainer, posts, arguments)
-    for folder, changed in (others or {}).items():
-        if folder.is_dir() and (checkpoint := get_last_checkpoint(folder)) is not None:
-            check_same(Path(checkpoint), {**trained_on, **changed})
     last = find_last_checkpoint(args, trained_on)
     if args.resume_from_checkpoint is None and last is not None and is_complete(output_dir):
         metrics = load_ended(trainer)
@@ -215,6 +209,8 @@ def compared_settings(trainer: Trainer, posts: str, arguments: Sequence[Any]) ->
     settings = {**trainer.args.to_dict(), "world_size": trainer.args.world_size}
     for script_arguments in arguments:
         settings |= vars(script_arguments)
+    # Other columns are known by the posts that they give.
+    settings["columns split"] = read_columns(settings.get("columns", ())).get("split")
     settings["labels"] = getattr(trainer.model.config, "id2label", None)
     compared = {name: settings[name] for name in DEFINING if name in settings}
     # Through JSON, because the record is read from JSON

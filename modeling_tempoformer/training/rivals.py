@@ -20,7 +20,7 @@ from ..evaluation.rivals import boosted_trees, position_and_time, words_alone
 from ..modeling_post_tempoformer import PostTempoFormerForStreamClassification
 from ..posts.arguments import DataTrainingArguments
 from ..timeline_tempoformer import Timeline, tokenize_posts
-from .arguments import WISHES, ModelArguments
+from .arguments import ModelArguments
 from .frozen_encoder import embed
 
 
@@ -36,7 +36,7 @@ class Baseline(ModelArguments):
     # The kind of model that `--model_name_or_path` must name.
     reads: ClassVar[Literal["encoder", "language model"] | None] = "encoder"
     # Options that the method does not support.
-    refused: ClassVar[tuple[str, ...]] = ("config_name", "tokenizer_name", "view", "seeds", *WISHES, "alarm_days")
+    refused: ClassVar[tuple[str, ...]] = ("config_name", "tokenizer_name", "view", "alarm")
     # True if the model is a class of Transformers, which loads without this package.
     is_stock: ClassVar[bool] = False
     # The option without which the method does nothing.
@@ -75,13 +75,13 @@ class Methods(NamedTuple):
 
     Attributes:
         names (`tuple[str, ...]`): Their names.
-        program (`tuple[str, ...]`): The arguments of Python that run one of them.
+        program (`str`): The function that runs one of them, as `commands.fold` takes it.
         find (`Callable[[str], type[Baseline]]`): Returns the class of a method. Raises a `ValueError` for no method.
         recipe_of (`Callable[[str], str]`, *optional*): Returns the path of a method's recipe, which names it.
     """
 
     names: tuple[str, ...]
-    program: tuple[str, ...]
+    program: str
     find: Callable[[str], type[Baseline]]
     recipe_of: Callable[[str], str] | None = None
 
@@ -200,4 +200,4 @@ def find_rival(name: str) -> type[Baseline]:
     return OF_PACKAGE[name]
 
 
-RIVALS = Methods(tuple(OF_PACKAGE), ("-m", "modeling_tempoformer.commands.rival"), find_rival)
+RIVALS = Methods(tuple(OF_PACKAGE), "modeling_tempoformer.commands.rival:main", find_rival)

@@ -18,6 +18,7 @@ from ..common.command_line import check_positive
 from ..common.files import write_json
 from ..configuration_streams_tempoformer import StreamFields
 from ..decisions_tempoformer import class_names, watched_threshold
+from ..evaluation.alarm_goals import AlarmGoal
 from ..evaluation.alarms import alarm_sentence
 from ..evaluation.calibration import fit_calibration
 from ..evaluation.figures import write_alarm_figure, write_test_figures
@@ -65,11 +66,9 @@ class StreamTrainingArguments(HubTrainingArguments):
     [`HubTrainingArguments`] for streams of posts.
 
     Args:
-        model_card, push_to_hub_dry_run, hub_strategy, remove_unused_columns: Fields of [`HubTrainingArguments`].
-        num_train_epochs (`float`, *optional*): Number of epochs, in the place of `min_epochs` and `min_steps`.
-        min_epochs (`float`, *optional*, defaults to 3.0): Fewest epochs.
+        model_card, push_to_hub_dry_run: Fields of [`HubTrainingArguments`].
         min_steps (`int`, *optional*, defaults to 0): Fewest optimiser steps. The training has as many epochs as they
-            take.
+            take, if these are more than `num_train_epochs`.
         new_parameters_learning_rate (`float`, *optional*): Learning rate of everything outside the pretrained encoder.
             Default: `learning_rate`.
         freeze_encoder (`bool`, *optional*, defaults to `False`): If True, only new parts learn, over vectors of
@@ -81,12 +80,12 @@ class StreamTrainingArguments(HubTrainingArguments):
             keeps its patience when a training resumes.
     """
 
-    num_train_epochs: float | None = field(
-        default=None, metadata={"help": "Epochs, in the place of --min_epochs and --min_steps."}
-    )
-    min_epochs: float = field(default=3.0, metadata={"help": "Train for at least as many epochs."})
     min_steps: int = field(
-        default=0, metadata={"help": "Train for more epochs where --min_epochs would be fewer steps than this."}
+        default=0,
+        metadata={
+            "help": "Train for more epochs where --num_train_epochs would be fewer steps than this. A recipe's is not "
+            "read where the command line has --num_train_epochs."
+        },
     )
     new_parameters_learning_rate: float | None = field(
         default=None,
@@ -115,12 +114,6 @@ class StreamTrainingArguments(HubTrainingArguments):
             raise ValueError("--freeze_encoder keeps all layers as they are: leave out --freeze_layers.")
         if self.min_steps < 0:
             raise ValueError(f"--min_steps must be at least 0, got {self.min_steps}.")
-        if not 0 < self.min_epochs < math.inf:
-            raise ValueError(f"--min_epochs must be more than 0, got {self.min_epochs}.")
-        if self.num_train_epochs is None:
-            self.num_train_epochs = self.min_epochs
-        else:
-            self.min_steps = 0
         super().__post_init__()
 
     @property
@@ -356,7 +349,7 @@ class StreamTrainer(HubTrainer):
         }
         write_json(Path(self.args.output_dir) / RESULTS, self.kept_results | results)
 
-    def calibrate(self, items: Dataset, timelines: Sequence[Timeline], wanted: Mapping[str, float] | None = None):
+    def calibrate(self, items: Dataset, timelines: Sequence[Timeline], goal: AlarmGoal | None = None):
         """
         Fits a temperature, and decision thresholds or the threshold of alarms, to the labelled posts of validation
         timelines, and saves the model with them.
@@ -364,13 +357,13 @@ class StreamTrainer(HubTrainer):
         Args:
             items (`Dataset`): As in [`StreamTrainer.predict_posts`].
             timelines (`Sequence[Timeline]`): The timelines of the items.
-            wanted (`dict[str, float]`, *optional*): As [`fit_calibration`] takes it.
+            goal ([`AlarmGoal`], *optional*): As [`fit_calibration`] takes it.
 
         Raises the errors of [`fit_calibration`].
         """
         self.predict_posts(items, timelines)
         config = self.model.config
-        config.calibration = fit_calibration(timelines, config, wanted)
+        config.calibration = fit_calibration(timelines, config, goal)
         if self.is_world_process_zero() and (sentence := alarm_sentence(config)):
             print(f"Alarms: {sentence}")
         if not self.args.do_train:

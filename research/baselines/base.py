@@ -47,4 +47,4 @@ def class_fields(names: list[str]) -> dict[str, dict]:
     return {"id2label": dict(enumerate(names)), "label2id": {name: label for label, name in enumerate(names)}}
 
 
-BASELINES = Methods(tuple(baseline_names()), ("-m", "research.run_baseline"), find_baseline, recipe_of)
+BASELINES = Methods(tuple(baseline_names()), "research.run_baseline:main", find_baseline, recipe_of)

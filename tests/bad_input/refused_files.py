@@ -219,7 +219,7 @@ POST_CASES = {
     },
     **{
         f"a shortened name in the column of a {role}": (
-            posts({"id": "1,82303E+18"}, **{f"{role}_column": "id"}),
+            posts({"id": "1,82303E+18"}, columns={role: "id"}),
             "Row 1…'id'…'1,82303E+18'…as text",
             "PostError",
         )
@@ -227,7 +227,7 @@ POST_CASES = {
     },
     "a group as a float that has lost digits": (
         lambda folder: to_timelines(
-            Dataset.from_list([{**post, "id": 2.0**53 + 2} for post in POSTS]), ["IS", "O"], group_column="id"
+            Dataset.from_list([{**post, "id": 2.0**53 + 2} for post in POSTS]), ["IS", "O"], columns={"group": "id"}
         ),
         "Row 0…'id'…9007199254740994.0…as text",
         "PostError",
@@ -237,18 +237,18 @@ POST_CASES = {
     "states that look alike": (
         lambda folder: to_timelines(
             Dataset.from_list([{**post, "mood": mood} for post, mood in zip(POSTS, ["Calm", "calm"], strict=True)]),
-            state_column="mood",
+            columns={"state": "mood"},
         ),
         "Row 1…'mood'…'calm'…'Calm'…alike",
         "PostError",
     ),
     "two labels that are written as a list": (posts({"label": '["O","IS"]'}), "Row 1…'label'…[\"O\"", "PostError"),
     "a mark of ConvoKit": (posts({"label": "<##bin{0}&&@**>"}), "Row 1…'label'…<##bin{0}…to_csv", "PostError"),
-    "a speaker in bytes": (posts({"who": b"ann"}, speaker_column="who"), "Row 1…'who'…bytes", "PostError"),
+    "a speaker in bytes": (posts({"who": b"ann"}, columns={"speaker": "who"}), "Row 1…'who'…bytes", "PostError"),
     "an unknown label": (posts({"label": "XX"}), "Row 1…'label'…'XX'", "PostError"),
     "R's mark of nothing as a label": (posts({"label": "NA"}), "Row 1…'label'…'NA'…--missing NA", "PostError"),
     "several timeline ids": (posts_of_lists, "Row 1…'timeline_id'…['ann', 'bob']", "PostError"),
-    "a post id twice": (posts({"id": "p0"}, id_column="id"), "Row 1…'id'…'p0'", "PostError"),
+    "a post id twice": (posts({"id": "p0"}, columns={"id": "id"}), "Row 1…'id'…'p0'", "PostError"),
     "a window without posts": (rows(window=0), "`window`"),
     "posts cut to nothing": (rows(max_seq_length=2), "`max_seq_length`…3…2"),
     "posts cut to nothing by the tokenizer": (

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from helpers import make_timeline
 
+from modeling_tempoformer.evaluation.alarm_goals import AlarmGoal
 from modeling_tempoformer.evaluation.alarm_promises import find_cases, promise_facts
 from modeling_tempoformer.evaluation.alarms import alarms_in_turn, choose_alarm, find_threshold
 from modeling_tempoformer.posts.facts import Facts
@@ -29,9 +30,9 @@ def plain_losses(kind: str, timelines, scores, threshold: float) -> list[float]:
     losses = []
     for timeline, own in zip(timelines, scores, strict=True):
         labels, alarms = timeline.labels, [score >= threshold for score in own]
-        if kind == "alarm_rate" and 1 not in labels:
+        if kind == "rate" and 1 not in labels:
             losses.append(float(any(alarms)))
-        if kind == "miss_rate" and 1 in labels:
+        if kind == "missed" and 1 in labels:
             runs, found = [], []
             for post, label in enumerate(labels):
                 if label == 1 and (post == 0 or labels[post - 1] != 1):
@@ -44,11 +45,11 @@ def plain_losses(kind: str, timelines, scores, threshold: float) -> list[float]:
 
 
 @pytest.mark.parametrize("seed", range(6))
-@pytest.mark.parametrize(("kind", "rate"), [("alarm_rate", 0.2), ("miss_rate", 0.15), ("miss_rate", 0.4)])
+@pytest.mark.parametrize(("kind", "rate"), [("rate", 0.2), ("missed", 0.15), ("missed", 0.4)])
 def test_the_threshold_is_the_last_that_keeps_the_promise(kind, rate, seed):
     """By the theorem: the losses, one more that is lost wholly, and their mean at most the rate."""
     timelines, scores = draw(np.random.default_rng(seed), 40)
-    chosen = find_threshold(timelines, np.concatenate(scores), 1, {kind: rate})
+    chosen = find_threshold(timelines, np.concatenate(scores), 1, AlarmGoal(kind, rate))
 
     def is_kept(threshold: float) -> bool:
         losses = plain_losses(kind, timelines, scores, threshold)
@@ -56,16 +57,16 @@ def test_the_threshold_is_the_last_that_keeps_the_promise(kind, rate, seed):
 
     assert is_kept(chosen)
     levels = np.unique(np.concatenate(scores))
-    further = levels[levels < chosen][::-1] if kind == "alarm_rate" else levels[levels > chosen]
+    further = levels[levels < chosen][::-1] if kind == "rate" else levels[levels > chosen]
     # The next post's probability, on the way to more alarms, or to fewer, breaks it or loses nothing.
-    beyond = [level for level in further if not is_kept(level if kind == "alarm_rate" else level + 1e-9)]
+    beyond = [level for level in further if not is_kept(level if kind == "rate" else level + 1e-9)]
     assert beyond and all(
         plain_losses(kind, timelines, scores, chosen) == plain_losses(kind, timelines, scores, level)
         for level in further[: list(further).index(beyond[0])]
     )
 
 
-@pytest.mark.parametrize(("kind", "rate", "number"), [("alarm_rate", 0.1, 60), ("miss_rate", 0.3, 40)])
+@pytest.mark.parametrize(("kind", "rate", "number"), [("rate", 0.1, 60), ("missed", 0.3, 40)])
 def test_new_timelines_keep_the_promise_in_the_mean_over_draws(kind, rate, number):
     """
     300 draws of timelines to choose on and to be observed on. The rate is kept, but hardly more than that: between it
@@ -74,7 +75,7 @@ def test_new_timelines_keep_the_promise_in_the_mean_over_draws(kind, rate, numbe
     generator, observed = np.random.default_rng(0), []
     for _ in range(300):
         timelines, scores = draw(generator, number)
-        threshold = find_threshold(timelines, np.concatenate(scores), 1, {kind: rate})
+        threshold = find_threshold(timelines, np.concatenate(scores), 1, AlarmGoal(kind, rate))
         observed.append(np.mean(plain_losses(kind, *draw(generator, 100), threshold)))
     noise = np.std(observed) / np.sqrt(len(observed))
     assert rate - 2 / (number / 2) - 4 * noise < np.mean(observed) < rate + 3 * noise
@@ -91,14 +92,14 @@ def test_stretches_of_days_and_families_share_a_weight():
     sister = make_timeline([0, 0], "sister", timestamps=[1e9, 1e9 + 1], facts=[family] * 2)
     ben = make_timeline([0, NO_LABEL], "ben", timestamps=[1e9, 1e9 + 5])
     scores = np.array([0.1, 0.3, 0.9, 0.8, 0.2, 0.5, 0.4, 0.6, 0.95])
-    cases = find_cases("alarm_rate", [ann, sister, ben], 1, days=10).judge(scores)
+    cases = find_cases(AlarmGoal("rate", 0.2, days=10), [ann, sister, ben], 1).judge(scores)
     found = cases.sort_values("score")[["score", "weight"]].to_numpy()
     assert found == pytest.approx(np.array([[0.2, 1 / 3], [0.3, 1 / 3], [0.5, 1 / 3], [0.6, 1.0]]))
-    whole = find_cases("alarm_rate", [ann, sister, ben], 1).judge(scores)
+    whole = find_cases(AlarmGoal("rate", 0.2), [ann, sister, ben], 1).judge(scores)
     assert whole.sort_values("score")[["score", "weight"]].to_numpy() == pytest.approx(
         np.array([[0.5, 1.0], [0.6, 1.0]])
     )
-    facts = promise_facts("alarm_rate", [ann, sister, ben], scores >= 0.45, 1, days=10)
+    facts = promise_facts(AlarmGoal("rate", 0.2, days=10), [ann, sister, ben], scores >= 0.45, 1)
     assert (facts["promised_of"], facts["broken"]) == (4, 2) and facts["rate"] == pytest.approx((1 / 3 + 1) / 2)
     assert "rate_interval" not in facts
 
@@ -107,31 +108,31 @@ def test_what_was_promised_is_measured():
     """One of two changes is missed, and one of three timelines without any has an alarm."""
     timelines = [make_timeline(labels, str(n)) for n, labels in enumerate([[0, 1, 1, 0, 1], [0, 0], [0], [0, 0]])]
     alarms = np.array([0, 0, 1, 1, 0, 0, 1, 0, 0, 0], dtype=bool)
-    facts = promise_facts("miss_rate", timelines, alarms, 1)
+    facts = promise_facts(AlarmGoal("missed", 0.2), timelines, alarms, 1)
     assert (facts["promised_of"], facts["broken"], facts["rate"]) == (2, 1, 0.5)
-    facts = promise_facts("alarm_rate", timelines, alarms, 1)
+    facts = promise_facts(AlarmGoal("rate", 0.2), timelines, alarms, 1)
     assert (facts["promised_of"], facts["broken"], facts["rate"]) == (3, 1, pytest.approx(1 / 3))
     # By scipy's and by hand: of three, one.
     assert facts["rate_interval"] == pytest.approx((0.0084, 0.9057), abs=1e-3)
-    assert promise_facts("miss_rate", timelines[1:], alarms[5:], 1) == {"promised_of": 0}
+    assert promise_facts(AlarmGoal("missed", 0.2), timelines[1:], alarms[5:], 1) == {"promised_of": 0}
 
 
 def test_a_promise_that_too_few_timelines_can_keep_is_refused_with_what_is_needed():
-    def choose(number: int, wanted, scores=0.3):
+    def choose(number: int, goal: AlarmGoal, scores=0.3):
         timelines = [make_timeline([0, 0], str(name)) for name in range(number)] + [make_timeline([1, 0], "changes")]
         shares = np.full(2 * number + 2, scores)
         decided = (shares > 0.5).astype(int), np.stack([1 - shares, shares], 1)
-        return choose_alarm(timelines, *decided, ["no", "Turn"], 1, wanted)
+        return choose_alarm(timelines, *decided, ["no", "Turn"], 1, goal)
 
-    assert 0.3 < choose(19, {"alarm_rate": 0.05})["threshold"] <= 1
-    with pytest.raises(ValueError, match=r"needs 19 held-out.*without Turn.* are 18.*0\.053 or more"):
-        choose(18, {"alarm_rate": 0.05})
-    with pytest.raises(ValueError, match=r"needs 4 held-out.*with Turn.* are 1.*0\.5 or more"):
-        choose(18, {"miss_rate": 0.2})
+    assert 0.3 < choose(19, AlarmGoal("rate", 0.05))["threshold"] <= 1
+    with pytest.raises(ValueError, match=r"needs 19 held-out.*without Turn.* are 18.*--alarm rate=0\.053 or more"):
+        choose(18, AlarmGoal("rate", 0.05))
+    with pytest.raises(ValueError, match=r"needs 4 held-out.*with Turn.* are 1.*--alarm missed=0\.5 or more"):
+        choose(18, AlarmGoal("missed", 0.2))
     with pytest.raises(ValueError, match="probability of 0 or 1"):
-        choose(19, {"alarm_rate": 0.05}, scores=1.0)
-    with pytest.raises(ValueError, match="--alarm_days"):
-        choose(19, {"alarm_rate": 0.05, "days": 30})
+        choose(19, AlarmGoal("rate", 0.05), scores=1.0)
+    with pytest.raises(ValueError, match="--alarm rate=0.05/30d.*no times"):
+        choose(19, AlarmGoal("rate", 0.05, days=30))
 
 
 def test_folds_that_are_too_few_for_a_promise_are_not_measured():
@@ -139,12 +140,12 @@ def test_folds_that_are_too_few_for_a_promise_are_not_measured():
     timelines = [make_timeline([1, 0], str(number)) for number in range(4)]
     scores = np.array([0.9, 0.1] * 4)
     decided = (scores > 0.5).astype(int), np.stack([1 - scores, scores], 1)
-    assert alarms_in_turn(timelines, scores, 1, {"miss_rate": 0.2}) is None
-    alarm = choose_alarm(timelines, *decided, ["no", "Turn"], 1, {"miss_rate": 0.2})
+    assert alarms_in_turn(timelines, scores, 1, AlarmGoal("missed", 0.2)) is None
+    alarm = choose_alarm(timelines, *decided, ["no", "Turn"], 1, AlarmGoal("missed", 0.2))
     assert "measured" not in alarm and alarm["threshold"] <= 0.9
     # A change whose probability is 0 cannot be found, and one of 19 may be missed.
     scores[:] = 0.0
-    assert find_threshold(timelines, scores, 1, {"miss_rate": 0.2}) is None
+    assert find_threshold(timelines, scores, 1, AlarmGoal("missed", 0.2)) is None
 
 
 def test_each_fold_has_the_threshold_of_the_others():
@@ -152,10 +153,10 @@ def test_each_fold_has_the_threshold_of_the_others():
     for number, timeline in enumerate(timelines):
         timeline.held_out = number % 3
     alarms = np.split(
-        alarms_in_turn(timelines, np.concatenate(scores), 1, {"alarm_rate": 0.2}),
+        alarms_in_turn(timelines, np.concatenate(scores), 1, AlarmGoal("rate", 0.2)),
         np.cumsum(list(map(len, timelines)))[:-1],
     )
     for number, own in enumerate(alarms):
         others = [other for other in range(60) if other % 3 != number % 3]
         values = [timelines[other] for other in others], np.concatenate([scores[other] for other in others])
-        assert own.tolist() == (scores[number] >= find_threshold(*values, 1, {"alarm_rate": 0.2})).tolist()
+        assert own.tolist() == (scores[number] >= find_threshold(*values, 1, AlarmGoal("rate", 0.2))).tolist()

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from helpers import make_timeline, tiny_model
 
+from modeling_tempoformer.evaluation.alarm_goals import AlarmGoal
 from modeling_tempoformer.evaluation.alarms import (
     alarm_sentence,
     alarms_in_turn,
@@ -40,26 +41,26 @@ SCORES, LABELS = [0.9, 0.81, 0.7, 0.6, 0.5, 0.31, 0.1], [1, 0, 1, 1, 0, 1, 0]
 
 
 @pytest.mark.parametrize(
-    ("wanted", "threshold"),
+    ("goal", "threshold"),
     [
         # Alone the surest is right.
-        ({"precision": 0.8}, 0.85),
+        (AlarmGoal("precision", 0.8), 0.85),
         # Three of four, which is more than one of one.
-        ({"precision": 0.75}, 0.55),
-        ({"precision": 0.66}, 0.2),
+        (AlarmGoal("precision", 0.75), 0.55),
+        (AlarmGoal("precision", 0.66), 0.2),
         # All posts are alarms, four of seven right.
-        ({"precision": 0.5}, 0.05),
-        ({"recall": 0.25}, 0.85),
-        ({"recall": 0.26}, 0.65),
-        ({"recall": 0.75}, 0.55),
-        ({"recall": 1.0}, 0.2),
+        (AlarmGoal("precision", 0.5), 0.05),
+        (AlarmGoal("recall", 0.25), 0.85),
+        (AlarmGoal("recall", 0.26), 0.65),
+        (AlarmGoal("recall", 0.75), 0.55),
+        (AlarmGoal("recall", 1.0), 0.2),
     ],
 )
-def test_the_threshold_for_a_wanted_share(wanted, threshold):
+def test_the_threshold_for_a_wanted_share(goal, threshold):
     """It is in the middle half between two posts. Whatever the order of the posts, it is the same."""
     for order in ([0, 1, 2, 3, 4, 5, 6], [3, 6, 0, 5, 2, 4, 1]):
         posts = posts_of([SCORES[post] for post in order], [LABELS[post] for post in order])
-        chosen = choose_threshold(posts, 1, wanted)
+        chosen = choose_threshold(posts, 1, goal)
         edges = [1.0, *SCORES, 0.0]
         low, high = next((low, high) for high, low in itertools.pairwise(edges) if low < threshold <= high)
         assert low + (high - low) / 4 <= chosen <= high - (high - low) / 4
@@ -75,7 +76,7 @@ def test_no_other_threshold_is_better(kind, seed):
     scores = generator.integers(1, 20, 60) / 20
     labels = (generator.random(60) < scores).astype(int)
     posts, least = posts_of(scores, labels), 0.7
-    chosen = choose_threshold(posts, 1, {kind: least})
+    chosen = choose_threshold(posts, 1, AlarmGoal(kind, least))
     found = {}
     for threshold in [chosen, *np.arange(0.025, 1, 0.05)]:
         alarms = scores >= threshold
@@ -98,13 +99,13 @@ def test_a_precision_that_no_threshold_gives_is_refused_with_the_best_one():
     with pytest.raises(
         ValueError, match=r"Turn.*0\.8 on the 6 held-out.*0\.667, from.* 0\.7000.*3 alarms, recall 1\.000"
     ):
-        choose_threshold(posts, 1, {"precision": 0.8})
+        choose_threshold(posts, 1, AlarmGoal("precision", 0.8))
     # A recall can always be had.
-    assert choose_threshold(posts, 1, {"recall": 1.0}) < 0.7
+    assert choose_threshold(posts, 1, AlarmGoal("recall", 1.0)) < 0.7
     with pytest.raises(ValueError, match="None of the 2 held-out posts is Turn"):
-        choose_threshold(posts_of([0.9, 0.8], [0, 0]), 1, {"recall": 0.5})
+        choose_threshold(posts_of([0.9, 0.8], [0, 0]), 1, AlarmGoal("recall", 0.5))
     with pytest.raises(ValueError, match="--watch"):
-        choose_alarm([], np.zeros(0), np.zeros((0, 2)), ["no", "Turn"], None, {"recall": 0.5})
+        choose_alarm([], np.zeros(0), np.zeros((0, 2)), ["no", "Turn"], None, AlarmGoal("recall", 0.5))
 
 
 def test_alarms_in_turn_are_those_of_a_loop_over_parts():
@@ -122,11 +123,11 @@ def test_alarms_in_turn_are_those_of_a_loop_over_parts():
         parts = np.repeat([number // 4 if by_member else families[number] % 5 for number in range(12)], 5)
         labels = np.concatenate([timeline.labels for timeline in timelines])
         scores = np.clip(0.3 * (labels == 1) + generator.random(60), 0, 1) / 1.3
-        for wanted in ({"precision": 0.7}, {"recall": 0.6}):
-            found = alarms_in_turn(timelines, scores, 1, wanted)
+        for goal in (AlarmGoal("precision", 0.7), AlarmGoal("recall", 0.6)):
+            found = alarms_in_turn(timelines, scores, 1, goal)
             for post in range(60):
                 others = (labels >= 0) & (parts != parts[post])
-                threshold = choose_threshold(posts_of(scores[others], labels[others]), 1, wanted)
+                threshold = choose_threshold(posts_of(scores[others], labels[others]), 1, goal)
                 assert found[post] == (scores[post] >= threshold)
 
 
@@ -139,7 +140,7 @@ def test_a_promise_is_of_thresholds_that_have_not_seen_the_posts():
         probabilities, predictions = np.stack([1 - scores, scores], axis=1), (scores > 0.5).astype(int)
         labels = np.concatenate([timeline.labels for timeline in timelines])
         try:
-            alarm = choose_alarm(timelines, predictions, probabilities, ["no", "Turn"], 1, {"precision": 0.9})
+            alarm = choose_alarm(timelines, predictions, probabilities, ["no", "Turn"], 1, AlarmGoal("precision", 0.9))
         except ValueError:
             continue
         is_alarm = scores >= alarm["threshold"]
@@ -285,7 +286,7 @@ def test_an_alarm_is_saved_with_the_model_and_said_in_one_sentence(tmp_path, mod
     shares = np.array(SCORES)
     timelines = [make_timeline([label], str(number), timestamps=[1.7e9]) for number, label in enumerate(LABELS)]
     decided = (shares > 0.5).astype(int), np.stack([1 - shares, shares], 1)
-    alarm = choose_alarm(timelines, *decided, ["no", "Turn"], 1, {"precision": 0.75})
+    alarm = choose_alarm(timelines, *decided, ["no", "Turn"], 1, AlarmGoal("precision", 0.75))
     model.config.calibration = {"alarm": alarm}
     model.save_pretrained(tmp_path)
     config = type(model.config).from_pretrained(tmp_path)
@@ -301,7 +302,7 @@ def test_an_alarm_is_saved_with_the_model_and_said_in_one_sentence(tmp_path, mod
     ):
         assert words in said
     # A single timeline promises nothing.
-    alone = choose_alarm([make_timeline(LABELS)], *decided, ["no", "Turn"], 1, {"precision": 0.75})
+    alone = choose_alarm([make_timeline(LABELS)], *decided, ["no", "Turn"], 1, AlarmGoal("precision", 0.75))
     config.calibration = {"alarm": alone}
     assert "measured" not in alone and "too few" in alarm_sentence(config)
     config.calibration = {"alarm": {"label": 1, "threshold": 0.4}}

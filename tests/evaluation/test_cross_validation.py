@@ -34,13 +34,13 @@ pytestmark = pytest.mark.slow
 # "stop".
 SCRIPT = """
 import csv, json, pathlib, sys
-options = dict(zip(sys.argv[1:], sys.argv[2:]))
-folder, fold, seed = pathlib.Path(options["--output_dir"]), int(options["--fold"]), int(options["--seed"])
+folds_file, fold, options = sys.argv[1], int(sys.argv[2]), dict(zip(sys.argv[3:], sys.argv[4:]))
+folder, seed = pathlib.Path(options["--output_dir"]), int(options["--seed"])
 print("it runs", flush=True)
 (folder / "checkpoint-1").mkdir(exist_ok=True)
 if (folder / "stop").exists() or "--broken" in sys.argv:
     sys.exit("no more memory")
-test = json.loads(pathlib.Path(options["--folds_file"]).read_text())[fold]["test"]
+test = json.loads(pathlib.Path(folds_file).read_text())[fold]["test"]
 with open(options["--train_file"], newline="") as file:
     posts = [post for post in csv.DictReader(file) if post["timeline_id"] in test]
 with (folder / "_predictions.csv").open("w", newline="") as file:

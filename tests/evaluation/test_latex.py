@@ -50,17 +50,6 @@ def test_the_table_has_the_scores_and_says_of_what(tmp_path):
     assert r"95 \%" in captions_of(text)[0] and text.count("{tabular}") == 4
 
 
-def test_several_seeds_have_a_row_and_a_column(tmp_path):
-    results = results_of([0, 1, 0, 0, 1, 1, 0], [0, 1, 0, 1, 1, 0, 1])
-    spread = {"mean": 0.7123, "std": 0.0456, "values": [0.6, 0.7, 0.8]}
-    results["seeds"] = {"seeds": [1, 2, 3], "macro_f1": spread, "classes": dict.fromkeys(NAMES, spread)}
-    write_test_table(tmp_path, results, "bilstm", None)
-    text = (tmp_path / TEST_TABLE).read_text(encoding="utf-8")
-    rows = cells_of(text)
-    assert rows["mean of 3 seeds"][0] == "0.712 ± 0.046" and rows[ESCAPED[0]][3] == "0.712 ± 0.046"
-    assert "BiLSTM" in rows and "3 seeds" in captions_of(text)[0] and "encoder" not in text
-
-
 def test_posts_without_labels_have_no_table(tmp_path):
     write_test_table(tmp_path, {"posts": 6, "labelled_posts": 0, "timelines": 2}, "trees", None)
     assert not (tmp_path / TEST_TABLE).exists()

@@ -45,7 +45,7 @@ DATED_CODE = {"configuration_temporal_bert", "modeling_temporal_bert"}
 MODEL_CODE = {"stream": PAPER_MODULES, "dated": DATED_CODE}
 TIMELINE = {"text": ["sad today", "so glad", "tired again"], "timestamp": [0, 60, 90000]}
 TEXT, TIME = "the [MASK] flew", "1815"
-QUICK = {"max_steps": 2, "report_to": "none", "use_cpu": True, "disable_tqdm": True, "remove_unused_columns": False}
+QUICK = {"max_steps": 2, "report_to": "none", "use_cpu": True, "disable_tqdm": True}
 
 
 def make(family: str):

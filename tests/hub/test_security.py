@@ -116,7 +116,7 @@ def test_tokens_are_not_written_anywhere(tmp_path, tokenization, monkeypatch, ca
     caplog.set_level("DEBUG")
     stock = make_stock_trainer(tmp_path / "stock", tokenization)
     settings: dict[str, Any] = {"hub_token": TOKEN, "logging_steps": 1, "log_level": "debug", "save_steps": 1}
-    quick = {"max_steps": 1, "report_to": "none", "use_cpu": True, "remove_unused_columns": False}
+    quick = {"max_steps": 1, "report_to": "none", "use_cpu": True}
     trainer = StreamTrainer(
         model=stock.model,
         args=StreamTrainingArguments(str(tmp_path / "out"), **settings, **quick),

@@ -89,7 +89,7 @@ def test_columns_in_32_bits_are_refused(column):
     numbers = np.array([16.0, 17.0], dtype="float32")
     posts = Dataset.from_dict({"timeline_id": ["ann", "ann"], "text": ["so", "sad"], column: numbers})
     with pytest.raises(ValueError, match=f"'{column}'.*64"):
-        to_timelines(posts, id_column="id" if column == "id" else None)
+        to_timelines(posts, columns={"id": "id"} if column == "id" else None)
 
 
 SEVERAL = ['["Switch","No"]', "['Switch', 'No']", '{"choices":["Switch","No"]}', "{'a': 1}", " [1, 2]", "[]", '["No"]']
@@ -130,5 +130,5 @@ def test_a_column_with_nearly_as_many_values_as_posts_is_asked_about(different, 
     if not refused:
         assert len(label_names(posts)) == different
         return
-    with pytest.raises(ValueError, match="'label' has 11 .* 21 posts.*'note 0'.*--label_column"):
+    with pytest.raises(ValueError, match="'label' has 11 .* 21 posts.*'note 0'.*--columns label="):
         label_names(posts)

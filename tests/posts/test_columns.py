@@ -7,9 +7,10 @@ from datasets import Dataset, IterableDataset
 from helpers import write_table
 
 from modeling_tempoformer import label_names, load_table, to_timelines
-from modeling_tempoformer.posts.arguments import DataTrainingArguments
+from modeling_tempoformer.common.command_line import parse
+from modeling_tempoformer.posts.arguments import DataTrainingArguments, PostArguments
+from modeling_tempoformer.posts.columns import ROLES, logger
 from modeling_tempoformer.posts.columns import Columns as PostColumns
-from modeling_tempoformer.posts.columns import logger
 from modeling_tempoformer.posts.post_errors import PostError
 from modeling_tempoformer.posts.post_splits import (
     choose_change_step,
@@ -17,7 +18,7 @@ from modeling_tempoformer.posts.post_splits import (
     load_splits,
     split_posts,
 )
-from modeling_tempoformer.posts.reading import make_timelines
+from modeling_tempoformer.posts.reading import columns_of, make_timelines
 from modeling_tempoformer.posts.remembered_columns import named_columns, recall_columns
 from modeling_tempoformer.posts.splits import COLUMNS, write_split
 from modeling_tempoformer.posts.states import choose_states
@@ -76,7 +77,7 @@ def test_nearly_the_usual_names_are_read_everywhere(tmp_path, said, names, kind)
         assert values(to_timelines(posts, ["IS", "O"])) == EXPECTED and label_names(posts) == ["IS", "O"]
     # The reader of CSV takes the mark at the beginning of a file away.
     for name in set(USUAL).difference(load_table(path).column_names):
-        assert any(f"--{name.removesuffix('_id')}_column" in message for message in said())
+        assert any(f"--columns {name.removesuffix('_id')}=" in message for message in said())
 
     columns = PostColumns(timeline="timeline_id", timestamp=None, text="text", id=None, speaker=None)
     corpus = Corpus(tmp_path / "scored", [path], columns, 1)
@@ -92,21 +93,21 @@ def test_the_exact_name_wins_and_a_choice_is_refused():
     exact = [{**row, "Timestamp": "never", "STATE": "9"} for row in table_of(USUAL)]
     assert values(to_timelines(Dataset.from_list(exact), ["IS", "O"])) == EXPECTED
     names = ["timeline_id", "Timestamp", "text", "TimeStamp", "speaker", "state"]
-    with pytest.raises(ValueError, match="'Timestamp', 'TimeStamp'.*--timestamp_column"):
+    with pytest.raises(ValueError, match="'Timestamp', 'TimeStamp'.*--columns timestamp="):
         to_timelines(Dataset.from_list(table_of(names)))
-    chosen = to_timelines(Dataset.from_list(table_of(names)), timestamp_column="Timestamp")
+    chosen = to_timelines(Dataset.from_list(table_of(names)), columns={"timestamp": "Timestamp"})
     assert chosen[0].timestamps == EXPECTED[0][1]
-    assert to_timelines(Dataset.from_list(table_of(names)), timestamp_column="none")[0].timestamps is None
+    assert to_timelines(Dataset.from_list(table_of(names)), columns={"timestamp": "none"})[0].timestamps is None
 
 
 def test_names_that_are_given_may_be_nearly_right_too():
     names = ["Person", "written", "Entry", "mood", "who", "day"]
-    given = {"timeline_column": "person", "timestamp_column": "Written", "text_column": "entry "}
-    given |= {"label_column": "MOOD", "speaker_column": "Who", "state_column": "Day"}
-    assert values(to_timelines(Dataset.from_list(table_of(names)), ["IS", "O"], **given)) == EXPECTED
+    given = {"timeline": "person", "timestamp": "Written", "text": "entry "}
+    given |= {"label": "MOOD", "speaker": "Who", "state": "Day"}
+    assert values(to_timelines(Dataset.from_list(table_of(names)), ["IS", "O"], given)) == EXPECTED
     # The name of a field around a record is no misspelling of the record's own.
-    with pytest.raises(ValueError, match=r"'\.\.Person'.*--timeline_column"):
-        to_timelines(Dataset.from_list(table_of(names)), **{**given, "timeline_column": "..Person"})
+    with pytest.raises(ValueError, match=r"'\.\.Person'.*--columns timeline="):
+        to_timelines(Dataset.from_list(table_of(names)), columns={**given, "timeline": "..Person"})
 
 
 @pytest.mark.parametrize("role", ["timestamp", "label", "speaker", "state"])
@@ -115,18 +116,18 @@ def test_a_column_that_only_has_the_name_is_left_out(tmp_path, role):
     rows = [{**row, role: ["a", "b"]} for row in table_of(USUAL)]
     posts = Dataset.from_list(rows)
     for read in (posts, posts.to_iterable_dataset()):
-        with pytest.raises(PostError, match=f"'{role}'.*--{role}_column none"):
+        with pytest.raises(PostError, match=f"'{role}'.*--columns {role}=none"):
             list(to_timelines(read, ["IS", "O"]))
-        ((timeline),) = to_timelines(read, ["IS", "O"], **{f"{role}_column": "none"})
+        ((timeline),) = to_timelines(read, ["IS", "O"], columns={role: "none"})
     without = Dataset.from_list([{name: cell for name, cell in row.items() if name != role} for row in rows])
     assert values([timeline]) == values(to_timelines(without, ["IS", "O"]))
     # A column whose name says that there is none is not left out in silence.
     for name in ("none", "None"):
-        with pytest.raises(ValueError, match=f"--{role}_column none.*rename"):
-            to_timelines(posts.rename_column(role, name), **{f"{role}_column": "none"})
+        with pytest.raises(ValueError, match=f"--columns {role}=none.*rename"):
+            to_timelines(posts.rename_column(role, name), columns={role: "none"})
     for needed in ("timeline", "text"):
-        with pytest.raises(ValueError, match=f"'none'.*--{needed}_column"):
-            to_timelines(posts, **{f"{needed}_column": "none"})
+        with pytest.raises(ValueError, match=f"'none'.*--columns {needed}="):
+            to_timelines(posts, columns={needed: "none"})
 
 
 def test_errors_of_states_name_the_option():
@@ -134,10 +135,10 @@ def test_errors_of_states_name_the_option():
         rows = [{"timeline_id": "a", "text": "so", "state": cell} for cell in cells]
         return to_timelines(Dataset.from_list(rows))
 
-    with pytest.raises(PostError, match="Row 1 .*'calm'.*--state_column none"):
+    with pytest.raises(PostError, match="Row 1 .*'calm'.*--columns state=none"):
         states("Calm", "calm")
     for cells in (["CA", "CA"], [f"city {number}" for number in range(51)]):
-        with pytest.raises(ValueError, match="--state_column none"):
+        with pytest.raises(ValueError, match="--columns state=none"):
             choose_states(states(*cells))
 
 
@@ -161,17 +162,17 @@ def test_labels_and_states_are_told_apart_by_the_same_names(tmp_path):
     derived = [-100, 0, 1, 1, 0, 1]
     for path, options in (
         (write_table(tmp_path / "a.csv", without), {}),
-        (write_table(tmp_path / "b.csv", rows), {"label_column": "none"}),
+        (write_table(tmp_path / "b.csv", rows), {"columns": {"label": "none"}}),
     ):
         names, step, timelines = script(path, **options)
         assert len(names) == 2 and step == 0
         assert [timeline.labels for timeline in timelines] == [derived] * 8
-    names, step, timelines = script(tmp_path / "b.csv", state_column="none")
+    names, step, timelines = script(tmp_path / "b.csv", columns={"state": "none"})
     assert names == [str(person) for person in range(8)] and step is None and timelines[0].states is None
-    with pytest.raises(ValueError, match="--label_column none"):
-        script(tmp_path / "b.csv", label_column="none", state_column="none")
+    with pytest.raises(ValueError, match="--columns label=none"):
+        script(tmp_path / "b.csv", columns={"label": "none", "state": "none"})
     numbers = [{**row, "State": str(number)} for number, row in enumerate(without)]
-    with pytest.raises(ValueError, match="--change_step.*--state_column none"):
+    with pytest.raises(ValueError, match="--change_step.*--columns state=none"):
         script(write_table(tmp_path / "c.csv", numbers))
 
 
@@ -180,13 +181,13 @@ def test_posts_without_times_are_not_read_so_in_silence(said):
         logger.warning_once.cache_clear()
         before = len(said())
         to_timelines(Dataset.from_list(rows), **columns)
-        return [message for message in said()[before:] if "--timestamp_column" in message]
+        return [message for message in said()[before:] if "--columns timestamp=" in message]
 
     untimed = [{"timeline_id": "a", "text": "so", "sent": "2024-05-01"}]
     assert len(messages(untimed)) == 1
     assert len(messages([{**untimed[0], "timestamp": ""}])) == 1
-    assert messages(untimed, timestamp_column="none") == []
-    assert messages(untimed, timestamp_column="sent") == []
+    assert messages(untimed, columns={"timestamp": "none"}) == []
+    assert messages(untimed, columns={"timestamp": "sent"}) == []
 
 
 DAYS = [("2024-05-02", "00:10:00"), ("2024-05-01", "21:30:00"), ("2024-05-01", "9:00:12"), ("2024-05-01", "12:00")]
@@ -201,33 +202,33 @@ def test_date_and_time_in_two_columns(tmp_path, said, kind, midnight):
         for number, (date, time) in enumerate(DAYS)
     ]
     path = write_table(tmp_path / f"posts.{kind}", rows)
-    given = {"timeline_column": "person", "text_column": "note", "timestamp_column": "sent_date+Sent_time"}
-    arguments = DataTrainingArguments(test_file=path, **given)
+    given = {"timeline": "person", "text": "note", "timestamp": "sent_date+Sent_time"}
+    arguments = DataTrainingArguments(test_file=path, columns=given)
     for timelines in (
         make_timelines(load_splits(arguments), arguments, ["O"])["test"],
-        to_timelines(stream_table([path]), **given),
+        to_timelines(stream_table([path]), columns=given),
     ):
         ((timeline),) = timelines
         assert (timeline.timestamps, timeline.texts) == (SECONDS, ["2", "3", "1", "0"])
     assert not [message for message in said() if "alone" in message]
-    with pytest.raises(ValueError, match="'hour'.*--timestamp_column"):
-        to_timelines(load_table(path), **{**given, "timestamp_column": "Sent_date+hour"})
+    with pytest.raises(ValueError, match="'hour'.*--columns timestamp="):
+        to_timelines(load_table(path), columns={**given, "timestamp": "Sent_date+hour"})
 
-    to_timelines(load_table(path), **{**given, "timestamp_column": "Sent_date"})
+    to_timelines(load_table(path), columns={**given, "timestamp": "Sent_date"})
     ((message),) = [message for message in said() if "'Sent_date' alone" in message]
-    assert "'Sent_time'" in message and "--timestamp_column 'Sent_date+Sent_time'" in message
+    assert "'Sent_time'" in message and "--columns 'timestamp=Sent_date+Sent_time'" in message
 
 
 def test_a_row_with_only_one_of_date_and_time_is_named():
     rows = [{"timeline_id": "a", "text": "so", "date": date, "time": time} for date, time in DAYS]
     rows[2]["time"] = ""
     with pytest.raises(PostError, match=r"Row 2 .*'date\+time'.*--drop_incomplete"):
-        to_timelines(Dataset.from_list(rows), timestamp_column="date+time")
-    ((timeline),) = to_timelines(Dataset.from_list(rows), timestamp_column="date+time", drop_incomplete=True)
+        to_timelines(Dataset.from_list(rows), columns={"timestamp": "date+time"})
+    ((timeline),) = to_timelines(Dataset.from_list(rows), columns={"timestamp": "date+time"}, drop_incomplete=True)
     assert timeline.timestamps == SECONDS[1:]
     # One column may be named with a plus.
     named = Dataset.from_list([{"timeline_id": "a", "text": "so", "date+time": "2024-05-01"}])
-    assert to_timelines(named, timestamp_column="date+time")[0].timestamps == [1714521600.0]
+    assert to_timelines(named, columns={"timestamp": "date+time"})[0].timestamps == [1714521600.0]
 
 
 def test_pieces_of_a_stream_may_not_change_the_name():
@@ -240,7 +241,7 @@ def test_pieces_of_a_stream_may_not_change_the_name():
 
     def read(name):
         posts = IterableDataset.from_generator(stream, gen_kwargs={"name": name})
-        return list(to_timelines(posts, ["O"], timestamp_column="none"))
+        return list(to_timelines(posts, ["O"], columns={"timestamp": "none"}))
 
     with pytest.raises(ValueError, match="'label'.*'Label'"):
         read("text")
@@ -262,19 +263,40 @@ def test_texts_for_words_are_found_by_nearly_the_usual_names(tmp_path):
 
 def test_a_model_remembers_the_columns_of_its_training(tmp_path):
     """Options win, and a file without such columns is read by the usual names."""
-    named = DataTrainingArguments(text_column="note", timestamp_column="day+hour", state_column="none")
+    named = DataTrainingArguments(columns={"text": "note", "timestamp": "day+hour", "state": "none"})
     write_split(tmp_path, {COLUMNS: named_columns(named)})
     rows = [{"timeline_id": "ann", "text": "no", "note": "sad", "day": "2024-05-01", "hour": "09:00", "say": "so"}]
     own = write_table(tmp_path / "own.csv", rows)
     usual = write_table(tmp_path / "usual.csv", table_of(USUAL))
     for path, given, expected in (
         (own, {}, ("note", "day+hour", "none")),
-        (own, {"text_column": "say"}, ("say", "day+hour", "none")),
-        (own, {"text_column": "text"}, ("text", "day+hour", "none")),
+        (own, {"text": "say"}, ("say", "day+hour", "none")),
+        (own, {"text": "text"}, ("text", "day+hour", "none")),
         (usual, {}, ("text", None, "none")),
     ):
-        arguments = DataTrainingArguments(test_file=path, **given)
-        recall_columns(arguments, str(tmp_path), path, given)
-        assert (arguments.text_column, arguments.timestamp_column, arguments.state_column) == expected
-    recall_columns(arguments, "someone/model", own, ())
-    assert arguments.timeline_column == "timeline_id"
+        arguments = DataTrainingArguments(test_file=path, columns=given)
+        recall_columns(arguments, str(tmp_path), path)
+        columns = columns_of(arguments)
+        assert (columns["text"], columns["timestamp"], columns["state"]) == expected
+    recall_columns(arguments, "someone/model", own)
+    assert columns_of(arguments)["timeline"] == "timeline_id"
+
+
+def test_columns_are_words_objects_and_recipes_of_which_the_later_win(tmp_path):
+    recipe = tmp_path / "mine.yaml"
+    recipe.write_text("columns:\n  text: entry\n  label: mood\n")
+    others = tmp_path / "others.yaml"
+    others.write_text("columns: [label=other, id=number]\n")
+    given = [str(recipe), "--columns", "text=note", "speaker=a=b", "--columns", "state=none"]
+    (arguments,) = parse([DataTrainingArguments], given)
+    assert columns_of(arguments) == {
+        **dict.fromkeys(ROLES),
+        **{"timeline": "timeline_id", "text": "note", "label": "mood", "speaker": "a=b", "state": "none"},
+    }
+    (arguments,) = parse([DataTrainingArguments], [str(recipe), str(others)])
+    assert columns_of(arguments)["label"] == "other" and columns_of(arguments)["id"] == "number"
+    for wrong in ("text", "text=", "words=a", "=a", '{"words": "a"}', '{"text": 5}'):
+        with pytest.raises(ValueError, match="--columns names timeline.*split, as in --columns text=body"):
+            columns_of(parse([DataTrainingArguments], ["--columns", wrong])[0])
+    with pytest.raises(ValueError, match="group"):
+        columns_of(PostArguments(columns=["group=site"]))

@@ -82,8 +82,8 @@ def test_posts_without_dates_and_without_two_parts_are_refused():
     seconds = [make_timeline([0, 1], timestamps=[0.0, 60.0])]
     one_moment = [written("ann", [1, 1, 2], [0, 1, -100])]
     for timelines, fraction, words in (
-        (untimed, 0.2, "--timestamp_column"),
-        (seconds, 0.2, "--timestamp_column"),
+        (untimed, 0.2, "--columns timestamp="),
+        (seconds, 0.2, "--columns timestamp="),
         (one_moment, 0.2, "two moments"),
         (people(), 1.0, "between 0 and 1"),
         (people(), 0.0, "between 0 and 1"),

@@ -31,15 +31,15 @@ def annotated(seed: int = 0, timed: bool = True) -> list[dict]:
     return rows
 
 
-def read(rows: list[dict], **columns) -> list[Timeline]:
-    return to_timelines(Dataset.from_list(rows), NAMES, annotator_column="annotator", **columns)
+def read(rows: list[dict], **columns: str) -> list[Timeline]:
+    return to_timelines(Dataset.from_list(rows), NAMES, {"annotator": "annotator", **columns})
 
 
 @pytest.mark.parametrize("by_id", [True, False])
 def test_a_post_gets_the_label_that_most_annotators_gave(by_id):
     """The modes are those of Python's statistics. A tie is no label, and neither is no vote."""
     rows = annotated()
-    timelines = read(rows, **({"id_column": "id"} if by_id else {}))
+    timelines = read(rows, **({"id": "id"} if by_id else {}))
     found = {}
     for timeline in timelines:
         for text, time, label, facts in zip(
@@ -63,8 +63,8 @@ def test_a_post_gets_the_label_that_most_annotators_gave(by_id):
 
 def test_posts_without_times_are_merged_by_their_ids_alone():
     rows = annotated(timed=False)
-    assert sum(map(len, read(rows, id_column="id"))) == len({row["id"] for row in rows})
-    with pytest.raises(PostError, match="id_column"):
+    assert sum(map(len, read(rows, id="id"))) == len({row["id"] for row in rows})
+    with pytest.raises(PostError, match="--columns id="):
         read(rows)
 
 
@@ -78,7 +78,7 @@ def test_posts_may_be_numbered_in_each_timeline():
         for number in (1, 2)
         for annotator, label in (("u", "O"), ("v", "IS" if timeline == "a" else "O"), ("w", "IS"))
     ]
-    timelines = read(rows, id_column="id")
+    timelines = read(rows, id="id")
     assert [(timeline.timeline_id, timeline.post_ids, timeline.labels) for timeline in timelines] == [
         ("a", ["1", "2"], [2, 2]),
         ("b", ["1", "2"], [0, 0]),
@@ -97,32 +97,32 @@ def test_posts_may_be_numbered_in_each_timeline():
 )
 def test_rows_of_one_post_that_contradict_each_other_are_refused(change, named):
     with pytest.raises(PostError, match=named):
-        read([ROW, {**ROW, "annotator": "v", **change}], id_column="id", group_column="site")
+        read([ROW, {**ROW, "annotator": "v", **change}], id="id", group="site")
 
 
 def test_an_annotator_may_label_a_post_once_and_a_stream_has_no_annotators():
-    with pytest.raises(PostError, match="'u'.*id_column"):
+    with pytest.raises(PostError, match="'u'.*--columns id="):
         read([ROW, {**ROW, "id": "q"}])
     with pytest.raises(ValueError, match="stream"):
-        to_timelines(IterableDataset.from_generator(lambda: iter([ROW])), NAMES, annotator_column="annotator")
+        to_timelines(IterableDataset.from_generator(lambda: iter([ROW])), NAMES, columns={"annotator": "annotator"})
 
 
 def test_groups_are_of_posts_and_may_be_missing_and_do_not_change_the_fingerprint():
     rows = [{"timeline_id": "a", "text": "hm", "site": site} for site in ("x", None, "7.0", "y")]
-    (timeline,) = to_timelines(Dataset.from_list(rows), NAMES, group_column="site")
+    (timeline,) = to_timelines(Dataset.from_list(rows), NAMES, columns={"group": "site"})
     assert [facts.group for facts in timeline.facts] == ["x", "", "7", "y"]
     plain = to_timelines(Dataset.from_list(rows), NAMES)
     assert plain[0].facts is None and [facts.group for facts in all_facts(plain)] == [None] * 4
     assert survey([timeline]).fingerprint == survey(plain).fingerprint
-    with pytest.raises(ValueError, match="'place'.*--group_column"):
-        to_timelines(Dataset.from_list(rows), NAMES, group_column="place")
+    with pytest.raises(ValueError, match="'place'.*--columns group="):
+        to_timelines(Dataset.from_list(rows), NAMES, columns={"group": "place"})
 
 
 def test_a_timeline_belongs_to_one_unit():
     rows = [{"timeline_id": "a", "text": "hm", "clinic": clinic} for clinic in ("north", "north", "south")]
     with pytest.raises(PostError, match="Row 2 .*'clinic'.*'south'.*'a'.*'north'.*row 0"):
-        to_timelines(Dataset.from_list(rows), NAMES, split_column="clinic")
-    (timeline,) = to_timelines(Dataset.from_list(rows[:2]), NAMES, split_column="clinic")
+        to_timelines(Dataset.from_list(rows), NAMES, columns={"split": "clinic"})
+    (timeline,) = to_timelines(Dataset.from_list(rows[:2]), NAMES, columns={"split": "clinic"})
     assert [facts.unit for facts in timeline.facts] == ["north", "north"]
 
 

@@ -85,5 +85,5 @@ def test_labels_are_those_of_a_plain_loop():
 
 
 def test_a_time_needs_times():
-    with pytest.raises(ValueError, match="--days.*--timestamp_column.*--posts"):
+    with pytest.raises(ValueError, match="--days.*--columns timestamp=.*--posts"):
         asked([0, 1], seconds=2 * DAY)

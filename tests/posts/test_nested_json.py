@@ -37,10 +37,10 @@ TALKS = [
     for talk in (7, 8)
 ]
 COLUMNS = {
-    "timeline_column": "conversation.id",
-    "speaker_column": "author.name",
-    "label_column": "meta.label",
-    "id_column": "id",
+    "timeline": "conversation.id",
+    "speaker": "author.name",
+    "label": "meta.label",
+    "id": "id",
 }
 WANTED = [*COLUMNS.values(), "..id", "conversation.topic.name"]
 
@@ -82,7 +82,7 @@ def test_each_form_is_the_table_of_pandas(form, tmp_path):
         # Values in objects are read if they are asked for: there are no columns of votes.
         assert set(read) == set(flat)
         pd.testing.assert_frame_equal(read[sorted(read)], flat[sorted(flat)], check_dtype=False)
-    timelines = to_timelines(load_table(path, records, WANTED), NAMES, **COLUMNS)
+    timelines = to_timelines(load_table(path, records, WANTED), NAMES, COLUMNS)
     assert [timeline.timeline_id for timeline in timelines] == ["7", "8"]
     for timeline in timelines:
         assert timeline.speakers == ["a", "b", "a"] and timeline.labels == [0, 1, 0]
@@ -100,11 +100,11 @@ def test_several_values_at_a_path_are_refused_where_they_are_read(tmp_path):
     path = write_table(tmp_path / "a.json", posts)
     column = "annotations.result.choice"
     (timeline,) = to_timelines(
-        load_table(write_table(tmp_path / "b.json", posts[:2]), None, [column]), NAMES, label_column=column
+        load_table(write_table(tmp_path / "b.json", posts[:2]), None, [column]), NAMES, columns={"label": column}
     )
     assert timeline.labels == [0, -100]
     with pytest.raises(PostError, match=r"Row 2 .*'annotations.result.choice'.*\['Switch', 'No-Switch'\]"):
-        to_timelines(load_table(path, None, [column]), NAMES, label_column=column)
+        to_timelines(load_table(path, None, [column]), NAMES, columns={"label": column})
     assert len(to_timelines(load_table(path, None, [column]))[0]) == 3
 
 
@@ -184,7 +184,7 @@ def test_what_records_cannot_name_is_refused(tmp_path):
 def test_who_forgets_the_path_is_told_of_it(tmp_path):
     posts = load_table(write_table(tmp_path / "a.jsonl", TALKS[0]["messages"]))
     with pytest.raises(ValueError, match=r"'author'.*id, timestamp, text.*author\.name"):
-        to_timelines(posts, timeline_column="id", speaker_column="author")
+        to_timelines(posts, columns={"timeline": "id", "speaker": "author"})
 
 
 def test_a_corpus_that_is_scored_may_be_nested(tmp_path):
@@ -232,7 +232,7 @@ def read(path: str, **options) -> list[list[tuple[str, str | None]]]:
 
 
 CHOICES = "annotations.result.value.choices"
-DIALOGUE = {"records": "data.messages", "label_column": CHOICES}
+DIALOGUE = {"records": "data.messages", "columns": {"label": CHOICES}}
 
 
 def task(texts: str, *regions: tuple) -> dict:
@@ -271,12 +271,12 @@ def test_what_was_said_of_a_message_is_said_of_no_other_one(tmp_path, said):
 def test_who_gives_all_posts_of_a_list_one_label_is_told(tmp_path, said, name):
     talks = [{**task("abc", (None, None, "Switch")), "label": "A"}, task("de", (None, None, "No")), task("fg")]
     path = write(tmp_path / "a.json", talks)
-    read(path, records="data.messages", label_column=name)
+    read(path, records="data.messages", columns={"label": name})
     (message,) = [text for text in said("label") if "a.json" in text and "no object" not in text]
     assert {"label": "3 in all", CHOICES: "5 in all"}[name] in message
     # Nobody reads it, or each post has its own.
     logger.warning_once.cache_clear()
-    load_splits(DataTrainingArguments(test_file=path, records="data.messages", label_column="none"))
+    load_splits(DataTrainingArguments(test_file=path, records="data.messages", columns={"label": "none"}))
     (tmp_path / "own").mkdir()
     posts = [{"text": "a", "label": "A"}, {"text": "b", "label": "B"}]
     read(write(tmp_path / "own" / "a.json", [{"label": "A", "posts": posts}]), records="posts")
@@ -310,7 +310,7 @@ def test_an_object_in_the_place_of_a_value_is_named_with_its_row(tmp_path, role,
             with pytest.raises(ValueError, match=rf"line 1, column '{inner}'.*{post[role]}".replace("$", r"\$")):
                 load_table(path, columns=[inner])
         elif role != "label":
-            assert to_timelines(load_table(path, columns=[inner]), **{f"{role}_column": inner})
+            assert to_timelines(load_table(path, columns=[inner]), columns={role: inner})
 
 
 def test_a_column_of_objects_and_values_that_nobody_has_named_is_left_out_with_a_word(tmp_path, said):

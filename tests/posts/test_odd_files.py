@@ -19,7 +19,7 @@ from modeling_tempoformer.posts.columns import Columns
 from modeling_tempoformer.posts.csv_tables import logger
 from modeling_tempoformer.posts.post_errors import PostError
 from modeling_tempoformer.posts.post_splits import load_splits, split_posts
-from modeling_tempoformer.posts.reading import form_of, make_timelines
+from modeling_tempoformer.posts.reading import make_timelines
 from modeling_tempoformer.posts.tables import stream_table
 from semantic_change.reading.dated_texts import read_text_files
 from tempoformer_live.corpus import Corpus, check_names, find_tables
@@ -187,7 +187,7 @@ EVENTS = [
     {"who": "2", "at": " ", "note": "when?", "age": ""},
     {"who": "2", "at": "2024-05-04", "note": "made soup", "age": ""},
 ]
-NAMES = {"timeline_column": "who", "timestamp_column": "at", "text_column": "note"}
+NAMES = {"columns": {"timeline": "who", "timestamp": "at", "text": "note"}}
 KEPT = [("1", [1714608000.0], ["went for a walk"], [1]), ("2", [1714780800.0], ["made soup"], [5])]
 
 
@@ -264,10 +264,12 @@ def test_a_file_of_one_conversation(tmp_path):
     """Each file is a timeline of its name, in the script, as a stream and in scoring."""
     for name in ("talk.csv.gz", "chat.csv"):
         write_table(tmp_path / name, [{"text": f"{name} {number}", "label": "ab"[number % 2]} for number in range(4)])
-    ((talk),) = timelines_of(tmp_path / "talk.csv.gz", one_timeline=True, label_column="none")
+    ((talk),) = timelines_of(tmp_path / "talk.csv.gz", columns={"timeline": "none", "label": "none"})
     assert talk.timeline_id == "talk" and talk.texts == [f"talk.csv.gz {number}" for number in range(4)]
     arguments = DataTrainingArguments(
-        train_file=str(tmp_path / "chat.csv"), validation_file=str(tmp_path / "talk.csv.gz"), one_timeline=True
+        train_file=str(tmp_path / "chat.csv"),
+        validation_file=str(tmp_path / "talk.csv.gz"),
+        columns={"timeline": "none"},
     )
     made = split_posts(load_splits(arguments), arguments, ["a", "b"], ["train", "validation"], 0, None)
     assert {name: [each.timeline_id for each in part] for name, part in made.timelines.items()} == {
@@ -286,14 +288,12 @@ def test_a_file_of_one_conversation(tmp_path):
 
 def test_what_one_timeline_contradicts_is_refused(tmp_path):
     path = write_table(tmp_path / "a.csv", [{"Timeline_ID": "ann", "text": "so"}])
-    with pytest.raises(ValueError, match="--one_timeline.*'Timeline_ID'"):
+    with pytest.raises(ValueError, match="--columns timeline=none.*'Timeline_ID'"):
         load_table(path, one_timeline=True)
-    with pytest.raises(ValueError, match="--timeline_column.*--one_timeline"):
-        timelines_of(path, timeline_column="person")
-    with pytest.raises(ValueError, match="--one_timeline.*--timeline_column"):
-        form_of(DataTrainingArguments(test_file=path, one_timeline=True, timeline_column="person"))
-    with pytest.raises(ValueError, match="--one_timeline"):
-        load_splits(DataTrainingArguments(one_timeline=True, dataset_name="me/posts"))
+    with pytest.raises(ValueError, match="--columns timeline=NAME.*--columns timeline=none"):
+        timelines_of(path, columns={"timeline": "person"})
+    with pytest.raises(ValueError, match="--columns timeline=none"):
+        load_splits(DataTrainingArguments(columns={"timeline": "none"}, dataset_name="me/posts"))
     with pytest.raises(ValueError, match="a/chat.csv.*b/chat.csv.gz"):
         check_names(["a/chat.csv", "b/other.csv", "b/chat.csv.gz"])
 

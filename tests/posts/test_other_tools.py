@@ -13,6 +13,7 @@ from transformers import HfArgumentParser
 
 from modeling_tempoformer.importers import IMPORTERS
 from modeling_tempoformer.posts.arguments import DataTrainingArguments
+from modeling_tempoformer.posts.columns import read_columns
 from modeling_tempoformer.posts.csv_tables import logger
 from modeling_tempoformer.posts.post_splits import choose_label_names, load_splits
 from modeling_tempoformer.posts.reading import columns_of
@@ -88,14 +89,14 @@ def read(options: str) -> dict[str, list[tuple]]:
     given = shlex.split(options.replace("\\\n", " "))
     (arguments,) = HfArgumentParser(DataTrainingArguments).parse_args_into_dataclasses(given)
     ((_, posts),) = load_splits(arguments).items()
-    has_labels = arguments.label_column is not None or "label" in posts.column_names
+    has_labels = "label" in read_columns(arguments.columns) or "label" in posts.column_names
     names = choose_label_names({"test": posts}, arguments) if has_labels else None
     timelines = {}
     for timeline in group_posts(posts, names, columns_of(arguments), arguments.drop_incomplete):
         lists = [timeline.timestamps or [None] * len(timeline), timeline.texts]
         lists += [[names[label] if label >= 0 else None for label in timeline.labels]]
         lists += [] if timeline.speakers is None else [timeline.speakers]
-        lists += [] if arguments.id_column is None else [timeline.post_ids]
+        lists += [] if columns_of(arguments)["id"] is None else [timeline.post_ids]
         lists += [] if timeline.states is None else [timeline.states]
         timelines[timeline.timeline_id] = list(zip(*lists, strict=True))
     return timelines
@@ -130,10 +131,10 @@ def test_the_lines_of_the_page_read_the_files_of_a_tool(tool, tmp_path, monkeypa
 
 
 OPTIONS = {
-    "qualtrics.csv": "--timestamp_column StartDate --timeline_column participant --text_column Q1",
-    "label_studio.json": "--timeline_column data.person --timestamp_column data.written --text_column data.text "
-    "--label_column annotations.result.value.choices",
-    "annotations.jsonl": "--timeline_column meta.person --timestamp_column meta.written",
+    "qualtrics.csv": "--columns timestamp=StartDate timeline=participant text=Q1",
+    "label_studio.json": "--columns timeline=data.person timestamp=data.written text=data.text "
+    "label=annotations.result.value.choices",
+    "annotations.jsonl": "--columns timeline=meta.person timestamp=meta.written",
 }
 
 
@@ -167,7 +168,7 @@ def test_who_describes_a_file_is_asked_and_not_its_tool(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     given = "--records messages --timeline_column channel.id --text_column content --id_column id"
     assert [post[-1] for post in read(f"--test_file discord.json {given}")["100"]] == ["899", "900", "901", "902"]
-    columns = "--timeline_column type --timestamp_column ts"
+    columns = "--columns timeline=type timestamp=ts"
     day = read(f"--test_file slack_export/general/2024-05-02.json {columns}")
     assert [post[1] for post in day["message"]][-2:] == ["a reminder", "news"]
 

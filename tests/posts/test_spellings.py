@@ -42,7 +42,7 @@ def posts(*names: str, role: str = "speaker") -> Dataset:
 
 
 def columns_of(role: str) -> dict[str, str]:
-    return {"id_column": "id", f"{role}_column": "timeline_id" if role == "timeline" else "who"}
+    return {"id": "id", role: "timeline_id" if role == "timeline" else "who"}
 
 
 @pytest.mark.parametrize("pair", LOOKS, ids=ascii)
@@ -55,7 +55,7 @@ def test_names_that_look_alike_are_warned_of_in_every_role(caplog, role, pair):
         if role == "timeline":
             # The posts of a timeline stand together in a stream.
             table = table.select([0, 2, 1, 3])
-        list(to_timelines(table.to_iterable_dataset() if streamed else table, ["No", "Yes"], **columns_of(role)))
+        list(to_timelines(table.to_iterable_dataset() if streamed else table, ["No", "Yes"], columns_of(role)))
         found = [record.getMessage() for record in caplog.records if "DIFFERENT" in record.getMessage()]
         assert len(found) == 1 and all(repr(name) in found[0] for name in pair) and "1 such" in found[0]
 
@@ -65,7 +65,7 @@ def test_one_name_in_several_spellings_is_one_and_nothing_is_said(caplog, role):
     """A zero-width space, a mark of byte order, an accent in two characters, an integer as a float."""
     for names in (("fr\u00f6h", " fro\u0308h\u200b", "\ufefffr\u00f6h", "fr\u00f6\u00adh"), ("7", "7.0", "7,0", " 7")):
         table = posts(*names, role=role)
-        timelines = to_timelines(table, ["No", "Yes"], **columns_of(role))
+        timelines = to_timelines(table, ["No", "Yes"], columns_of(role))
         found = {
             "timeline": lambda timeline: [timeline.timeline_id],
             "speaker": lambda timeline: timeline.speakers,
@@ -82,7 +82,7 @@ def test_texts_that_programs_write_for_nothing_are_no_names(role):
     missing = ["", "nan", "NULL", "<NA>", " NaN ", "\u200b"]
     columns = {"timeline_id": list("abcdef"), "text": ["hm"] * 6, "who": missing, "label": [""] * 6}
     columns["timestamp"] = list(range(6))
-    timelines = to_timelines(Dataset.from_dict(columns), ["No", "Yes"], **{f"{role}_column": "who"})
+    timelines = to_timelines(Dataset.from_dict(columns), ["No", "Yes"], {role: "who"})
     facts = [timeline.facts[0] if timeline.facts else Facts("") for timeline in timelines]
     assert {timeline.speakers[0] if role == "speaker" else "" for timeline in timelines} == {""}
     assert all(not fact.group and not fact.unit and not fact.labels for fact in facts)
@@ -92,7 +92,7 @@ def test_texts_that_programs_write_for_nothing_are_no_names(role):
 def test_states_that_look_alike_are_refused_and_numbers_are_compared_as_such(streamed):
     def states(*values: str) -> list[str]:
         table = posts(*values, role="state")
-        (timeline,) = to_timelines(table.to_iterable_dataset() if streamed else table, state_column="who")
+        (timeline,) = to_timelines(table.to_iterable_dataset() if streamed else table, columns={"state": "who"})
         return timeline.states
 
     with pytest.raises(PostError, match="Row 2 .*'who'.*'calm'.*'Calm'"):
@@ -130,7 +130,7 @@ def test_a_family_as_an_integer_and_as_a_float_is_in_one_split(tmp_path):
         ]
         (tmp_path / f"{name}.csv").write_text("\n".join(["timeline_id,text,label,family", *rows]))
     files = {f"{name}_file": str(tmp_path / f"{name}.csv") for name in ("train", "test")}
-    data = DataTrainingArguments(**files, split_column="family")
+    data = DataTrainingArguments(**files, columns={"split": "family"})
     with pytest.raises(ValueError, match=r"train.*test.*1, 2, 3 \(3 in all"):
         split_posts(load_splits(data), data, ["No", "Yes"], ["train", "test"], seed=0, model=None)
 

@@ -136,5 +136,5 @@ def test_each_member_holds_out_its_share(timelines):
 
 def test_classes_with_fewer_posts_than_folds_are_named():
     timelines = [make_timeline([number], f"t{number}") for number in range(8)]
-    with pytest.raises(ValueError, match="8 timelines into 5 parts.*1 post.*--label_column"):
+    with pytest.raises(ValueError, match="8 timelines into 5 parts.*1 post.*--columns label="):
         split_timelines(timelines, 0.2, seed=0)

@@ -128,5 +128,5 @@ def test_labels_may_end_long_before_the_posts(tmp_path):
     ]
     path = write_table(tmp_path / "a.jsonl", rows)
     for posts in (load_table(path), stream_table([path])):
-        labels = survey(to_timelines(posts, NAMES, label_column="lab")).labels
+        labels = survey(to_timelines(posts, NAMES, columns={"label": "lab"})).labels
         assert labels == {0: 102, 1: 102, -100: 2196}

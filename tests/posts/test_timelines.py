@@ -88,7 +88,7 @@ def test_speakers_come_along():
     spoken = list(to_timelines(Dataset.from_list(posts), ["IS", "O"]))
     assert [timeline.speakers for timeline in spoken] == [["", "Ann", "Ben"], ["Cy"]]
     renamed = Dataset.from_list(posts).rename_column("speaker", "who")
-    assert list(to_timelines(renamed, ["IS", "O"], speaker_column="who")) == spoken
+    assert list(to_timelines(renamed, ["IS", "O"], columns={"speaker": "who"})) == spoken
     assert to_timelines(renamed, ["IS", "O"])[0].speakers is None
 
 
@@ -374,13 +374,13 @@ def test_names_of_class_label_columns():
 def test_ids_are_text_as_it_is_written(given, name):
     column = pd.Series([given], dtype="uint64" if given == 2**63 + 1 else None)
     posts = Dataset.from_pandas(pd.DataFrame({"timeline_id": column, "text": ["hm"], "id": column}))
-    (timeline,) = to_timelines(posts, id_column="id")
+    (timeline,) = to_timelines(posts, columns={"id": "id"})
     assert (timeline.timeline_id, timeline.post_ids) == (name, [name])
 
 
 @pytest.mark.parametrize("role", ["timeline", "text", "timestamp", "label", "id"])
 def test_a_missing_column_names_the_option_that_renames_it(role):
-    with pytest.raises(ValueError, match=f"'lost'.*timeline_id, timestamp, text, label.*--{role}_column"):
-        to_timelines(Dataset.from_list(POSTS), ["IS", "O"], **{f"{role}_column": "lost"})
-    with pytest.raises(ValueError, match="'mood'.*--label_column"):
+    with pytest.raises(ValueError, match=f"'lost'.*timeline_id, timestamp, text, label.*--columns {role}="):
+        to_timelines(Dataset.from_list(POSTS), ["IS", "O"], columns={role: "lost"})
+    with pytest.raises(ValueError, match="'mood'.*--columns label="):
         label_names(Dataset.from_list(POSTS), "mood")

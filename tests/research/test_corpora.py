@@ -212,7 +212,7 @@ def test_meld(tmp_path):
     assert posts["state"] == ["joy", "anger", "joy", "fear", "anger", "fear"]
     assert posts["timestamp"] == [976.059, 981.5, 981.5, 984.0, 985.0, 3600.0]
     # Columns that timelines do not have are left out.
-    first, second = to_timelines(posts, ["Same", "Shift"], id_column="post_id")
+    first, second = to_timelines(posts, ["Same", "Shift"], columns={"id": "post_id"})
     assert (first.labels, first.speakers) == ([-100, 1, -100, 1, 0], ["Ann", "Ann", "Bob", "Bob", "Ann"])
     assert second.timeline_id == "dev_sent_emo-1"
 

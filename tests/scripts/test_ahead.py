@@ -115,7 +115,7 @@ def test_labels_of_annotators_are_merged(tmp_path):
     """A post has one row then, and nobody has given its new label."""
     posts = [{**post, "coder": coder} for post in days("OEOO") for coder in ("x", "y")]
     posts[1]["label"] = "IE"  # a tie
-    table = written(tmp_path, posts, "--posts", "1", "--annotator_column", "coder")
+    table = written(tmp_path, posts, "--posts", "1", "--columns", "annotator=coder")
     assert labels_of(table) == ["IE within 1 post", *["none within 1 post"] * 2, ""]
     assert list(table[0]) == ["timeline_id", "timestamp", "text", "label"]
 

@@ -73,7 +73,7 @@ def test_rows_of_annotators_are_merged_and_rows_without_text_left_out(tmp_path):
     rows = [{**post, "coder": coder} for post in posts for coder in "pq"]
     rows += [{**posts[0], "timestamp": "", "coder": "p"}]
     file = write_posts(tmp_path / "posts.csv", [*rows, {**rows[0], "text": "z", "timestamp": 2, "label": "A"}])
-    table = converted(tmp_path, file, "--annotator_column", "coder", "--drop_incomplete")
+    table = converted(tmp_path, file, "--columns", "annotator=coder", "--drop_incomplete")
     assert [(row["text"], row["label"]) for row in table] == [("x", "B"), ("y", "B"), ("z", "A")]
 
 

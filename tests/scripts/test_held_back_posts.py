@@ -110,7 +110,7 @@ def test_a_training_records_its_split_without_ids(tmp_path, encoder):
         for name, posts in files.items()
     }
     paths = [f"--{name}_file={write_posts(tmp_path / f'{name}.csv', posts)}" for name, posts in renamed.items()]
-    out = train(tmp_path / "out", encoder, *paths, "--timeline_column", "who", "--text_column", "said")
+    out = train(tmp_path / "out", encoder, *paths, "--columns", "timeline=who", "--columns", "text=said")
     written = (out / "_split.json").read_text()
     assert "person" not in written
     record = json.loads(written)

@@ -42,10 +42,10 @@ def test_validation_is_chance_where_labels_are(tmp_path, encoder, kind):
         out = tmp_path / str(seed)
         given = ["--train_file", write_posts(tmp_path / "posts.csv", random_posts(seed), COLUMNS), "--window", "4"]
         given += [
-            "--group_column",
-            "site",
-            "--split_column",
-            "family",
+            "--columns",
+            "group=site",
+            "--columns",
+            "split=family",
             "--report_to",
             "none",
             "--max_steps",

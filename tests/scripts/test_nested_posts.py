@@ -13,7 +13,7 @@ from modeling_tempoformer.commands.view import main as write_page_of
 
 pytestmark = pytest.mark.slow
 
-NESTED = ["--records", "messages", "--timeline_column", "talk.id", "--label_column", "meta.label"]
+NESTED = ["--records", "messages", "--columns", "timeline=talk.id", "--columns", "label=meta.label"]
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from test_nested_posts import predict, show
 
 pytestmark = pytest.mark.slow
 
-ODD = ["--timestamp_column", "Sent_date+Sent_time", "--state_column", "none", "--drop_incomplete"]
+ODD = ["--columns", "timestamp=Sent_date+Sent_time", "--columns", "state=none", "--drop_incomplete"]
 
 
 @pytest.fixture

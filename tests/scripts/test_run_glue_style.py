@@ -17,12 +17,12 @@ from transformers import AutoTokenizer, BertModel
 
 from modeling_tempoformer.common.command_line import parse, run_script
 from modeling_tempoformer.common.files import lock_folder
+from modeling_tempoformer.evaluation.alarm_goals import AlarmGoal
 from modeling_tempoformer.evaluation.calibration import fit_temperature, tune_thresholds
 from modeling_tempoformer.posts.synthetic import synthetic_posts
 from modeling_tempoformer.times_tempoformer import to_seconds
+from modeling_tempoformer.training import fine_tuning
 from modeling_tempoformer.training.arguments import ModelArguments
-from modeling_tempoformer.training.seeds import leave_out_alarm
-from modeling_tempoformer.training.stream_trainer import StreamTrainingArguments
 from modeling_tempoformer.view.timelines import load_pipeline
 from run_glue_style import main
 
@@ -243,7 +243,7 @@ def test_a_wanted_precision_or_recall_of_the_class_to_watch(tmp_path, encoder, k
     files += ["--test_file", write_posts(tmp_path / "test.csv", with_other_ids(dev, "test"))]
     files += ["--train_file", write_posts(tmp_path / "posts.csv", POSTS), "--watch", "Switch", *kind]
     for name, least in (("recall", 0.8), ("precision", 0.3)):
-        rows = fine_tune(tmp_path / "out", encoder, f"--{name}", str(least), *files)
+        rows = fine_tune(tmp_path / "out", encoder, "--alarm", f"{name}={least}", *files)
         said, config = capsys.readouterr().out, read_json(tmp_path / "out" / "config.json")
         alarm = config["calibration"]["alarm"]
         assert set(config["calibration"]) == {"temperature", "alarm"} and NAMES[alarm["label"]] == "Switch"
@@ -268,7 +268,7 @@ def test_a_wanted_precision_or_recall_of_the_class_to_watch(tmp_path, encoder, k
         assert test["watched_threshold"] == alarm["threshold"]
         assert test["macro_f1"] == pytest.approx(f1_score(labels, predicted, average="macro"))
         assert test["classes"]["Switch"]["recall"] == pytest.approx((predicted == "Switch")[is_switch].mean())
-        assert test["alarm"][name] == pytest.approx(shares[name]) and test["alarm"]["wanted"] == {name: least}
+        assert test["alarm"][name] == pytest.approx(shares[name]) and test["alarm"]["wanted"] == f"{name}={least}"
         assert test["alarm"]["alarms_per_day"] == pytest.approx(is_alarm.sum() / len(days))
         assert test["alarm"]["compared_with"]["position_and_time"][name] >= shares[name] - 1e-9
         costs = test["alarm"]["costs"]
@@ -277,7 +277,7 @@ def test_a_wanted_precision_or_recall_of_the_class_to_watch(tmp_path, encoder, k
         assert "tab:alarms" in (tmp_path / "out" / "test_table.tex").read_text()
     # A saved model is calibrated in the same way, and refused what it cannot have before anything is written.
     saved = ["--model_name_or_path", str(tmp_path / "out"), *files[:4], "--watch", "Switch"]
-    run(tmp_path / "again", *saved, "--precision", "0.3")
+    run(tmp_path / "again", *saved, "--alarm", "precision=0.3")
     again = read_json(tmp_path / "again" / "config.json")["calibration"]["alarm"]
     assert again["threshold"] == pytest.approx(alarm["threshold"], abs=1e-3)
     contrary = write_posts(
@@ -288,7 +288,7 @@ def test_a_wanted_precision_or_recall_of_the_class_to_watch(tmp_path, encoder, k
         ],
     )
     with pytest.raises(ValueError, match="No threshold gives Switch a precision of 0.9.*the best is 0"):
-        run(tmp_path / "none", *saved, "--precision", "0.9", "--validation_file", contrary)
+        run(tmp_path / "none", *saved, "--alarm", "precision=0.9", "--validation_file", contrary)
     assert not (tmp_path / "none" / "config.json").exists()
 
 
@@ -297,7 +297,7 @@ def test_a_wanted_precision_or_recall_of_the_class_to_watch(tmp_path, encoder, k
 def test_a_promise_of_alarms_is_measured_on_the_test(tmp_path, encoder, kind, capsys):
     """The case is a stretch of two days without Switch, whose posts come from the table of predictions."""
     files = ["--train_file", write_posts(tmp_path / "posts.csv", POSTS), "--watch", "Switch", *kind]
-    rows = fine_tune(tmp_path / "out", encoder, "--alarm_rate", "0.4", "--alarm_days", "2", *files)
+    rows = fine_tune(tmp_path / "out", encoder, "--alarm", "rate=0.4/2d", *files)
     said, test = capsys.readouterr().out, read_json(tmp_path / "out" / "all_results.json")["test"]
     stretches: dict = {}
     for row in rows:
@@ -312,30 +312,29 @@ def test_a_promise_of_alarms_is_measured_on_the_test(tmp_path, encoder, kind, ca
     promise = test["alarm"]["promise"]
     assert len(unchanged) > len(broken)
     assert (promise["promised_of"], promise["broken"]) == (len(unchanged), len(broken))
-    assert test["alarm"]["wanted"] == {"alarm_rate": 0.4, "days": 2.0}
+    assert test["alarm"]["wanted"] == "rate=0.4/2d"
     for text in (said, (tmp_path / "out" / "README.md").read_text()):
         assert "at most 40 % of the stretches of 2 days without Switch" in text
 
 
-def test_a_wanted_share_is_one_and_between_0_and_1():
-    for given in (
-        ["--precision", "0.5", "--recall", "0.5"],
-        ["--miss_rate", "0.5", "--alarm_rate", "0.5"],
-        ["--precision", "0"],
-        ["--recall", "1.1"],
-        ["--alarm_rate", "1"],
-        ["--alarm_days", "30"],
+def test_the_goal_of_alarms_has_one_spelling_and_a_share_between_0_and_1():
+    for wrong in ("precision=0", "recall=1.1", "rate=1", "missed=1", "missed=0.2/30d", "rate=0.1/0d", "rate=0.1/infd"):
+        with pytest.raises(ValueError, match=f"--alarm {wrong}"):
+            parse([ModelArguments], ["--model_name_or_path", "x", "--alarm", wrong])
+    for wrong in ("0.8", "precision", "precision=", "precision=a", "rate=0.1/30", "alarm_rate=0.1", "rate=nan/3d/3d"):
+        with pytest.raises(ValueError, match=f"--alarm is one of.*rate=0.05/30d.*{wrong}"):
+            parse([ModelArguments], ["--model_name_or_path", "x", "--alarm", wrong])
+    for spelling, goal in (
+        ("recall=0.5", AlarmGoal("recall", 0.5)),
+        ("precision=1", AlarmGoal("precision", 1.0)),
+        ("missed=0.123456789", AlarmGoal("missed", 0.123456789)),
+        ("rate=0.1/30d", AlarmGoal("rate", 0.1, 30.0)),
+        ("rate=0.1/0.5d", AlarmGoal("rate", 0.1, 0.5)),
     ):
-        with pytest.raises(ValueError, match=given[0]):
-            parse([ModelArguments], ["--model_name_or_path", "x", *given])
-    (model_args,) = parse([ModelArguments], ["--model_name_or_path", "x", "--recall", "0.5"])
-    assert model_args.calibrate and model_args.wanted_share == {"recall": 0.5}
-    rate = ["--alarm_rate", "0.1", "--alarm_days", "30"]
-    (model_args,) = parse([ModelArguments], ["--model_name_or_path", "x", *rate])
-    assert model_args.calibrate and model_args.wanted_share == {"alarm_rate": 0.1, "days": 30.0}
-    # Further seeds are compared by labels alone.
-    leave_out_alarm(model_args)
-    assert not model_args.calibrate and model_args.wanted_share == {}
+        (model_args,) = parse([ModelArguments], ["--model_name_or_path", "x", "--alarm", spelling])
+        assert model_args.calibrate and model_args.goal == goal and str(goal) == spelling
+    (model_args,) = parse([ModelArguments], ["--model_name_or_path", "x"])
+    assert not model_args.calibrate and model_args.goal is None
 
 
 def assert_same_predictions(rows: list[dict[str, str]], others: list[dict[str, str]]):
@@ -515,24 +514,25 @@ def test_of_several_recipes_the_later_ones_win(tmp_path):
     assert model.config_overrides == {"head": "lstm", "fusion": "gate", "num_stream_layers": 4}
 
 
-def test_epochs_take_the_place_of_the_steps_of_an_earlier_recipe(tmp_path):
-    steps, epochs, both = (tmp_path / f"{name}.yaml" for name in ("steps", "epochs", "both"))
-    steps.write_text("num_train_epochs: null\nmin_steps: 400\nmin_epochs: 4\noutput_dir: out\n")
+def test_a_training_has_at_least_the_steps_of_its_recipe_or_the_epochs_of_the_command(tmp_path, monkeypatch):
+    steps, epochs, fewer = (tmp_path / f"{name}.yaml" for name in ("steps", "epochs", "fewer"))
+    steps.write_text("num_train_epochs: 4\nmin_steps: 400\noutput_dir: out\n")
     epochs.write_text("num_train_epochs: 2\n")
-    both.write_text("min_epochs: 2\nmin_steps: 30\n")
+    fewer.write_text("num_train_epochs: 2\nmin_steps: 0\n")
+    monkeypatch.setattr(fine_tuning, "run", lambda given, model_args, data, training: training)
 
-    def training(*arguments) -> float:
-        (arguments_read,) = parse([StreamTrainingArguments], list(map(str, arguments)))
-        arguments_read.extend_epochs(num_rows=2 * arguments_read.train_batch_size)
-        return arguments_read.num_train_epochs
+    def epochs_of(*arguments) -> float:
+        given = ["--config_name", "configuration/encoder_tiny.json", "--do_train", "--output_dir", "out"]
+        training = fine_tuning.train([*map(str, arguments), *given])
+        # An epoch has two steps.
+        training.extend_epochs(num_rows=2 * training.train_batch_size)
+        return training.num_train_epochs
 
-    # An epoch has two steps.
-    assert training(steps) == 200
-    assert training(steps, epochs) == training(steps, "--num_train_epochs", "2") == 2
-    assert training(epochs, steps) == 200
-    assert training(steps, both) == 15
-    assert training(steps, "--min_steps", "3") == 4
-    assert training("--output_dir", "out") == 3
+    assert epochs_of(steps) == epochs_of(steps, epochs) == epochs_of(epochs, steps) == 200
+    assert epochs_of(steps, fewer) == epochs_of(steps, "--num_train_epochs", "2") == 2
+    assert epochs_of(steps, "--min_steps", "30") == epochs_of(steps, "--num_train_epochs=9", "--min_steps", "30") == 15
+    assert epochs_of(steps, "--min_steps", "3") == 4
+    assert epochs_of() == 3
 
 
 def test_a_user_s_error_is_one_line_and_a_bug_has_its_traceback(tmp_path, monkeypatch):

@@ -75,7 +75,7 @@ def test_groups_after_a_training_with_a_saved_model_and_on_the_card(tmp_path, en
         {**post, "label": NAMES[1 - NAMES.index(post["label"])] if number % 7 == 0 else post["label"]}
         for number, post in enumerate(with_other_ids(posts, "new"))
     ]
-    test = ["--test_file", write_posts(tmp_path / "test.csv", new), "--group_column", "site"]
+    test = ["--test_file", write_posts(tmp_path / "test.csv", new), "--columns", "group=site"]
     main([*model, "--train_file", train, *test, "--output_dir", str(tmp_path / "out")])
     check_groups(tmp_path / "out", new)
     printed, card = capsys.readouterr().out, (tmp_path / "out" / "README.md").read_text()
@@ -98,7 +98,7 @@ def test_groups_after_a_training_with_a_saved_model_and_on_the_card(tmp_path, en
 def test_annotators_stand_beside_the_model(tmp_path, posts, capsys):
     """Scores of people need no model, and the model is scored on the same posts."""
     rows = annotated(posts)
-    columns = ["--annotator_column", "who", "--id_column", "id"]
+    columns = ["--columns", "annotator=who", "--columns", "id=id"]
     main(
         [*DEMO, "--train_file", write_posts(tmp_path / "rows.csv", rows), *columns, "--output_dir", f"{tmp_path}/out"]
     )
@@ -142,14 +142,14 @@ def test_annotators_stand_beside_the_model(tmp_path, posts, capsys):
 def test_a_clinic_is_in_one_split(tmp_path, encoder, posts, kind):
     model = DEMO if kind == "paper's" else ["--model_name_or_path", encoder, *DEMO[1:], "--do_train", "--do_predict"]
     file = write_posts(tmp_path / "posts.csv", posts)
-    main([*model, "--train_file", file, "--split_column", "clinic", "--output_dir", str(tmp_path / "out")])
+    main([*model, "--train_file", file, "--columns", "split=clinic", "--output_dir", str(tmp_path / "out")])
     rows = read_table(tmp_path / "out" / "_predictions.csv")
     clinic_of = {post["timeline_id"]: post["clinic"] for post in posts}
     tested = {row["timeline_id"] for row in rows}
     assert {clinic_of[name] for name in tested}.isdisjoint(clinic_of[name] for name in clinic_of.keys() - tested)
     # Another file with timelines of a clinic that is trained on.
     other = write_posts(tmp_path / "other.csv", with_other_ids(posts[:10], "new"))
-    files = ["--train_file", file, "--test_file", other, "--split_column", "clinic"]
+    files = ["--train_file", file, "--test_file", other, "--columns", "split=clinic"]
     with pytest.raises(ValueError, match="split.*split.*c[01]"):
         main([*model, *files, "--output_dir", str(tmp_path / "refused")])
 
@@ -158,6 +158,6 @@ def test_groups_and_units_in_nested_json(tmp_path, posts):
     """Both columns are paths, which the reader of JSON must be told of."""
     nested = [{**post, "author": {"site": post["site"], "clinic": post["clinic"]}} for post in posts]
     (tmp_path / "posts.jsonl").write_text("\n".join(map(json.dumps, nested)))
-    columns = ["--group_column", "author.site", "--split_column", "author.clinic"]
+    columns = ["--columns", "group=author.site", "--columns", "split=author.clinic"]
     main([*DEMO, "--train_file", f"{tmp_path}/posts.jsonl", *columns, "--output_dir", str(tmp_path / "out")])
     check_groups(tmp_path / "out", posts)

@@ -1,60 +1,87 @@
-"""Checks a training with several seeds: their folders, the spread of their scores, and the first one's own."""
+"""Checks several seeds on one split, the spread of their scores, and a split that Python gives."""
 
-import re
-from pathlib import Path
-
+import forked
 import numpy as np
+import pandas as pd
 import pytest
-from helpers import NAMES, read_json, read_table
+from helpers import NAMES, ROOT, read_json, read_table, with_other_ids, write_posts
 from sklearn.metrics import f1_score
 
+from modeling_tempoformer.commands import compare
+from modeling_tempoformer.evaluation import cross_validation
 from modeling_tempoformer.posts.arguments import DataTrainingArguments
 from modeling_tempoformer.posts.post_splits import load_splits, split_posts
+from modeling_tempoformer.posts.synthetic import synthetic_posts
+from modeling_tempoformer.training.fine_tuning import fine_tune
 from run_glue_style import main
 
 
 SEEDS = [7, 8]
 
 
-def run(folder: Path, encoder: str, posts: Path, *more: str):
-    given = ["--model_name_or_path", encoder, "--train_file", str(posts), "--window", "3", "--max_steps", "3"]
-    given += ["--model_type", "tempoformer", "--do_train", "--do_predict", "--report_to", "none"]
-    main([*given, "--output_dir", str(folder), *more])
+def posts_of(rows: list[dict[str, str]]) -> list[tuple[str, str]]:
+    return sorted((row["timeline_id"], row["post_id"]) for row in rows)
 
 
 @pytest.mark.slow
-def test_several_seeds_are_whole_runs_on_the_same_test_posts(tmp_path, encoder, trained, capsys):
-    out, posts = tmp_path / "out", trained.parent / "posts.csv"
-    run(out, encoder, posts, "--seed", "7", "--seeds", "2")
-    shown = capsys.readouterr().out
-    folders = [out, out / "seed_8"]
+@pytest.mark.parametrize("has_test_file", [False, True])
+def test_several_seeds_are_whole_runs_on_the_same_test_posts(tmp_path, encoder, trained, monkeypatch, has_test_file):
+    """They are the posts that `tempoformer train` tests by the first seed."""
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setattr(cross_validation, "run_program", forked.run_program)
+    given = ["--train_file", str(trained.parent / "posts.csv"), "--model_name_or_path", encoder, "--window", "3"]
+    given += ["--max_steps", "3", "--model_type", "tempoformer", "--report_to", "none"]
+    if has_test_file:
+        new = with_other_ids(list(synthetic_posts(3, seed=5, posts_per_timeline=4)), "new")
+        given += ["--test_file", write_posts(tmp_path / "new.csv", new)]
+    out = tmp_path / "out"
+    compare.main(["--output_dir", str(out), "--num_folds", "1", "--seeds", *map(str, SEEDS), "--", *given])
+    folders = [out / "fold_0" / f"seed_{seed}" for seed in SEEDS]
     tested = [read_table(folder / "_predictions.csv") for folder in folders]
-    assert [[row["post_id"] for row in rows] for rows in tested] == [[row["post_id"] for row in tested[0]]] * 2
-    # Another seed is another training.
-    assert len({row["probability_Switch"] for row in (rows[0] for rows in tested)}) == 2
+    main([*given, "--seed", "7", "--do_train", "--do_predict", "--output_dir", str(tmp_path / "alone")])
+    alone = read_table(tmp_path / "alone" / "_predictions.csv")
+    assert posts_of(tested[0]) == posts_of(tested[1]) == posts_of(alone)
+    # Another seed is another training, and the first one is that of `tempoformer train`.
+    assert tested[0][0]["probability_Switch"] != tested[1][0]["probability_Switch"]
+    expected = {(row["timeline_id"], row["post_id"]): float(row["probability_Switch"]) for row in alone}
+    for row in tested[0]:
+        assert float(row["probability_Switch"]) == pytest.approx(
+            expected[row["timeline_id"], row["post_id"]], abs=1e-5
+        )
     scores = [
         f1_score([row["label"] for row in rows], [row["prediction"] for row in rows], average=None, labels=NAMES)
         for rows in tested
     ]
-    test = read_json(out / "all_results.json")["test"]
-    assert test["seeds"]["seeds"] == SEEDS and test["macro_f1"] == pytest.approx(scores[0].mean())
-    for values, of in (
-        ([score.mean() for score in scores], test["seeds"]["macro_f1"]),
-        ([score[1] for score in scores], test["seeds"]["classes"][NAMES[1]]),
+    results = read_json(out / "results.json")
+    assert results["seeds"] == SEEDS and results["runs"] == 2
+    for name, values in (("macro_f1", [score.mean() for score in scores]), ("f1_Switch", [s[1] for s in scores])):
+        found = results["scores"][name]
+        assert found == {"mean": pytest.approx(np.mean(values)), "std": pytest.approx(np.std(values, ddof=1))}
+
+
+@pytest.mark.slow
+def test_python_gives_the_parts(tmp_path, encoder, trained):
+    """The parts of another training, in the other direction, with ids as a table may have them."""
+    posts = trained.parent / "posts.csv"
+    people = list(dict.fromkeys(pd.read_csv(posts, dtype=str)["timeline_id"]))
+    fold = {"train": people[3:], "validation": people[2:3], "test": people[:2]}
+    settings = {"train_file": str(posts), "max_steps": 2, "report_to": "none", "output_dir": str(tmp_path / "out")}
+    fine_tune(encoder, fold=fold, model_type="tempoformer", **settings)
+    rows = read_table(tmp_path / "out" / "_predictions.csv")
+    assert {row["timeline_id"] for row in rows} == set(people[:2])
+
+
+def test_parts_that_python_gives_have_each_timeline_once(trained):
+    posts = trained.parent / "posts.csv"
+    people = list(dict.fromkeys(pd.read_csv(posts, dtype=str)["timeline_id"]))
+    for fold, problem in (
+        ({"train": people[3:], "validation": people[2:3], "test": people[:1]}, people[1]),
+        ({"train": people[1:], "validation": people[:1], "test": []}, "empty"),
     ):
-        assert of["values"] == pytest.approx(values)
-        assert (of["mean"], of["std"]) == (pytest.approx(np.mean(values)), pytest.approx(np.std(values, ddof=1)))
-    spread = "{mean:.3f} ± {std:.3f}".format(**test["seeds"]["macro_f1"])
-    assert re.search(rf"^mean of 2 seeds +{re.escape(spread)}", shown, flags=re.MULTILINE)
-    for name in ("README.md", "test_table.tex"):
-        assert spread in (out / name).read_text(encoding="utf-8")
-    assert "seeds" not in read_json(folders[1] / "all_results.json")["test"]
-    # The first model is the one that the command without --seeds trains.
-    run(tmp_path / "alone", encoder, posts, "--seed", "7")
-    alone = read_table(tmp_path / "alone" / "_predictions.csv")
-    for row, other in zip(tested[0], alone, strict=True):
-        assert row["post_id"] == other["post_id"]
-        assert float(row["probability_Switch"]) == pytest.approx(float(other["probability_Switch"]), abs=1e-5)
+        data = DataTrainingArguments(train_file=str(posts))
+        data.fold = fold
+        with pytest.raises(ValueError, match=problem):
+            split_posts(load_splits(data, None), data, NAMES, ["train", "test"], 0, model=None)
 
 
 def test_a_seed_of_the_split_keeps_the_parts(trained):
@@ -64,27 +91,3 @@ def test_a_seed_of_the_split_keeps_the_parts(trained):
         return [timeline.timeline_id for timeline in splits.timelines["test"]]
 
     assert tested(1) == tested(2, split_seed=1) != tested(2)
-
-
-@pytest.mark.parametrize(("occupied", "seeds"), [("out", "2"), ("out/seed_9", "3")])
-def test_a_folder_of_another_training_is_refused_before_any_seed_is_trained(
-    occupied, seeds, tmp_path, encoder, trained
-):
-    (tmp_path / occupied / "checkpoint-3").mkdir(parents=True)
-    (tmp_path / occupied / "_trained_on.json").write_text('{"posts": "others"}')
-    with pytest.raises(ValueError, match=f"{occupied}/checkpoint-3.*other training posts"):
-        run(tmp_path / "out", encoder, trained.parent / "posts.csv", "--seed", "7", "--seeds", seeds)
-    assert not list(tmp_path.rglob("*.safetensors"))
-
-
-@pytest.mark.slow
-def test_alarms_are_chosen_for_the_first_seed_alone(tmp_path, encoder, trained):
-    """With another seed a wanted precision may not be had. Labels are the most probable classes of both."""
-    out = tmp_path / "out"
-    more = ["--seed", "7", "--seeds", "2", "--watch", NAMES[1], "--recall", "0.5"]
-    run(out, encoder, trained.parent / "posts.csv", *more)
-    calibrations = [read_json(folder / "config.json").get("calibration") for folder in (out, out / "seed_8")]
-    assert set(calibrations[0]) == {"temperature", "alarm"} and calibrations[1] is None
-    for folder in (out, out / "seed_8"):
-        for row in read_table(folder / "_predictions.csv"):
-            assert row["prediction"] == max(NAMES, key=lambda name: float(row[f"probability_{name}"]))

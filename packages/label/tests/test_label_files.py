@@ -40,7 +40,7 @@ def test_columns_that_options_name_get_the_names_that_a_training_reads():
         {"who": "ann", "day": "2024-05-01", "hour": "9:30", "body": "a", "text": "y", "mood": "8", "label": ""},
     ]
     write_posts(Path("posts.csv"), rows)
-    named = "--timeline_column who --text_column body --timestamp_column day+hour --label_column none".split()
+    named = "--columns timeline=who --columns text=body --columns timestamp=day+hour --columns label=none".split()
     data = page_of("posts.csv", *named, "--labels", *NAMES)
     first, second = rows_of(data)
     same = {"timeline_id": "ann", "label": "", "cannot_say": "", "note": "", "annotator": ""}
@@ -194,7 +194,7 @@ def test_annotators_of_one_file_are_compared_too():
     for row in rows[::3]:
         row |= {"label": "", "annotator": ""}
     write_posts(Path("both.csv"), rows)
-    data = page_of("both.csv", "--annotator_column", "annotator")
+    data = page_of("both.csv", "--columns", "annotator=annotator")
     assert [given["row"] for given in data["given"]] == [1, 2]
     assert data["given"][0]["by"] == [
         {"annotator": "Ann", "label": "Switch", "note": ""},
@@ -207,7 +207,7 @@ def test_posts_of_annotators_are_found_by_their_ids_where_there_are_some():
     rows = [{**ANN, "id": f"p{n}", "text": f"post {n}", "label": NAMES[n % 2]} for n in range(3)]
     write_posts(Path("ann.csv"), rows)
     write_posts(Path("bob.csv"), [{**row, "text": "x", "label": NAMES[0], "more": "m"} for row in reversed(rows)])
-    data = page_of("ann.csv", "bob.csv", "--id_column", "id")
+    data = page_of("ann.csv", "bob.csv", "--columns", "id=id")
     assert [given["row"] for given in data["given"]] == [1]
     found = [(row["text"], row["id"], row["more"]) for row in rows_of(data)]
     assert found == [(f"post {n}", f"p{n}", "m") for n in range(3)]

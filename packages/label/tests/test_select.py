@@ -56,7 +56,7 @@ def choose(folder, tool: str, *options: str, posts=POSTS, name: str = "to_label"
 @pytest.mark.parametrize("tool", EXPORTS)
 def test_labelled_tasks_are_read_back_without_an_option(tool, tmp_path, capsys):
     """Five people have eight stretches, so that some have two. Two posts stay without a label."""
-    output, _ = choose(tmp_path, tool, "--num", "8", "--stretch", "4", "--group_column", "platform")
+    output, _ = choose(tmp_path, tool, "--num", "8", "--stretch", "4", "--columns", "group=platform")
     said = capsys.readouterr().out
     unclear = {"n7", "n20"}
     exported = export(output, tool, lambda post: None if post["name"] in unclear else truth(post))
@@ -67,7 +67,7 @@ def test_labelled_tasks_are_read_back_without_an_option(tool, tmp_path, capsys):
         timeline.timeline_id: timeline for timeline in to_timelines(read_file(str(tmp_path / "posts.csv"), None))
     }
     stretches, labelled = {}, 0
-    read = to_timelines(rows, names, id_column="post_id", group_column="platform")
+    read = to_timelines(rows, names, columns={"id": "post_id", "group": "platform"})
     for timeline in read:
         own = original[timeline.timeline_id]
         places = [own.post_ids.index(post_id) for post_id in timeline.post_ids]
@@ -137,8 +137,8 @@ def doubled(request, tmp_path) -> tuple[list[str], np.ndarray]:
                 votes.setdefault((row["timeline_id"], row["post_id"]), []).append(NAMES.index(row["label"]))
     several = np.array([[given.count(0), given.count(1)] for given in votes.values() if len(given) > 1])
     assert len(several) == 6 * 8 and len(votes) == 20 * 8
-    files = ["--train_file", str(tmp_path / "exported-*"), "--timestamp_column", "none"]
-    return [*files, "--annotator_column", "annotator", "--id_column", "post_id"], several
+    files = ["--train_file", str(tmp_path / "exported-*"), "--columns", "timestamp=none"]
+    return [*files, "--columns", "annotator=annotator", "--columns", "id=post_id"], several
 
 
 @pytest.mark.parametrize("doubled", EXPORTS, indirect=True)
@@ -218,8 +218,8 @@ def test_posts_of_earlier_rounds_are_not_chosen_again(tmp_path, capsys):
     # A timeline of two rounds is whole and in order; here without times, so that only the order tells.
     export(again, "csv", truth)
     rows = read_file(str(tmp_path / "exported-*.csv"), None)
-    form = {"annotator_column": "annotator", "id_column": "post_id", "timestamp_column": "none"}
-    for timeline in to_timelines(rows, NAMES, **form):
+    form = {"annotator": "annotator", "id": "post_id", "timestamp": "none"}
+    for timeline in to_timelines(rows, NAMES, form):
         numbers = [int(rows[row]["post_number"]) for row in timeline.input_rows]
         assert numbers == list(range(1, len(numbers) + 1))
     with pytest.raises(ValueError, match="another text|not in the file"):

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from modeling_tempoformer.evaluation.alarm_costs import PER_DAY, PER_HUNDRED, cut, score_costs
+from modeling_tempoformer.evaluation.alarm_goals import AlarmGoal
 from modeling_tempoformer.evaluation.alarm_promises import DAY, Cases, find_cases, promise_words
 from modeling_tempoformer.evaluation.alarms import PARTS, measure_alarms, round_between
 from modeling_tempoformer.posts.facts import unit_of
@@ -77,7 +78,7 @@ def compare_policies(
     timelines: Sequence[Timeline],
     scores: np.ndarray,
     label: int,
-    wanted: Mapping[str, float],
+    promise: AlarmGoal,
     policies: Sequence[Mapping[str, Any]] = POLICIES,
     early: int = 0,
 ) -> list[dict[str, Any]]:
@@ -88,7 +89,7 @@ def compare_policies(
         timelines (`Sequence[Timeline]`): Timelines whose labelled posts the model was not trained on.
         scores (`np.ndarray` of shape `(posts,)`): The probability of the class.
         label (`int`): The id of the class.
-        wanted (`dict[str, float]`): `"alarm_rate"` or `"miss_rate"`, as [`~evaluation.alarms.choose_alarm`] has them.
+        promise ([`AlarmGoal`]): A rate, or a share of missed changes.
         policies (`Sequence[dict]`, *optional*): Fields of [`~tempoformer_live.policy.follow`], or `end_share` in the
             place of `end_below`. Those that count seconds are left out where there are no times.
         early (`int`, *optional*, defaults to 0): The number of posts before a change in which an alarm is early.
@@ -99,7 +100,7 @@ def compare_policies(
         the values `measured` by thresholds of other timelines, five folds in turn (None with too few others): those of
         [`~evaluation.alarms.measure_alarms`], with the [`score_costs`] under `costs`.
     """
-    kind, timed = next(iter(wanted)), timelines[0].timestamps is not None
+    timed = timelines[0].timestamps is not None
     units, _ = pd.factorize(pd.Series(list(map(unit_of, timelines)), dtype=object))
     labelled = np.concatenate([np.array(timeline.labels) >= 0 for timeline in timelines])
     found = []
@@ -111,7 +112,7 @@ def compare_policies(
         if not levels:
             raise ValueError(f"`end_below` {policy['end_below']} is more than any probability here.")
         late = lag_of(policy)
-        cases = find_cases(kind, timelines, label, wanted.get("days"), late)
+        cases = find_cases(promise, timelines, label, late)
 
         @cache
         def events_at(level: float, policy: Mapping[str, Any] = policy) -> np.ndarray:
@@ -119,22 +120,22 @@ def compare_policies(
 
         @cache
         def losses_at(level: float, cases: Cases = cases, events_at: Callable = events_at) -> np.ndarray:
-            return unit_losses(cases, events_at(level) == RAISED, kind, units.max() + 1)
+            return unit_losses(cases, events_at(level) == RAISED, promise.kind, units.max() + 1)
 
-        chosen = keeping(losses_at, levels, wanted)
+        chosen = keeping(losses_at, levels, promise)
         rule = None if chosen is None else at_threshold(policy, chosen)
         row = {"policy": policy, "rule": rule, "measured": None}
         if chosen is not None:
             parts = np.repeat(units % PARTS, list(map(len, timelines)))
             of_unit = np.arange(units.max() + 1) % PARTS
-            in_turn = {part: keeping(losses_at, levels, wanted, of_unit != part) for part in set(parts)}
+            in_turn = {part: keeping(losses_at, levels, promise, of_unit != part) for part in set(parts)}
             if None not in in_turn.values() and len(in_turn) > 1:
                 alarms, held_back = np.zeros((2, len(scores)), dtype=bool)
                 for part, level in in_turn.items():
                     own = parts == part
                     alarms[own] = events_at(level)[own] == RAISED
                     held_back[own] = labelled[own] & (scores[own] >= level) & ~alarms[own]
-                facts = measure_alarms(timelines, alarms, labelled, label, None, wanted, late)
+                facts = measure_alarms(timelines, alarms, labelled, label, None, promise, late)
                 costs = score_costs(timelines, alarms, label, facts, None, early, late, held_back)
                 row["measured"] = facts | {"costs": costs}
         found.append(row)
@@ -168,7 +169,7 @@ def last_before(breaks: Callable[[float], bool], levels: Sequence[float]) -> int
 def unit_losses(cases: Cases, alarms: np.ndarray, kind: str, num_units: int) -> np.ndarray:
     """Returns the loss (units,) of each unit of timelines, NaN for one without a case of the promise."""
     judged = cases.judge(alarms)
-    broken = (judged["score"] > 0) == (kind == "alarm_rate")
+    broken = (judged["score"] > 0) == (kind == "rate")
     sums = np.bincount(judged["unit"], broken * judged["weight"], num_units)
     return np.where(np.isin(np.arange(num_units), judged["unit"]), sums, np.nan)
 
@@ -176,7 +177,7 @@ def unit_losses(cases: Cases, alarms: np.ndarray, kind: str, num_units: int) -> 
 def keeping(
     losses_at: Callable[[float], np.ndarray],
     levels: Sequence[float],
-    wanted: Mapping[str, float],
+    promise: AlarmGoal,
     units: np.ndarray | None = None,
 ) -> float | None:
     """
@@ -186,22 +187,21 @@ def keeping(
         losses_at (`Callable[[float], np.ndarray]`): Returns the loss (units,) of each unit at a threshold, NaN for
             none.
         levels (`Sequence[float]`): The thresholds, the largest first.
-        wanted (`dict[str, float]`): The promise.
+        promise ([`AlarmGoal`]): The promise.
         units (`np.ndarray` of shape `(units,)`, *optional*): Which units count. All by default.
 
     A loss need not fall with each step of the threshold, as an alarm may silence the next one. So the threshold moves
     from the side without any loss, and stops before the first one that breaks the promise (Angelopoulos et al., 2024,
     section 2.3: the largest loss so far takes the place of the loss).
     """
-    kind, rate = next(iter(wanted.items()))
-    order = levels if kind == "alarm_rate" else levels[::-1]
+    order = levels if promise.kind == "rate" else levels[::-1]
     is_counted = ~np.isnan(losses_at(order[0])) & (True if units is None else units)
     worst = np.zeros(is_counted.sum())
 
     def breaks(level: float) -> bool:
         nonlocal worst
         largest = np.maximum(worst, losses_at(level)[is_counted])
-        if largest.sum() > rate * (len(largest) + 1) - 1 + TOLERANCE:
+        if largest.sum() > promise.share * (len(largest) + 1) - 1 + TOLERANCE:
             return True
         worst = largest
         return False
@@ -210,25 +210,25 @@ def keeping(
     return None if number is None else order[number]
 
 
-def best_of(rows: Sequence[Mapping[str, Any]], wanted: Mapping[str, float]) -> int | None:
+def best_of(rows: Sequence[Mapping[str, Any]], promise: AlarmGoal) -> int | None:
     """
-    Returns the number of the best of [`compare_policies`] among those that kept the promise on other timelines: for an
-    alarm rate the one that finds most changes, for a miss rate the one with the fewest false alarms; of equal ones the
+    Returns the number of the best of [`compare_policies`] among those that kept the promise on other timelines: for a
+    rate the one that finds most changes, for missed changes the one with the fewest false alarms; of equal ones the
     first. None if none kept it.
     """
-    kind, rate = next(iter(wanted.items()))
     measured = {number: row["measured"] for number, row in enumerate(rows) if row["measured"]}
-    kept = [number for number, facts in measured.items() if facts["promise"].get("rate", 1.0) <= rate + TOLERANCE]
-    if kind == "alarm_rate":
+    kept = [
+        number for number, facts in measured.items() if facts["promise"].get("rate", 1.0) <= promise.share + TOLERANCE
+    ]
+    if promise.kind == "rate":
         return max(kept, key=lambda number: measured[number]["costs"].get("found_changes", 0.0), default=None)
     return min(kept, key=lambda number: measured[number]["costs"]["false_alarms"], default=None)
 
 
 def policies_table(
-    rows: Sequence[Mapping[str, Any]], timelines: Sequence[Timeline], name: str, wanted: Mapping[str, float]
+    rows: Sequence[Mapping[str, Any]], timelines: Sequence[Timeline], name: str, promise: AlarmGoal
 ) -> str:
     """Returns the [`compare_policies`] of a class as a table, below a sentence on what was promised and measured."""
-    kind, rate = next(iter(wanted.items()))
     lines = {}
     for number, row in enumerate(rows, 1):
         rule, measured = row["rule"], row["measured"]
@@ -240,7 +240,7 @@ def policies_table(
             lines[number] = {"policy": json.dumps(rule.policy), "threshold": f"{rule.threshold:g}"}
             continue
         costs = measured["costs"]
-        promise = measured["promise"]
+        kept = measured["promise"]
         false = PER_DAY if PER_DAY in costs else PER_HUNDRED
         lines[number] = {
             "policy": json.dumps(rule.policy),
@@ -249,13 +249,13 @@ def policies_table(
             f"false alarms {'a day' if false == PER_DAY else 'of 100 posts'}": share_text(costs, false, 2),
             "delay, posts": share_text(costs, "median_alarm_delay_posts", 0),
             "rightly held back": share_text(costs, "recovery", 2),
-            "promise broken in": f"{promise['broken']} of {promise['promised_of']}" if "broken" in promise else "",
+            "promise broken in": f"{kept['broken']} of {kept['promised_of']}" if "broken" in kept else "",
         }
     table = pd.DataFrame.from_dict(lines, orient="index").fillna("").to_string()
     posts = sum(label >= 0 for timeline in timelines for label in timeline.labels)
-    promise = promise_words(kind, rate, name, wanted.get("days"))
     where = f"{posts} held-out posts of {len(timelines)} timelines"
-    words = f"All promise that {promise}. Measured on the {where}, by thresholds of others:\n\n{table}\n\n"
+    words = f"All promise that {promise_words(promise, name)}. Measured on the {where}, by thresholds of others:"
+    words = f"{words}\n\n{table}\n\n"
     unlabelled = sum(map(len, timelines)) - posts
     if unlabelled:
         words += f"{unlabelled} posts without a label are passed over, but a policy in use counts them, too. "

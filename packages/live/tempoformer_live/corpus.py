@@ -60,13 +60,13 @@ def find_tables(names: list[str], output: Path) -> list[str]:
 
 
 def check_names(tables: list[str]):
-    """Raises a `ValueError` for two files of one name, whose posts would be of one timeline with `--one_timeline`."""
+    """Raises a `ValueError` for two files of one name, whose posts would be one timeline with `timeline=none`."""
     named: dict[str, str] = {}
     for table in tables:
         if (first := named.setdefault(name_of_timeline(table), table)) != table:
             raise ValueError(
-                f"--one_timeline names a timeline after its file, but {first} and {table} have the same name: rename "
-                "one of them."
+                f"--columns timeline=none names a timeline after its file, but {first} and {table} have the same "
+                "name: rename one of them."
             )
 
 

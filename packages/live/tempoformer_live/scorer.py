@@ -56,10 +56,11 @@ def make_record(pipe: CountingPipeline, corpus: Corpus, alarm: Alarm | None = No
         for path in sorted(Path(folder).iterdir()):
             digest.update(path.name.encode() + path.read_bytes())
     files = [[table, Path(table).stat().st_size, Path(table).stat().st_mtime_ns] for table in corpus.tables]
-    settings = {f"--{role}_column": column for role, column in corpus.columns.items()} | {"--records": corpus.records}
+    settings = {f"--columns {role}": column for role, column in corpus.columns.items()} | {"--records": corpus.records}
     # None if not given, as in records of runs from before these options existed.
     settings["--keep_columns"] = list(corpus.kept) or None
-    settings |= {f"--{name}": getattr(corpus, name) or None for name in ("one_timeline", "drop_incomplete", "missing")}
+    settings["--columns timeline=none"] = corpus.one_timeline or None
+    settings |= {f"--{name}": getattr(corpus, name) or None for name in ("drop_incomplete", "missing")}
     return {"model": digest.hexdigest(), **settings, "list of input files": files}
 
 

@@ -7,6 +7,7 @@ import pytest
 import torch
 from helpers import make_timeline, read_json, tiny_model
 
+from modeling_tempoformer.evaluation.alarm_goals import AlarmGoal
 from modeling_tempoformer.evaluation.alarms import find_threshold
 from modeling_tempoformer.evaluation.prediction_table import prediction_rows, read_held_out, write_held_out
 from modeling_tempoformer.posts.facts import Facts, unit_of
@@ -31,18 +32,20 @@ def draw(seed: int, number: int = 40, timed: bool = True):
 
 
 @pytest.mark.parametrize(
-    ("policy", "wanted"),
+    ("policy", "promise"),
     [
-        *[(policy, {"alarm_rate": 0.2}) for policy in ({}, {"cooldown_posts": 2}, {"mean_of": 2, "end_share": 0.5})],
-        *[(policy, {"miss_rate": 0.4}) for policy in ({}, {"mean_of": 2}, {"wait_posts": 1})],
+        *[
+            (policy, AlarmGoal("rate", 0.2))
+            for policy in ({}, {"cooldown_posts": 2}, {"mean_of": 2, "end_share": 0.5})
+        ],
+        *[(policy, AlarmGoal("missed", 0.4)) for policy in ({}, {"mean_of": 2}, {"wait_posts": 1})],
     ],
     ids=str,
 )
-def test_each_policy_keeps_the_promise_by_loops_over_timelines(policy, wanted):
+def test_each_policy_keeps_the_promise_by_loops_over_timelines(policy, promise):
     """The theorem's bound holds for the chosen threshold and all on the safe side of it."""
     timelines, scores = draw(0)
-    (row,) = compare_policies(timelines, scores, 1, wanted, [policy])
-    kind, rate = next(iter(wanted.items()))
+    (row,) = compare_policies(timelines, scores, 1, promise, [policy])
     own = np.split(scores, np.cumsum(list(map(len, timelines)))[:-1])
     late = policy.get("wait_posts", 0) + policy.get("mean_of", 1) - 1
 
@@ -51,7 +54,7 @@ def test_each_policy_keeps_the_promise_by_loops_over_timelines(policy, wanted):
         for timeline, values in zip(timelines, own, strict=True):
             events = follow(values.tolist(), timeline.timestamps, *rule, AlarmState())
             alarms, labels = [event == RAISED for event in events], timeline.labels
-            if kind == "alarm_rate":
+            if promise.kind == "rate":
                 found += [] if 1 in labels else [float(any(alarms))]
                 continue
             starts = [post for post, label in enumerate(labels) if label == 1 and (post == 0 or not labels[post - 1])]
@@ -65,17 +68,17 @@ def test_each_policy_keeps_the_promise_by_loops_over_timelines(policy, wanted):
         return found
 
     chosen = losses(row["rule"].threshold)
-    assert (sum(chosen) + 1) / (len(chosen) + 1) <= rate + 1e-9
+    assert (sum(chosen) + 1) / (len(chosen) + 1) <= promise.share + 1e-9
     if not policy:
-        assert row["rule"].threshold == find_threshold(timelines, scores, 1, wanted)
+        assert row["rule"].threshold == find_threshold(timelines, scores, 1, promise)
 
 
 def test_the_promise_is_kept_on_new_timelines_in_the_mean():
     """A mean of two posts, whose alarm may come a post late."""
     observed = []
     for seed in range(25):
-        wanted, policy = {"miss_rate": 0.3}, {"mean_of": 2}
-        (row,) = compare_policies(*draw(seed, 30), 1, wanted, [policy])
+        promise, policy = AlarmGoal("missed", 0.3), {"mean_of": 2}
+        (row,) = compare_policies(*draw(seed, 30), 1, promise, [policy])
         timelines, scores = draw(1000 + seed, 60)
         alarms = follow_all(timelines, scores, row["rule"]) == RAISED
         measured = []
@@ -96,18 +99,18 @@ def test_a_loss_that_rises_and_falls_is_stopped_at_its_first_break():
     losses = np.zeros((4, 9))
     levels = [0.8, 0.6, 0.4, 0.2]
 
-    def kept(losses: np.ndarray, wanted: dict[str, float], units: np.ndarray | None = None) -> float | None:
-        return keeping(lambda level: losses[levels.index(level)], levels[: len(losses)], wanted, units)
+    def kept(losses: np.ndarray, promise: AlarmGoal, units: np.ndarray | None = None) -> float | None:
+        return keeping(lambda level: losses[levels.index(level)], levels[: len(losses)], promise, units)
 
     losses[2, :5] = 1
-    assert kept(losses, {"alarm_rate": 0.2}) == 0.6
-    assert kept(losses, {"miss_rate": 0.2}) == 0.2
+    assert kept(losses, AlarmGoal("rate", 0.2)) == 0.6
+    assert kept(losses, AlarmGoal("missed", 0.2)) == 0.2
     # Too few units.
-    assert kept(np.zeros((4, 3)), {"alarm_rate": 0.2}) is None
-    assert kept(losses[:2], {"alarm_rate": 0.2}, np.arange(9) < 3) is None
+    assert kept(np.zeros((4, 3)), AlarmGoal("rate", 0.2)) is None
+    assert kept(losses[:2], AlarmGoal("rate", 0.2), np.arange(9) < 3) is None
     # A unit without a case does not count.
     losses[:, 8] = np.nan
-    assert kept(losses[:2], {"alarm_rate": 0.1}) is None
+    assert kept(losses[:2], AlarmGoal("rate", 0.1)) is None
 
 
 def test_a_threshold_among_thousands_is_found_exactly():
@@ -115,23 +118,23 @@ def test_a_threshold_among_thousands_is_found_exactly():
     generator = np.random.default_rng(0)
     timelines = [make_timeline([0] * 100, str(number)) for number in range(60)]
     scores = np.sort(generator.random(6000))[generator.permutation(6000)]
-    wanted = {"alarm_rate": 0.05}
-    (row,) = compare_policies(timelines, scores, 1, wanted, [{}])
+    promise = AlarmGoal("rate", 0.05)
+    (row,) = compare_policies(timelines, scores, 1, promise, [{}])
     best = np.sort([part.max() for part in np.split(scores, 60)])[::-1]
     # 61 * 0.05 - 1 = 2.05: two timelines may have an alarm.
     assert best[2] < row["rule"].threshold <= best[1]
 
 
 def test_without_times_no_policy_counts_seconds():
-    rows = compare_policies(*draw(1, timed=False), 1, {"alarm_rate": 0.3})
+    rows = compare_policies(*draw(1, timed=False), 1, AlarmGoal("rate", 0.3))
     assert all("cooldown_seconds" not in row["rule"].policy for row in rows)
-    best = best_of(rows, {"alarm_rate": 0.3})
+    best = best_of(rows, AlarmGoal("rate", 0.3))
     kept = [row["measured"]["promise"]["rate"] <= 0.3 for row in rows]
     shares = [row["measured"]["costs"]["found_changes"] for row in rows]
     assert kept[best] and shares[best] == max(share for share, is_kept in zip(shares, kept, strict=True) if is_kept)
     for row in rows:
         row["measured"]["promise"]["rate"] = 0.31
-    assert best_of(rows, {"alarm_rate": 0.3}) is None
+    assert best_of(rows, AlarmGoal("rate", 0.3)) is None
 
 
 def test_a_family_and_a_timeline_of_one_name_stay_two_units(tmp_path):
@@ -159,7 +162,7 @@ def test_the_command_compares_and_sets_a_policy(tmp_path, capsys, model_type):
     model.config.calibration = {"temperature": 2.0}
     model.save_pretrained(tmp_path)
     (tmp_path / "README.md").write_text("---\n---\n# a\n")
-    arguments = ["--model_name_or_path", str(tmp_path), "--watch", "Turn", "--miss_rate", "0.3"]
+    arguments = ["--model_name_or_path", str(tmp_path), "--watch", "Turn", "--alarm", "missed=0.3"]
     with pytest.raises(FileNotFoundError, match="--do_eval"):
         command.main(arguments)
     shares = np.stack([1 - scores, scores], 1)
@@ -178,20 +181,20 @@ def test_the_command_compares_and_sets_a_policy(tmp_path, capsys, model_type):
     assert "cooldown_posts" in said and "--set" in said and read_json(tmp_path / "config.json") == before
     with pytest.raises(ValueError, match="silences alarms"):
         command.main([*arguments, "--set", json.dumps({"cooldown_posts": 2})])
-    arguments[-2:] = "--alarm_rate", "0.2"
+    arguments[-1] = "rate=0.2"
     command.main([*arguments, "--set", json.dumps({"cooldown_posts": 2})])
     assert read_json(tmp_path / "config.json") == before, "the model knows its threshold alone"
     alarm = read_alarm(tmp_path, model.config)
     # The temperature is that of the model's answers.
     calibrated = 1 / (1 + np.exp(-np.log(scores / (1 - scores)) / 2))
-    (row,) = compare_policies(timelines, calibrated, 1, {"alarm_rate": 0.2}, [{"cooldown_posts": 2}])
+    (row,) = compare_policies(timelines, calibrated, 1, AlarmGoal("rate", 0.2), [{"cooldown_posts": 2}])
     assert alarm.threshold == pytest.approx(row["rule"].threshold) and alarm.policy == {"cooldown_posts": 2}
     assert "none within 2 posts" in capsys.readouterr().out
     with pytest.raises(ValueError, match="needs 99 held-out"):
-        command.main([*arguments[:4], "--alarm_rate", "0.01"])
-    for wrong in (["--alarm_rate", "0.1", "--miss_rate", "0.1"], []):
-        with pytest.raises(ValueError, match="--alarm_rate"):
-            command.main([*arguments[:4], *wrong])
+        command.main([*arguments[:4], "--alarm", "rate=0.01"])
+    for wrong in ("precision=0.8", "rate", "rate=2"):
+        with pytest.raises(ValueError, match=f"--alarm.*{wrong}"):
+            command.main([*arguments[:4], "--alarm", wrong])
     for wrong, word in (
         ('{"wait": 2}', "policy of alarms"),
         ('{"end_share": "a"}', "end_share"),
@@ -200,4 +203,4 @@ def test_the_command_compares_and_sets_a_policy(tmp_path, capsys, model_type):
         ("wait", "--set"),
     ):
         with pytest.raises(ValueError, match=word):
-            command.main([*arguments[:4], "--alarm_rate", "0.2", "--set", wrong])
+            command.main([*arguments[:4], "--alarm", "rate=0.2", "--set", wrong])

@@ -91,7 +91,7 @@ def start(model: str, posts: Path, output: Path, *more: str) -> pd.DataFrame:
     return pd.read_parquet(output)
 
 
-COLUMNS = ["--timeline_column", "name", "--timestamp_column", "written", "--text_column", "words"]
+COLUMNS = ["--columns", "timeline=name", "--columns", "timestamp=written", "--columns", "text=words"]
 
 
 def assert_same(row: pd.Series, ranked: list[dict]):
@@ -104,7 +104,7 @@ def assert_same(row: pd.Series, ranked: list[dict]):
 def test_the_predictions_are_those_of_the_pipeline(ray, model, tmp_path, caplog):
     posts = make_posts(600, 20)
     corpus, output = write_corpus(tmp_path / "posts", posts), tmp_path / "scored"
-    scored = start(model, corpus, output, *COLUMNS, "--id_column", "number")
+    scored = start(model, corpus, output, *COLUMNS, "--columns", "id=number")
     said = [record.message for record in caplog.records]
     probabilities = ["probability_No-Switch", "probability_Switch"]
     assert list(scored) == ["timeline_id", "post_id", "time", "prediction", *probabilities]
@@ -125,13 +125,13 @@ def test_the_predictions_are_those_of_the_pipeline(ray, model, tmp_path, caplog)
     assert not (output / "_work").exists()
     # Another command is refused. The same command writes only files that are missing, cut short or altered.
     before = {path: path.stat().st_mtime_ns for path in output.glob("part-*")}
-    with pytest.raises(ValueError, match="another --id_column"):
+    with pytest.raises(ValueError, match="another --columns id"):
         start(model, corpus, output, *COLUMNS)
     gone, cut, altered, *others = sorted(before)
     gone.unlink()
     cut.write_bytes(cut.read_bytes()[: cut.stat().st_size // 2])
     pd.read_parquet(altered).head(1).to_parquet(altered)
-    again = start(model, corpus, output, *COLUMNS, "--id_column", "number")
+    again = start(model, corpus, output, *COLUMNS, "--columns", "id=number")
     assert all(path.stat().st_mtime_ns == before[path] for path in others)
     pd.testing.assert_frame_equal(again, scored, rtol=0, atol=1e-5)
     assert read_json(output / "_scored.json") == done
@@ -162,9 +162,9 @@ def test_posts_nested_in_json_are_scored_as_flat_ones(ray, model, tmp_path):
         (tmp_path / name).mkdir()
     write_table(tmp_path / "flat" / "posts.csv", posts)
     (tmp_path / "nested" / "posts.json").write_text(json.dumps({"chat": {"messages": messages}}, indent=2))
-    nested = ["--records", "chat.messages", "--timeline_column", "meta.who", "--text_column", "meta.text"]
+    nested = ["--records", "chat.messages", "--columns", "timeline=meta.who", "--columns", "text=meta.text"]
     flat = start(model, tmp_path / "flat", tmp_path / "flat_scored")
-    scored = start(model, tmp_path / "nested", tmp_path / "nested_scored", *nested, "--timestamp_column", "at")
+    scored = start(model, tmp_path / "nested", tmp_path / "nested_scored", *nested, "--columns", "timestamp=at")
     assert sorted(scored["time"]) == [row + 0.5 for row in range(30)]
     pd.testing.assert_frame_equal(scored.drop(columns="post_id"), flat.drop(columns="post_id"), rtol=0, atol=1e-5)
 
@@ -184,7 +184,7 @@ def test_conversations_without_ids_are_scored_as_flat_posts(ray, model, tmp_path
         ]
         write_table(tmp_path / "files" / f"{name}.csv", [rows[0], {**rows[0], "Text": ""}, *rows[1:]])
     flat = start(model, tmp_path / "flat", tmp_path / "flat_scored")
-    given = ["--one_timeline", "--drop_incomplete", "--timestamp_column", "date+time"]
+    given = ["--columns", "timeline=none", "timestamp=date+time", "--drop_incomplete"]
     scored = start(model, tmp_path / "files", tmp_path / "files_scored", *given)
     assert len(flat) == 9
     pd.testing.assert_frame_equal(scored.drop(columns="post_id"), flat.drop(columns="post_id"), rtol=0, atol=1e-5)

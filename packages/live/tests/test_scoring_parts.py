@@ -140,7 +140,7 @@ def test_a_folder_goes_on_with_the_same_model_posts_and_settings_alone(tmp_path,
         (make(tiny_model(seed=1)), "another model"),
         (make(calibrated), "another model"),
         (make(tokenizer=AutoTokenizer.from_pretrained(tokenization, model_max_length=9)), "another model"),
-        (make(corpus=replace(corpus, columns={**COLUMNS, "text": "entry"})), "another --text_column"),
+        (make(corpus=replace(corpus, columns={**COLUMNS, "text": "entry"})), "another --columns text"),
         (make(corpus=replace(corpus, kept=("text",))), "another --keep_columns"),
     ]
     write(tmp_path / "a.csv", "longer")
@@ -331,7 +331,7 @@ def test_alarms_follow_the_policy_of_the_model_s_service(tmp_path):
 
 def test_a_file_without_the_column_of_speakers_is_refused(tmp_path):
     corpus = make_corpus(tmp_path, [[{"timeline_id": "a", "text": "x"}]], speaker="speaker")
-    with pytest.raises(ValueError, match="0.csv: .*'speaker'.*--speaker_column"):
+    with pytest.raises(ValueError, match="0.csv: .*'speaker'.*--columns speaker="):
         corpus.write_file(0)
 
 

@@ -22,6 +22,7 @@ class TextDataTrainingArguments(DatasetArguments):
     validation_fraction: float = field(
         default=0.05, metadata={"help": "Share of the training texts to validate on, without --validation_files."}
     )
+    text_column: str = "text"
     time_column: str = "time"
     times: list[str] | None = field(
         default=None, metadata={"help": "Time points in order. Default: the checkpoint's, or those of the texts."}

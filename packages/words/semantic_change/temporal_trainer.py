@@ -17,7 +17,7 @@ class TemporalTrainingArguments(HubTrainingArguments):
     [`HubTrainingArguments`] plus a learning rate for the parameters of time.
 
     Args:
-        model_card, push_to_hub_dry_run, hub_strategy, remove_unused_columns: Fields of [`HubTrainingArguments`].
+        model_card, push_to_hub_dry_run: Fields of [`HubTrainingArguments`].
         time_learning_rate (`float`, *optional*): Learning rate of time embeddings, W_T and alpha, which are new.
             Default: `learning_rate`.
     """

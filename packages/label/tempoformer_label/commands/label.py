@@ -54,7 +54,7 @@ def main(arguments: list[str]):
     tables = [read_file(path, **form_of(args)) for path in args.files]
     names = read_classes(tables, args.labels, args)
     read = [read_label_file(path, table, names, args) for path, table in zip(args.files, tables, strict=True)]
-    if len(read) > 1 or args.annotator_column is not None:
+    if len(read) > 1 or columns_of(args)["annotator"] is not None:
         timelines = merge_files(read, by_id=columns_of(args)["id"] is not None)
         agreement = compare_annotators(timelines, names)
         logger.info("%s", agreement)

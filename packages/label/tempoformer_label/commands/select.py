@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 from datasets import Dataset
@@ -54,6 +54,9 @@ ANNOTATORS = ("first", "second")
 class SelectArguments(PostArguments, DownloadArguments):
     """The posts, how many of them to label, the file to write, and a model that helps to choose."""
 
+    # Of each group of posts the same share of the timelines is drawn.
+    roles: ClassVar[tuple[str, ...]] = (*PostArguments.roles, "group")
+
     posts_file: str = field(metadata={"help": "Table of posts, which may be given without this option's name."})
     output: str = field(
         metadata={"help": "File to write: .csv, .json for Label Studio, .jsonl for doccano or Prodigy (--format)."}
@@ -75,9 +78,6 @@ class SelectArguments(PostArguments, DownloadArguments):
     labels: list[str] | None = field(
         default=None,
         metadata={"help": "Labels to choose from. Default: the file's, else the model's, else No-Switch and Switch."},
-    )
-    group_column: str | None = field(
-        default=None, metadata={"help": "Groups of posts: the same share of the timelines of each is drawn."}
     )
     labelled: str | None = field(
         default=None,
@@ -137,7 +137,7 @@ def main(arguments: list[str]):
     choices = args.labels or names or (class_names(pipe.model.config) if pipe else USUAL_CLASSES)
     if args.predictions and (unknown := set(class_names(pipe.model.config)) - set(choices)):
         raise ValueError(f"The model has the class {sorted(unknown)[0]}, which is none of {', '.join(choices)}.")
-    groups = None if args.group_column is None else list(map(group_of, timelines))
+    groups = None if columns_of(args)["group"] is None else list(map(group_of, timelines))
     scores = change_scores(pipe, timelines) if args.by_model else None
     chosen = choose_stretches(possible, args.num, args.stretch, args.seed, groups, scores, args.by_model)
     print(describe_chosen(args, chosen, groups))
@@ -214,7 +214,7 @@ def labelled_before(pattern: str | None, timelines: Sequence[Timeline]) -> list[
         if number is None or timelines[number].texts[place] != text:
             raise ValueError(
                 f"{pattern}: post {post_id!r} of timeline {timeline_id!r} is not in the file of posts, or has another "
-                "text there: give the file that they were chosen from, with the same --id_column."
+                "text there: give the file that they were chosen from, with the same --columns id=NAME."
             )
         masks[number][place] = True
     return masks

@@ -2,8 +2,8 @@
 Chooses how alarms are raised: compares policies on the posts that a training held out, each with the threshold by
 which it keeps the same promise, and sets one.
 
-    tempoformer policy --model_name_or_path outputs/mine --watch Switch --alarm_rate 0.1
-    tempoformer policy --model_name_or_path outputs/mine --watch Switch --alarm_rate 0.1 --set '{"cooldown_posts": 3}'
+    tempoformer policy --model_name_or_path outputs/mine --watch Switch --alarm rate=0.1
+    tempoformer policy --model_name_or_path outputs/mine --watch Switch --alarm rate=0.1 --set '{"cooldown_posts": 3}'
 
 The policy is written as alarm_policy.json into the model's folder, where `tempoformer serve` and `tempoformer score`
 find it. The model stays as it is, with an alarm by the threshold alone.
@@ -17,10 +17,10 @@ import torch
 from modeling_tempoformer.commands.threshold import load_config
 from modeling_tempoformer.common.command_line import parse, read_overrides
 from modeling_tempoformer.decisions_tempoformer import class_names, decide
+from modeling_tempoformer.evaluation.alarm_goals import read_goal
 from modeling_tempoformer.evaluation.alarms import check_units
 from modeling_tempoformer.evaluation.prediction_table import read_held_out
 from modeling_tempoformer.posts.model_fields import class_named
-from modeling_tempoformer.training.arguments import read_wish
 
 from ..alarm_policies import POLICIES, best_of, compare_policies, policies_table
 from ..policy import POLICY_FILE, Alarm, policy_words, write_alarm
@@ -32,14 +32,12 @@ class PolicyArguments:
 
     model_name_or_path: str = field(metadata={"help": "The folder of a TempoFormer that was trained with --do_eval."})
     watch: str = field(metadata={"help": "The class whose posts are alarms."})
-    alarm_rate: float | None = field(
-        default=None, metadata={"help": "Of new timelines without the class at most this share has an alarm."}
-    )
-    alarm_days: float | None = field(
-        default=None, metadata={"help": "Let --alarm_rate be that of so many days. Default: of a whole timeline."}
-    )
-    miss_rate: float | None = field(
-        default=None, metadata={"help": "Of a new timeline's changes at most this share is missed, in the mean."}
+    alarm: str = field(
+        metadata={
+            "help": "What alarms must keep: rate=0.1, that of new timelines without the class at most this share has "
+            "an alarm, or with rate=0.1/30d of their stretches of 30 days; missed=0.2, that of a new timeline's "
+            "changes at most this share is missed, in the mean."
+        }
     )
     early: int = field(
         default=0, metadata={"help": "The number of posts before a change in which an alarm counts as early."}
@@ -49,44 +47,38 @@ class PolicyArguments:
     )
 
     def __post_init__(self):
-        if not self.wanted:
-            raise ValueError("Give one of --alarm_rate and --miss_rate, which all policies are to keep.")
+        if not read_goal(self.alarm).is_promise:
+            raise ValueError(f"--alarm {self.alarm} is no promise that policies keep: give rate=... or missed=...")
         if self.early < 0:
             raise ValueError(f"--early is a number of posts, 0 or more, got {self.early}.")
         self.set = read_overrides(self.set, "set")
-
-    @property
-    def wanted(self) -> dict[str, float]:
-        """The argument of [`compare_policies`]."""
-        return read_wish(self, ("alarm_rate", "miss_rate"))
 
 
 def main(arguments: list[str]):
     (args,) = parse([PolicyArguments], arguments)
     config = load_config(args.model_name_or_path)
-    names = class_names(config)
+    names, promise = class_names(config), read_goal(args.alarm)
     label = class_named(args.watch, names, "watch")
     timelines, probabilities = read_held_out(args.model_name_or_path, names)
     # A post's logarithms are its logits, but for a number that all of them share.
     logits = torch.from_numpy(np.log(np.maximum(probabilities, np.finfo(np.float64).tiny)))
     scores = decide(logits, config.calibration)[0][:, label].numpy()
-    check_units(timelines, label, args.watch, args.wanted)
+    check_units(timelines, label, args.watch, promise)
     policies = POLICIES if args.set is None else [args.set]
-    rows = compare_policies(timelines, scores, label, args.wanted, policies, args.early)
+    rows = compare_policies(timelines, scores, label, promise, policies, args.early)
     if not any(row["rule"] for row in rows):
-        kind, rate = next(iter(args.wanted.items()))
         raise ValueError(
-            f"No threshold of this policy keeps a --{kind} of {rate:g}: "
-            "one that cools down or lasts silences alarms that would find a change. Want more, or give --alarm_rate."
+            f"No threshold of this policy keeps --alarm {promise}: one that cools down or lasts silences alarms that "
+            "would find a change. Promise less, or give a rate."
         )
-    print(policies_table(rows, timelines, args.watch, args.wanted))
+    print(policies_table(rows, timelines, args.watch, promise))
     if args.set is None:
-        best = best_of(rows, args.wanted)
+        best = best_of(rows, promise)
         first = "None kept the promise on other timelines" if best is None else f"The best that kept it: {best + 1}"
         print(f"\n{first}. The same command with --set and its policy sets one.")
         return
     rule, measured = rows[0]["rule"], rows[0]["measured"]
     alarm = Alarm(label, rule.threshold, rule.policy)
-    write_alarm(args.model_name_or_path, config, alarm, wanted=args.wanted, measured=measured)
+    write_alarm(args.model_name_or_path, config, alarm, wanted=args.alarm, measured=measured)
     words = policy_words(rule.policy) or "no policy but the threshold"
     print(f"\n{POLICY_FILE} of {args.model_name_or_path}: {args.watch} from {rule.threshold} on; {words}.")

@@ -16,12 +16,12 @@ from typing import Any
 from huggingface_hub.utils import tqdm
 
 from modeling_tempoformer.common.arguments import DownloadArguments
-from modeling_tempoformer.common.command_line import check_positive, check_read, options_given, parse
+from modeling_tempoformer.common.command_line import check_positive, check_read, parse
 from modeling_tempoformer.common.files import write_json
 from modeling_tempoformer.decisions_tempoformer import class_names
 from modeling_tempoformer.posts.arguments import TableArguments
-from modeling_tempoformer.posts.columns import NO_COLUMN, Columns
-from modeling_tempoformer.posts.reading import table_options
+from modeling_tempoformer.posts.columns import NO_COLUMN, Columns, read_columns
+from modeling_tempoformer.posts.reading import columns_of, table_options
 from modeling_tempoformer.posts.remembered_columns import recall_columns
 from modeling_tempoformer.posts.timelines import warn_of_nobody
 from modeling_tempoformer.view.timelines import load_pipeline
@@ -57,16 +57,6 @@ class ScoringArguments(DownloadArguments, TableArguments):
         metadata={"help": "Tables of posts, or folders of them: CSV, TSV, JSON lines or Parquet."}
     )
     output_dir: str = field(metadata={"help": "Folder for the predictions, which all machines can reach."})
-    id_column: str | None = field(default=None, metadata={"help": "Default: a post's id is its file and its row."})
-    speaker_column: str | None = field(
-        default=None, metadata={"help": "Writers of posts. Default: 'speaker', if the model reads who speaks."}
-    )
-    state_column: str | None = field(
-        default=None,
-        metadata={
-            "help": "Known states, for a model that reads those of earlier posts. Default: state, if there is one."
-        },
-    )
     keep_columns: list[str] = field(
         default_factory=list,
         metadata={"help": "Columns of the input that are written beside the predictions, such as text and speaker."},
@@ -87,20 +77,20 @@ def main(arguments: list[str]):
     # `auto` is the precision in which the model was saved.
     loaded = load_pipeline(args.model_name_or_path, dtype="auto", **args.downloads)
     pipe = CountingPipeline(model=loaded.model, tokenizer=loaded.tokenizer, device="cpu")
-    recall_columns(args, args.model_name_or_path, tables[0], options_given(arguments))
-    # Labels are not read.
-    roles = ["timeline", "timestamp", "text", "id", "speaker"]
-    reads_states = pipe.model.config.reads_known_states
-    columns = Columns({role: getattr(args, f"{role}_column") for role in roles + ["state"] * reads_states})
-    # A table without it is refused, as one without texts is.
-    reads_speakers = pipe.model.config.reads_speakers
-    columns["speaker"] = columns["speaker"] or ("speaker" if reads_speakers else None)
+    config, named = pipe.model.config, read_columns(args.columns, args.roles)
+    reads_speakers, reads_states = config.reads_speakers, config.reads_known_states
     unread = "by this model, which does not know who speaks (--keep_columns writes a column beside the predictions)"
-    reads = {"speaker_column": (reads_speakers, unread)}
-    reads["state_column"] = (reads_states, "by this model, which reads no known states")
-    check_read(options_given(arguments), reads)
-    if columns["speaker"] == NO_COLUMN:
-        raise ValueError(f"--speaker_column {NO_COLUMN} cannot be given with this model, which reads who speaks.")
+    reads = {"columns speaker": (reads_speakers, unread)}
+    reads["columns state"] = (reads_states, "by this model, which reads no known states")
+    check_read({f"columns {role}" for role in named}, reads)
+    if named.get("speaker") == NO_COLUMN:
+        raise ValueError(f"--columns speaker={NO_COLUMN} cannot be given with this model, which reads who speaks.")
+    recall_columns(args, args.model_name_or_path, tables[0])
+    # Labels are not read.
+    roles = ["timeline", "timestamp", "text", "id", "speaker"] + ["state"] * reads_states
+    columns = Columns({role: columns_of(args)[role] for role in roles})
+    # A table without it is refused, as one without texts is.
+    columns["speaker"] = columns["speaker"] or ("speaker" if reads_speakers else None)
     check_kept(args.keep_columns, class_names(pipe.model.config))
     num_partitions = max(MIN_PARTITIONS, sum(os.path.getsize(table) for table in tables) // PARTITION_BYTES)
     corpus = Corpus(output, tables, columns, num_partitions, kept=tuple(args.keep_columns), **table_options(args))
