@@ -22,6 +22,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from modeling_tempoformer.metrics.change_detection import change_detection
 from scipy.stats import bootstrap
 from transformers import AutoConfig
 
@@ -30,7 +31,6 @@ from modeling_tempoformer.evaluation.alarm_costs import cut
 from modeling_tempoformer.evaluation.alarm_goals import AlarmGoal, read_goal
 from modeling_tempoformer.evaluation.alarm_promises import edges_of, find_cases, promise_facts
 from modeling_tempoformer.evaluation.alarms import find_threshold, round_between
-from modeling_tempoformer.evaluation.metrics import change_detection
 from modeling_tempoformer.evaluation.prediction_table import read_held_out, read_predictions
 from modeling_tempoformer.timeline_tempoformer import Timeline
 from tempoformer_live.alarm_policies import POLICIES, at_threshold, follow_all, last_before, levels_of
@@ -152,15 +152,15 @@ def compare_policies(scored: Scored, share: float) -> Iterator[dict]:
         def judge(level: float, policy: dict = policy) -> list:
             events = follow_all(timelines, scores, at_threshold(policy, level))
             return [
-                change_detection().judge_alarms(
-                    change_detection().Posts(np.array(own.labels) == 1, part == RAISED, np.full(len(part), np.nan)),
+                change_detection.judge_alarms(
+                    change_detection.Posts(np.array(own.labels) == 1, part == RAISED, np.full(len(part), np.nan)),
                     late=lag_of(policy),
                 )
                 for own, part in zip(timelines, cut(timelines, events), strict=True)
             ]
 
         levels = levels_of(scores)
-        last = last_before(lambda level, judge=judge: change_detection().found_changes(judge(level)) >= share, levels)
+        last = last_before(lambda level, judge=judge: change_detection.found_changes(judge(level)) >= share, levels)
         number = 0 if last is None else last + 1
         if number == len(levels):
             yield {"policy": json.dumps(policy), "threshold": np.nan}
@@ -173,12 +173,12 @@ def compare_policies(scored: Scored, share: float) -> Iterator[dict]:
         yield {
             "policy": json.dumps(policy),
             "threshold": level,
-            "found": change_detection().found_changes(judged),
+            "found": change_detection.found_changes(judged),
             "false alarms of a timeline": false.mean(),
             "less those of the threshold alone": (false - plain).mean(),
             "from": less.low,
             "to": less.high,
-            "delay, posts": change_detection().median_alarm_delay_posts(judged),
+            "delay, posts": change_detection.median_alarm_delay_posts(judged),
         }
 
 

@@ -69,7 +69,9 @@ def main(arguments: list[str]):
     (args,) = parse([AheadArguments], arguments)
     posts = read_file(args.posts_file, **form_of(args))
     change_step = choose_change_step({"posts": posts}, args)
-    names = DERIVED_LABELS if change_step is not None else label_names(posts, columns_of(args)["label"] or USUAL["label"])
+    names = (
+        DERIVED_LABELS if change_step is not None else label_names(posts, columns_of(args)["label"] or USUAL["label"])
+    )
     timelines = make_timelines({"posts": posts}, args, names, change_step)["posts"]
     changes = choose_changes(timelines, names, args.changes, change_step)
     seconds = None if args.days is None else args.days * DAY

@@ -1,29 +1,13 @@
-"""Scores predictions by the metric in `hub_cards/change_detection`, which defines each score."""
+"""Scores predictions by the metric in `metrics/change_detection`, which defines each score."""
 
 from collections.abc import Callable, Sequence
-from functools import cache
-from importlib.util import module_from_spec, spec_from_file_location
 from tempfile import TemporaryDirectory
-from types import ModuleType
 
 import numpy as np
 from transformers import EvalPrediction, PreTrainedConfig
 
-from ..common.files import data_folder
+from ..metrics.change_detection import change_detection
 from .predictions import Predictions
-
-
-@cache
-def change_detection() -> ModuleType:
-    """
-    The module of the metric, with its class `ChangeDetection` and its table `SCORES`. It is loaded when something is
-    first scored, because it imports Evaluate.
-    """
-    path = data_folder("hub_cards") / "change_detection" / "change_detection.py"
-    spec = spec_from_file_location(path.stem, path)
-    module = module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def compute_scores(posts: Predictions, no_change: int | None = None) -> dict[str, float]:
@@ -41,7 +25,7 @@ def compute_scores(posts: Predictions, no_change: int | None = None) -> dict[str
     """
     # The metric makes a cache folder, but writes nothing into it with `keep_in_memory`: a temporary one is enough.
     with TemporaryDirectory() as folder:
-        metric = change_detection().ChangeDetection(keep_in_memory=True, cache_dir=folder)
+        metric = change_detection.ChangeDetection(keep_in_memory=True, cache_dir=folder)
     return metric.compute(
         predictions=[posts.predictions],
         references=[posts.labels],
@@ -83,7 +67,7 @@ def score_names(label_names: Sequence[str]) -> list[str]:
 
 def card_titles() -> dict[str, str]:
     """The titles of the scores on a model card, by name."""
-    return {score.name: score.title[0].upper() + score.title[1:] for score in change_detection().SCORES if score.title}
+    return {score.name: score.title[0].upper() + score.title[1:] for score in change_detection.SCORES if score.title}
 
 
 def compute_metrics(label_names: list[str]) -> Callable[[EvalPrediction, bool], dict[str, float]]:

@@ -36,8 +36,8 @@ def with_labels_ahead(
         reached = end <= len(counted)
     elif timeline.timestamps is None:
         raise ValueError(
-            "--days looks ahead by time, but the posts have no times: name their column by --columns timestamp=NAME, or "
-            "give --posts."
+            "--days looks ahead by time, but the posts have no times: name their column by --columns timestamp=NAME, "
+            "or give --posts."
         )
     else:
         times = np.array(timeline.timestamps)

@@ -35,8 +35,6 @@ def read_file(path: str, streaming: bool = False, **form: Any) -> Dataset | Iter
     return stream_table(find_files(path), **form) if streaming else load_table(path, **form)
 
 
-
-
 def columns_of(arguments: TableArguments) -> Columns:
     """Returns the names of the columns of posts."""
     columns = Columns({**dict.fromkeys(ROLES), **NEEDED, **read_columns(arguments.columns, arguments.roles)})

@@ -7,11 +7,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from helpers import make_timeline
+from modeling_tempoformer.metrics.change_detection import change_detection
 
 from modeling_tempoformer.evaluation.alarm_costs import alarm_curve, score_costs
 from modeling_tempoformer.evaluation.alarms import measure_alarms
 from modeling_tempoformer.evaluation.figures import alarm_figure, figures_in, write_alarm_figure
-from modeling_tempoformer.evaluation.metrics import change_detection
 from modeling_tempoformer.evaluation.report import cost_lines, cost_rows, span_words
 
 
@@ -28,7 +28,7 @@ def digits(texts) -> np.ndarray:
 
 @pytest.fixture
 def metric(tmp_path):
-    return change_detection().ChangeDetection(keep_in_memory=True, cache_dir=str(tmp_path))
+    return change_detection.ChangeDetection(keep_in_memory=True, cache_dir=str(tmp_path))
 
 
 def inputs_of(pairs=PAIRS, **others) -> dict:
@@ -41,7 +41,7 @@ def inputs_of(pairs=PAIRS, **others) -> dict:
 
 def scores_of_alarms(metric, **inputs) -> dict[str, float]:
     """Returns the scores of alarms, without those of classes."""
-    names = {score.name for score in change_detection().SCORES if score.of in ("alarms", "held_back")}
+    names = {score.name for score in change_detection.SCORES if score.of in ("alarms", "held_back")}
     return {name: value for name, value in metric.compute(**inputs).items() if name in names}
 
 
@@ -92,7 +92,7 @@ def test_alarms_that_were_held_back(metric):
     ],
 )
 def test_an_alarm_finds_one_change(labels, alarms, early, delays):
-    module = change_detection()
+    module = change_detection
     posts = module.Posts(digits(labels) > 0, digits(alarms) > 0, np.full(len(labels), math.nan))
     found = module.judge_alarms(posts, early).delays[:, 0].tolist()
     assert [None if math.isnan(delay) else delay for delay in found] == delays

@@ -14,13 +14,14 @@ import pytest
 import yaml
 from helpers import ROOT, make_timeline
 from huggingface_hub import HfApi
+from modeling_tempoformer.metrics.change_detection import change_detection
 from transformers import EvalPrediction
 
-from modeling_tempoformer.evaluation.metrics import change_detection, compute_metrics
+from modeling_tempoformer.evaluation.metrics import compute_metrics
 from modeling_tempoformer.evaluation.report import group_by_class, score_part
 
 
-FOLDER = ROOT / "hub_cards" / "change_detection"
+FOLDER = ROOT / "metrics" / "change_detection"
 
 
 def run_python(code: str, *, environment: dict[str, str], given: str = "") -> str:
@@ -90,14 +91,14 @@ def alone(tmp_path_factory) -> dict[str, Any]:
 import doctest, json, sys
 sys.modules["modeling_tempoformer"] = None
 import evaluate
-metric = evaluate.load("hub_cards/change_detection")
+metric = evaluate.load("metrics/change_detection")
 given = json.load(sys.stdin)
 results = {name: metric.compute(**inputs) for name, inputs in given.items()}
 ids = given["ids"]
 for start in range(0, 8, 3):
     metric.add_batch(**{name: values[start : start + 3] for name, values in ids.items()})
 results["batches"] = metric.compute(timelines=given["rows"]["timelines"], label_names=["No", "Change"])
-results["card"] = doctest.testfile("hub_cards/change_detection/README.md", module_relative=False)
+results["card"] = doctest.testfile("metrics/change_detection/README.md", module_relative=False)
 results["class"] = doctest.testmod(sys.modules[type(metric).__module__])
 print(json.dumps(results))
 """
@@ -193,7 +194,7 @@ print(score(EvalPrediction(np.eye(2)[None], np.array([[0, 1]])))["macro_f1"], "e
     ],
 )
 def test_bad_input_is_named(wrong, words, tmp_path):
-    metric = change_detection().ChangeDetection(keep_in_memory=True, cache_dir=str(tmp_path))
+    metric = change_detection.ChangeDetection(keep_in_memory=True, cache_dir=str(tmp_path))
     inputs = {"predictions": [0, 1, 1], "references": [0, 1, 1], "label_names": ["a", "b"]}
     with pytest.raises(ValueError) as problem:
         metric.compute(**{**inputs, **wrong})
@@ -201,7 +202,7 @@ def test_bad_input_is_named(wrong, words, tmp_path):
 
 
 def test_no_labels_no_scores(tmp_path):
-    metric = change_detection().ChangeDetection(keep_in_memory=True, cache_dir=str(tmp_path))
+    metric = change_detection.ChangeDetection(keep_in_memory=True, cache_dir=str(tmp_path))
     assert metric.compute(predictions=[0, 1], references=[-100, -100], timelines=[0, 0]) == {}
 
 
@@ -224,13 +225,13 @@ DAYS = ["2024-03-30T12:00", "2024-03-31T12:00", "2024-04-01T06:00"]
 )
 def test_dates_are_times_as_seconds_are(times, tmp_path):
     """A change on the first day is detected 42 hours later."""
-    metric = change_detection().ChangeDetection(keep_in_memory=True, cache_dir=str(tmp_path))
+    metric = change_detection.ChangeDetection(keep_in_memory=True, cache_dir=str(tmp_path))
     scores = metric.compute(predictions=[0, 0, 1], references=[1, 0, 0], timelines=["a"] * 3, times=times)
     assert scores["median_delay_seconds_1"] == 42 * 3600
 
 
 def test_names_by_ids_are_in_the_order_of_the_ids(tmp_path):
-    metric = change_detection().ChangeDetection(keep_in_memory=True, cache_dir=str(tmp_path))
+    metric = change_detection.ChangeDetection(keep_in_memory=True, cache_dir=str(tmp_path))
     ids, names = [0, 0, 10], [f"class {number}" for number in range(11)]
     expected = metric.compute(predictions=ids, references=ids, label_names=names)
     assert expected["support_class 10"] == 1 and expected["support_class 0"] == 2
@@ -270,7 +271,7 @@ def test_the_app_scores_its_example(tmp_path):
     code = """
 import runpy
 import pandas as pd
-app = runpy.run_path("hub_cards/change_detection/app.py")
+app = runpy.run_path("metrics/change_detection/app.py")
 scores = app["score"](pd.DataFrame(app["EXAMPLE"], columns=app["COLUMNS"]))
 print(scores.set_index("score")["value"].to_json())
 """

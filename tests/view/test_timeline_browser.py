@@ -7,10 +7,10 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+from modeling_tempoformer.metrics.change_detection import change_detection
 from stand_ins import NAMES, explained_timelines, page_of, with_states
 
 from modeling_tempoformer.common.pages import write_page
-from modeling_tempoformer.evaluation.metrics import change_detection
 
 
 pytestmark = pytest.mark.slow
@@ -78,8 +78,8 @@ def counts_of(timelines: list[dict], threshold: float) -> dict:
         sums += is_calm, is_calm and (raised & labelled).any()
         for name, number in zip(counts, sums, strict=False):
             counts[name] += int(number)
-        judged = change_detection().Posts(is_class[labelled], raised[labelled], times[labelled])
-        for late, seconds in change_detection().detection_delays(judged):
+        judged = change_detection.Posts(is_class[labelled], raised[labelled], times[labelled])
+        for late, seconds in change_detection.detection_delays(judged):
             delay = {"posts": late, "seconds": pytest.approx(seconds, abs=0.002)}
             counts["delays"].append(None if math.isnan(late) else delay)
     return counts

@@ -1,0 +1,1 @@
+"""Metrics, which `evaluate.load` loads by their folders."""
