@@ -26,9 +26,6 @@ DOTTED = re.compile(r"(\d\d?)\.(\d\d?)\.(\d{4})(.*)")
 DURATION = re.compile(r"(?:(\d{1,6}) days?,? )?(\d{1,6}):([0-5]\d):([0-5]\d(?:[.,]\d+)?)")
 
 
-# How far a question looks ahead: a number of posts, or of a unit with its name and its seconds
-
-
 NO_TIME = "the time must be ISO-8601 (2024-05-01T09:00:00Z), a number of seconds or a duration (00:01:30)"
 
 

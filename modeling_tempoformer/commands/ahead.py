@@ -135,4 +135,5 @@ def report(output: str, timelines: Sequence[Timeline], names: Sequence[str], num
     print(
         f"{counts[NO_LABEL]} have no label: the file does not say what comes after them, as at the end of a timeline."
     )
+    print("Split the table by timeline: with --split_by date, the last labels of the training look past the date.")
     print(f'Watch for the change by: --train_file {output} --watch "{names[1]}"')

@@ -23,8 +23,8 @@ from .renamed_options import check_renamed
 logger = logging.getLogger(__name__)
 
 RECIPES = (".yaml", ".yml", ".json")
-# Fields of configurations that other arguments set (--window, --labels, --calibrate, --watch, the
-# checkpoint), or the training posts (times, class weights, speakers, states, first posts)
+# Fields of configurations that other arguments set (--window, --labels, --calibrate, --watch, the checkpoint), or the
+# training posts (times, class weights, speakers, states, first posts)
 SET_ELSEWHERE = {
     *("window", "num_labels", "id2label", "label2id", "calibration", "encoder_config"),
     *("embedding_size", "timed", "class_weights", "watched"),
