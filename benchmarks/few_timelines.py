@@ -32,10 +32,10 @@ from transformers import AutoTokenizer, PreTrainedTokenizerBase, set_seed
 from benchmarks.quality import SIZES as SIZES_OF
 from benchmarks.quality import read_corpora, split
 from modeling_tempoformer import PostTempoFormerForStreamClassification, StreamCollator
+from modeling_tempoformer.baselines import position_and_time, trees
 from modeling_tempoformer.common.command_line import parse
 from modeling_tempoformer.common.files import data_folder
 from modeling_tempoformer.evaluation.predictions import all_labels, timeline_numbers
-from modeling_tempoformer.evaluation.rivals import boosted_trees, position_and_time
 from modeling_tempoformer.evaluation.significance import paired_bootstrap
 from modeling_tempoformer.posts.model_fields import fields_of_posts
 from modeling_tempoformer.posts.rows import to_rows
@@ -49,7 +49,7 @@ from modeling_tempoformer.training.word_fitting import fit_words
 
 
 SIZES, MOST_TESTED = (10, 20, 40, 80), 40
-STRENGTHS, FOLDS = (1e-4, 1e-3, 1e-2), 3  # inverse L2 penalties of the linear rival, for standardised inputs
+STRENGTHS, FOLDS = (1e-4, 1e-3, 1e-2), 3  # inverse L2 penalties of the linear baseline, for standardised inputs
 METHODS = ("TempoFormer", "linear", "trees", "position and time")
 
 
@@ -221,8 +221,8 @@ def run(
     vectors = results["train_vectors"], results["test_vectors"]
     results["TempoFormer"] = results["test_logits"].argmax(-1)
     results["linear"] = linear(train, test, *vectors)
-    results["trees"] = boosted_trees(train, test, *vectors, count)[labelled].argmax(-1)
-    results["position and time"] = position_and_time(train, test, count)[0][labelled].argmax(-1)
+    results["trees"] = trees.predict(train, test, count, vectors)[labelled].argmax(-1)
+    results["position and time"] = position_and_time.predict(train, test, count)[labelled].argmax(-1)
     for part, timelines in (("train", train), ("test", test)):
         results[f"{part}_labels"], results[f"{part}_timelines"] = all_labels(timelines), timeline_numbers(timelines)
     results["test_ids"] = np.array([timeline.timeline_id for timeline in test])

@@ -18,18 +18,18 @@ from collections.abc import Collection
 
 from transformers import AutoConfig, set_seed
 
-from modeling_tempoformer.commands.rival import predict, read_splits, start
+from modeling_tempoformer.commands.baseline import predict, read_splits, start
 from modeling_tempoformer.common.command_line import run_script
 from modeling_tempoformer.posts.arguments import DataTrainingArguments
 from modeling_tempoformer.training.reporting import report_results
 from modeling_tempoformer.training.resuming import train_or_resume
 from modeling_tempoformer.training.stream_trainer import StreamTrainer, StreamTrainingArguments
 
-from .baselines.base import BASELINES, Baseline, UntrainedBaseline
+from .baselines.base import PAPER_BASELINES, Baseline, UntrainedBaseline
 
 
 def main(arguments: list[str], fold: dict[str, list[str]] | None = None):
-    kind, arguments = BASELINES.read(arguments)
+    kind, arguments = PAPER_BASELINES.read(arguments)
     start(kind, arguments, run, fold)
 
 

@@ -15,11 +15,14 @@ from dataclasses import dataclass, field
 from modeling_tempoformer.commands import compare
 from modeling_tempoformer.common.command_line import run_script
 
-from .baselines.base import BASELINES
+from .baselines.base import PAPER_BASELINES
 
 
 # All methods get the same encoder, so methods that read another kind of model are left out.
-METHODS = (compare.TEMPOFORMER, *(name for name in BASELINES.names if BASELINES.find(name).reads != "language model"))
+METHODS = (
+    compare.TEMPOFORMER,
+    *(name for name in PAPER_BASELINES.names if PAPER_BASELINES.find(name).reads != "language model"),
+)
 
 
 @dataclass
@@ -36,7 +39,7 @@ class CrossValidationArguments(compare.CompareArguments):
 
 
 def main(arguments: list[str]):
-    compare.main(arguments, BASELINES, CrossValidationArguments)
+    compare.main(arguments, PAPER_BASELINES, CrossValidationArguments)
 
 
 if __name__ == "__main__":

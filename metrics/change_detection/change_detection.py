@@ -520,7 +520,7 @@ class ChangeDetection(evaluate.Metric):
 
     Example:
         >>> import evaluate
-        >>> metric = evaluate.load("hub_cards/change_detection")
+        >>> metric = evaluate.load("metrics/change_detection")
         >>> scores = metric.compute(
         ...     predictions=[0, 0, 1, 0, 1, 0],
         ...     references=[0, 1, 0, 0, 1, 1],

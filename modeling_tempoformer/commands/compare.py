@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 
+from ..baselines.methods import BASELINES, Baseline, Methods
 from ..common.command_line import check_read, options_given, parse, split_recipes, without_options
 from ..common.files import lock_folder, write_json
 from ..common.markdown import table as markdown_table
@@ -45,7 +46,6 @@ from ..posts.surveys import survey
 from ..timeline_tempoformer import Timeline
 from ..training.arguments import ModelArguments
 from ..training.fine_tuning import with_default_settings
-from ..training.rivals import RIVALS, Baseline, Methods
 
 
 logger = logging.getLogger(__name__)
@@ -69,7 +69,7 @@ class CompareArguments:
         default_factory=list,
         metadata={
             "help": "Methods to compare on the same folds. The others are compared with the first.",
-            "choices": (TEMPOFORMER, *RIVALS.names),
+            "choices": (TEMPOFORMER, *BASELINES.names),
         },
     )
     num_folds: int = field(
@@ -183,7 +183,7 @@ def write_comparison(
     return table.to_string()
 
 
-def main(arguments: list[str], methods: Methods = RIVALS, kind: type = CompareArguments):
+def main(arguments: list[str], methods: Methods = BASELINES, kind: type = CompareArguments):
     """Runs the command. `kind` is its class of arguments, whose module's docstring is its help; `methods` may run."""
     end = arguments.index("--") if "--" in arguments else len(arguments)
     own, passed_on = arguments[:end], arguments[end + 1 :]

@@ -294,20 +294,20 @@ def score_alarms(
     predictions: np.ndarray,
     probabilities: np.ndarray,
     config: PreTrainedConfig,
-    rivals: Mapping[str, tuple[np.ndarray, dict[str, Any]]],
+    baselines: Mapping[str, tuple[np.ndarray, dict[str, Any]]],
 ) -> dict[str, Any]:
     """
-    Scores the alarms of a model that watches a class, beside those of its rivals.
+    Scores the alarms of a model that watches a class, beside those of its baselines.
 
     Args:
         timelines (`Sequence[Timeline]`): Timelines, some of whose posts have labels.
         predictions, probabilities (`np.ndarray`): The results of [`decide_posts`].
         config (`PreTrainedConfig`): The model's configuration.
-        rivals (`dict[str, tuple[np.ndarray, dict]]`): The results of [`learn_rivals`].
+        baselines (`dict[str, tuple[np.ndarray, dict]]`): The results of [`learn_baselines`].
 
     Returns:
         The values of [`measure_alarms`]; if the threshold was chosen for a goal, its spelling (`wanted`); under
-        `costs` the [`score_costs`]; and `compared_with`: the [`compare_alarms`] of each rival.
+        `costs` the [`score_costs`]; and `compared_with`: the [`compare_alarms`] of each baseline.
     """
     alarms = alarms_of(predictions, probabilities, config.watched, config.calibration)
     alarm = own_alarm(config.watched, config.calibration) or {}
@@ -323,13 +323,13 @@ def score_alarms(
     comparable = is_alarm.any() and is_class.any()
     facts["compared_with"] = {
         name: described | compare_alarms(shares[:, config.watched], *judged, alarm_kind(facts))
-        for name, (shares, described) in (rivals if comparable else {}).items()
+        for name, (shares, described) in (baselines if comparable else {}).items()
     }
     return facts
 
 
 def alarm_kind(facts: Mapping[str, Any]) -> str:
-    """Returns the share that rivals' alarms must reach: the model's precision, or its recall if that was wanted."""
+    """Returns the share that baselines' alarms must reach: the model's precision, or its recall if that was wanted."""
     goal = read_goal(facts["wanted"]) if "wanted" in facts else None
     return "recall" if goal is not None and goal.kind in ("recall", "missed") else "precision"
 
@@ -338,19 +338,19 @@ def compare_alarms(
     scores: np.ndarray, is_alarm: np.ndarray, is_class: np.ndarray, timelines: np.ndarray, kind: str
 ) -> dict[str, Any]:
     """
-    Compares alarms with those of a rival that have the same precision or recall.
+    Compares alarms with those of a baseline that have the same precision or recall.
 
     Args:
-        scores (`np.ndarray` of shape `(posts,)`): The rival's probabilities of the class.
+        scores (`np.ndarray` of shape `(posts,)`): The baseline's probabilities of the class.
         is_alarm, is_class (`np.ndarray` of shape `(posts,)`): Whether each post is an alarm of the model, and whether
             it is of the class; some are.
         timelines (`np.ndarray` of shape `(posts,)`): The number of each post's timeline.
-        kind (`"precision"` or `"recall"`): The share in which the rival must reach the model. The rival gets the best
-            such threshold on these same posts.
+        kind (`"precision"` or `"recall"`): The share in which the baseline must reach the model. It gets the best such
+            threshold on these same posts.
 
     Returns:
-        The rival's number of `alarms`, `precision` (without an alarm it has none) and `recall`; the `difference`, the
-        model's share of the other kind less the rival's; and if there are several timelines its
+        The baseline's number of `alarms`, `precision` (without an alarm it has none) and `recall`; the `difference`,
+        the model's share of the other kind less the baseline's; and if there are several timelines its
         `difference_interval`, by a bootstrap over timelines.
     """
     ours = judged_posts(is_alarm, is_class)

@@ -164,16 +164,16 @@ def move_threshold(probabilities: np.ndarray, labels: np.ndarray, thresholds: np
     others = np.delete(np.arange(num_classes), label)
     weights = thresholds[others] / thresholds[others].sum()
     # Let the class have the threshold t and the others (1 - t) * weights. A post gets the class if
-    # p / t > rival / (1 - t), that is, if its share p / (p + rival) is above t.
-    rivals = probabilities[:, others] / weights
-    shares = probabilities[:, label] / (probabilities[:, label] + rivals.max(axis=1))
+    # p / t > best / (1 - t), that is, if its share p / (p + best) is above t.
+    ratios = probabilities[:, others] / weights
+    shares = probabilities[:, label] / (probabilities[:, label] + ratios.max(axis=1))
     order = np.argsort(-shares, kind="stable")
-    shares, ordered, rival_classes = shares[order], labels[order], others[rivals.argmax(axis=1)][order]
+    shares, ordered, other_classes = shares[order], labels[order], others[ratios.argmax(axis=1)][order]
 
-    # Row i counts, for each class, the decisions and the hits if the first i posts get the class and the rest their
-    # rival.
+    # Row i counts, for each class, the decisions and the hits if the first i posts get the class and the rest the
+    # best other one.
     one_hot = np.eye(num_classes)
-    before, change = one_hot[rival_classes], one_hot[label] - one_hot[rival_classes]
+    before, change = one_hot[other_classes], one_hot[label] - one_hot[other_classes]
     is_label = one_hot[ordered]
     decisions = np.vstack([before.sum(axis=0), change]).cumsum(axis=0)
     hits = np.vstack([(before * is_label).sum(axis=0), change * is_label]).cumsum(axis=0)

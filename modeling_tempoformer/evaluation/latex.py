@@ -7,7 +7,7 @@ from typing import Any
 import pandas as pd
 
 from ..common.files import written_whole
-from .method_names import method_name, rival_name
+from .method_names import baseline_name, method_name
 from .report import alarm_rows, to_text
 
 
@@ -29,8 +29,8 @@ def write_latex(path: Path, tables: Mapping[str, tuple[str, pd.DataFrame]]):
 
 def write_test_table(folder: str | Path, results: Mapping[str, Any], method: str, encoder: str | None):
     """
-    Writes `test_table.tex`: the macro F1 of a test beside that of its rivals, the scores of each class, and the scores
-    of alarms beside those of rivals.
+    Writes `test_table.tex`: the macro F1 of a test beside that of its baselines, the scores of each class, and the
+    scores of alarms beside those of baselines.
 
     Args:
         folder (`str` or `Path`): The output folder.
@@ -49,9 +49,9 @@ def write_test_table(folder: str | Path, results: Mapping[str, Any], method: str
         f"over timelines. Difference: {name} less the method of the row."
     )
     scores = {name: [with_interval(results["macro_f1"], results.get("macro_f1_interval")), ""]}
-    for rival, score in results["compared_with"].items():
+    for baseline, score in results["compared_with"].items():
         difference = with_interval(score["difference"], score.get("difference_interval"), "+")
-        scores[rival_name(rival, score)] = [f"{score['macro_f1']:.3f}", difference]
+        scores[baseline_name(baseline, score)] = [f"{score['macro_f1']:.3f}", difference]
     rows = {
         label: {
             **{kind.capitalize(): f"{values[kind]:.3f}" for kind in ("precision", "recall")},
@@ -69,10 +69,10 @@ def write_test_table(folder: str | Path, results: Mapping[str, Any], method: str
     }
     if rows := alarm_rows(results):
         (title, *columns), (_, *own), *others = rows
-        rivals = {first: cells for first, *cells in others}
+        baselines = {first: cells for first, *cells in others}
         tables["alarms"] = (
             f"{title}, each with its best threshold on these posts, by {name}{with_encoder}: {where}.",
-            pd.DataFrame.from_dict({name: own, **rivals}, orient="index", columns=columns),
+            pd.DataFrame.from_dict({name: own, **baselines}, orient="index", columns=columns),
         )
     write_latex(Path(folder) / TEST_TABLE, tables)
 

@@ -35,8 +35,8 @@ def checkpoint_name(checkpoint: str | None) -> str | None:
     return Path(checkpoint).resolve().name if checkpoint and Path(checkpoint).exists() else checkpoint
 
 
-def rival_name(name: str, score: Mapping[str, Any]) -> str:
-    """The display name of a rival, from its name and score in [`compare`]."""
+def baseline_name(name: str, score: Mapping[str, Any]) -> str:
+    """The display name of a baseline, from its name and score in [`compare`]."""
     if name == "larger_class":
         return f"always {score['class']}"
     if score.get("features") == ["position"]:

@@ -19,12 +19,12 @@ from ..timeline_tempoformer import Timeline
 from .alarm_costs import PER_DAY, PER_HUNDRED
 from .alarms import OTHER, alarm_kind, alarm_sentence, measured_words, score_alarms, wanted_words
 from .annotator_scores import score_annotators
+from .baseline_scores import compare, compare_with, learn_baselines
 from .group_scores import score_groups
-from .method_names import rival_name
+from .method_names import baseline_name
 from .metrics import choose_no_change, compute_scores
 from .people_scores import score_people
 from .predictions import all_labels, labelled_posts, timeline_numbers
-from .rivals import compare, compare_with, learn_rivals
 
 
 RESULTS = "all_results.json"
@@ -81,8 +81,9 @@ def score_part(
     posts with groups, and the [`score_annotators`] of posts that several people have labelled; the class that counts
     as `no_change`; and if `train` is given and is not held out in turn, under `people` [`score_people`]. All these are
     of labels. If the model watches a class, by its `config`, its [`score_alarms`] follow under `alarm`. `predictions`
-    and `probabilities` are those of [`decide_posts`]; `train` and `vectors` are as in [`learn_rivals`]; `experts` are
-    those of [`decide_experts`]; `without_known_states` are the model's probabilities where no earlier state is known.
+    and `probabilities` are those of [`decide_posts`]; `train` and `vectors` are as in [`learn_baselines`]; `experts`
+    are those of [`decide_experts`]; `without_known_states` are the model's probabilities where no earlier state is
+    known.
     """
     posts, facts = labelled_posts(timelines, predictions, names, probabilities), all_facts(timelines)
     labelled = all_labels(timelines) >= 0
@@ -92,7 +93,7 @@ def score_part(
         counts["held_out_in_turn"] = True
     if not len(posts.labels):
         return counts
-    rivals = learn_rivals(timelines, len(names), train, vectors, config)
+    baselines = learn_baselines(timelines, len(names), train, vectors, config)
     # Only a model that was calibrated for macro F1 has thresholds.
     has_thresholds = (getattr(config, "calibration", None) or {}).get("thresholds") is not None
     own = {"without_thresholds": (posts.probabilities, {})} if has_thresholds else {}
@@ -100,7 +101,7 @@ def score_part(
         own["without_known_states"] = without_known_states[labelled], {}
     known = all_labels(timelines if train is None else train)
     no_change = choose_no_change(config, known, names)
-    scores = counts | compute_scores(posts, no_change) | compare(posts, rivals | own)
+    scores = counts | compute_scores(posts, no_change) | compare(posts, baselines | own)
     scores["no_change"] = names[no_change]
     if train is not None and timelines[0].held_out is None:
         scores["people"] = score_people(posts, labelled, timelines, train, no_change)
@@ -117,7 +118,7 @@ def score_part(
     if people := score_annotators(given, predictions, timeline_numbers(timelines), len(names)):
         scores["annotators"] = people
     if getattr(config, "watched", None) is not None:
-        scores["alarm"] = score_alarms(timelines, predictions, probabilities, config, rivals)
+        scores["alarm"] = score_alarms(timelines, predictions, probabilities, config, baselines)
     return scores
 
 
@@ -179,7 +180,7 @@ def remarks(results: Mapping[str, Any]) -> list[str]:
     """Sentences about results that are worth little; none if all is well, or if no post has a label."""
     note = verdict(results)
     sentences = [f"{note[0].upper()}{note[1:]}. {WHAT_HELPS}."] if note else []
-    sentences += rival_sentences(results, AS_GOOD, WORSE)
+    sentences += baseline_sentences(results, AS_GOOD, WORSE)
     sentences += [
         f"It is worse for {name}: macro F1 {group['macro_f1']:.3f}, {-group['difference']:.3f} below that of all "
         f"others (95 % interval of the difference {to_text(group['difference_interval'], '+')})."
@@ -195,12 +196,12 @@ def remarks(results: Mapping[str, Any]) -> list[str]:
     return sentences
 
 
-def rival_sentences(results: Mapping[str, Any], *verdicts: str) -> list[str]:
-    """A sentence for each of these verdicts of [`compared`], with the rivals that it is about and their macro F1."""
-    rivals: dict[str, list[str]] = {}
+def baseline_sentences(results: Mapping[str, Any], *verdicts: str) -> list[str]:
+    """Returns a sentence for each verdict of [`compared`], with the baselines that it is about and their macro F1."""
+    baselines: dict[str, list[str]] = {}
     for name, score in results.get("compared_with", {}).items():
-        rivals.setdefault(compared(score), []).append(f"{rival_name(name, score)} ({score['macro_f1']:.3f})")
-    return [f"This model {words} {listed(rivals[words])}." for words in verdicts if words in rivals]
+        baselines.setdefault(compared(score), []).append(f"{baseline_name(name, score)} ({score['macro_f1']:.3f})")
+    return [f"This model {words} {listed(baselines[words])}." for words in verdicts if words in baselines]
 
 
 def listed(names: Sequence[str]) -> str:
@@ -211,8 +212,8 @@ def listed(names: Sequence[str]) -> str:
 
 def compared(score: Mapping[str, Any]) -> str:
     """
-    The verdict on the difference between a model and a rival: better, worse, or as good if the interval contains 0 or
-    is missing, as for a single timeline.
+    Returns the verdict on the difference between a model and a baseline: better, worse, or as good if the interval
+    contains 0 or is missing, as for a single timeline.
     """
     low, high = score.get("difference_interval", (-math.inf, math.inf))
     if low > 0:
@@ -235,7 +236,7 @@ def expert_lines(results: Mapping[str, Any]) -> list[str]:
 
 def alarm_lines(results: Mapping[str, Any]) -> list[str]:
     """
-    The scores of alarms in words, and a sentence on those of rivals, if there are any; none for a model without a
+    The scores of alarms in words, and a sentence on those of baselines, if there are any; none for a model without a
     watched class.
     """
     if "alarm" not in results:
@@ -247,18 +248,20 @@ def alarm_lines(results: Mapping[str, Any]) -> list[str]:
     watched = results["watched"]
     wish = wanted_words(facts, watched)
     lines = [f"{watched}, the class to watch, is an alarm {least}{wish}: {measured_words(facts)}"]
-    kind, rivals = alarm_kind(facts), []
+    kind, baselines = alarm_kind(facts), []
     for name, score in facts["compared_with"].items():
         apart = difference_of(score)
         apart = apart if apart == NO_DIFFERENCE else f"this model {apart}"
-        rivals.append(f"{rival_name(name, score)} {score[OTHER[kind]]:.3f} ({apart})")
-    if rivals:
-        lines.append(f"With alarms of the same {kind} or more, the {OTHER[kind]} of rivals is: {listed(rivals)}.")
+        baselines.append(f"{baseline_name(name, score)} {score[OTHER[kind]]:.3f} ({apart})")
+    if baselines:
+        lines.append(
+            f"With alarms of the same {kind} or more, the {OTHER[kind]} of baselines is: {listed(baselines)}."
+        )
     return lines
 
 
 def alarm_rows(results: Mapping[str, Any]) -> list[list[str]]:
-    """The scores of alarms beside those of rivals as the rows of a table, the header first; none without rivals."""
+    """Returns a table of the scores of alarms beside those of baselines, the header first; empty without baselines."""
     facts = results.get("alarm", {})
     if not facts.get("compared_with"):
         return []
@@ -269,11 +272,11 @@ def alarm_rows(results: Mapping[str, Any]) -> list[list[str]]:
         ]
         for name, score in {
             "this model": facts,
-            **{rival_name(name, score): score for name, score in facts["compared_with"].items()},
+            **{baseline_name(name, score): score for name, score in facts["compared_with"].items()},
         }.items()
     ]
     kind = alarm_kind(facts)
-    title = f"Alarms of {results['watched']}, and of rivals with the same {kind} or more"
+    title = f"Alarms of {results['watched']}, and of baselines with the same {kind} or more"
     return [[title, *OTHER, "alarms", f"{OTHER[kind]} of this model above it by", "95 % interval"], *rows]
 
 
@@ -378,18 +381,20 @@ def state_lines(results: Mapping[str, Any]) -> list[str]:
     states = results.get("states")
     if not states:
         return []
-    rival = states.get("most_frequent", {})
-    always = f"always {rival.get('state')}"
+    baseline = states.get("most_frequent", {})
+    always = f"always {baseline.get('state')}"
     titles = {"accuracy": "accuracy", "macro_f1": "macro F1", "mean_absolute_error": "mean absolute error"}
     words = [
-        f"{title} {states[name]:.3f}" + (f" ({always}: {rival[name]:.3f})" if name in rival else "")
+        f"{title} {states[name]:.3f}" + (f" ({always}: {baseline[name]:.3f})" if name in baseline else "")
         for name, title in titles.items()
         if name in states
     ]
     if "correlation" in states:
         words.append(f"correlation of the mean {states['correlation']:.3f}")
     line = f"States of the {states['posts']} posts that have one: {', '.join([*words, *number_words(states)])}."
-    return [f"{line} Their macro F1 {compared(rival)} {always}." if rival and compared(rival) != BETTER else line]
+    return [
+        f"{line} Their macro F1 {compared(baseline)} {always}." if baseline and compared(baseline) != BETTER else line
+    ]
 
 
 def group_rows(results: Mapping[str, Any]) -> list[list[str]]:
@@ -464,7 +469,7 @@ def to_table(rows: Sequence[Sequence[str]]) -> str:
 
 def test_summary(results: Mapping[str, Any], config: PreTrainedConfig | None = None) -> list[str]:
     """
-    A summary of a model's test in sentences: its macro F1, that of its rivals, other [`remarks`], its alarms, its
+    A summary of a model's test in sentences: its macro F1, that of its baselines, other [`remarks`], its alarms, its
     calibration, its annotators, and the scores of its states. With the model's configuration also [`alarm_sentence`],
     the current rule of its alarms.
     """
@@ -475,7 +480,7 @@ def test_summary(results: Mapping[str, Any], config: PreTrainedConfig | None = N
         return [unknown, *last]
     posts = f"{results['labelled_posts']} labelled posts of {results['timelines']} timelines"
     sentences = [f"Macro F1 {macro_f1_of(results)} on the {posts} of its test."]
-    sentences += [*rival_sentences(results, BETTER), *remarks(results), *alarm_lines(results)]
+    sentences += [*baseline_sentences(results, BETTER), *remarks(results), *alarm_lines(results)]
     sentences += [*cost_lines(results), *last]
     sentences += [*calibration_lines(results), *annotator_lines(results), *state_lines(results)]
     return [*sentences, *people_lines(results)]
@@ -518,7 +523,7 @@ def results_table(part: str, results: Mapping[str, Any]) -> str:
     rows = {"this model": [f"{results['macro_f1']:.3f}", to_text(results.get("macro_f1_interval")), "", ""]}
     for name, score in results["compared_with"].items():
         interval = to_text(score.get("difference_interval"), "+")
-        rows[rival_name(name, score)] = [f"{score['macro_f1']:.3f}", "", difference_of(score), interval]
+        rows[baseline_name(name, score)] = [f"{score['macro_f1']:.3f}", "", difference_of(score), interval]
     scores = pd.DataFrame.from_dict(rows, orient="index", columns=SCORE_COLUMNS)
     last = [
         *change_lines(results),

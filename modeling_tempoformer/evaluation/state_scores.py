@@ -12,10 +12,10 @@ from ..names_tempoformer import read_number, state_ids
 from ..posts.facts import unit_of
 from ..posts.states import all_states
 from ..timeline_tempoformer import Timeline
+from .baseline_scores import compare_with
 from .metrics import compute_scores
 from .people_scores import score_within_and_between, split_people
 from .predictions import Predictions
-from .rivals import compare_with
 
 
 def score_states(

@@ -9,7 +9,7 @@ from datasets import IterableDataset
 from transformers import TrainingArguments
 from transformers.trainer_utils import IntervalStrategy
 
-from ..evaluation.rivals import MOST_POSTS
+from ..baselines.words import MOST_POSTS
 from ..posts.timelines import TimelineStream
 from ..timeline_tempoformer import Timeline
 

@@ -43,7 +43,7 @@ def tell_minutes(
         said = "a minute" if minutes < 1.5 else f"{minutes:.0f} minutes"
         logger.info(
             f"Once the posts are read: about {said} for {steps} steps of training, less if it stops early, and up to "
-            "as long again for its evaluations, trees, the test and its rivals."
+            "as long again for its evaluations, trees, the test and its baselines."
         )
 
 

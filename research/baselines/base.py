@@ -8,14 +8,14 @@ from datasets import Dataset
 from torch import nn
 from transformers import PreTrainedTokenizerBase
 
+from modeling_tempoformer.baselines.methods import Baseline, Methods, UntrainedBaseline
 from modeling_tempoformer.posts.arguments import DataTrainingArguments
 from modeling_tempoformer.timeline_tempoformer import Timeline
-from modeling_tempoformer.training.rivals import Baseline, Methods, UntrainedBaseline
 
 from . import baseline_names, find_baseline, recipe_of
 
 
-__all__ = ["BASELINES", "Baseline", "Prepared", "TrainedBaseline", "UntrainedBaseline", "class_fields"]
+__all__ = ["PAPER_BASELINES", "Baseline", "Prepared", "TrainedBaseline", "UntrainedBaseline", "class_fields"]
 
 
 @dataclass
@@ -47,4 +47,4 @@ def class_fields(names: list[str]) -> dict[str, dict]:
     return {"id2label": dict(enumerate(names)), "label2id": {name: label for label, name in enumerate(names)}}
 
 
-BASELINES = Methods(tuple(baseline_names()), "research.run_baseline:main", find_baseline, recipe_of)
+PAPER_BASELINES = Methods(tuple(baseline_names()), "research.run_baseline:main", find_baseline, recipe_of)

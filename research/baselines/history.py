@@ -12,6 +12,7 @@ from torch.nn.utils.rnn import pack_padded_sequence
 from transformers import PreTrainedConfig, PreTrainedModel
 from transformers.modeling_outputs import SequenceClassifierOutput
 
+from modeling_tempoformer.baselines.methods import DEFAULT_LENGTH, load_embedder
 from modeling_tempoformer.checks_tempoformer import CheckedFields, at_least_1, dropout, not_negative
 from modeling_tempoformer.common.command_line import check_overrides
 from modeling_tempoformer.configuration_streams_tempoformer import StreamFields
@@ -24,7 +25,6 @@ from modeling_tempoformer.posts.surveys import survey
 from modeling_tempoformer.timeline_tempoformer import Timeline
 from modeling_tempoformer.training.fine_tuning import DEFAULT_WINDOW
 from modeling_tempoformer.training.frozen_encoder import embed_rows
-from modeling_tempoformer.training.rivals import DEFAULT_LENGTH, load_embedder
 
 from .base import Prepared, TrainedBaseline, class_fields
 

@@ -12,6 +12,7 @@ import pytest
 from helpers import NAMES, ROOT, read_json, read_table, save_encoder, write_posts
 from sklearn.metrics import f1_score
 
+from modeling_tempoformer.baselines.methods import BASELINES
 from modeling_tempoformer.commands import compare
 from modeling_tempoformer.evaluation import cross_validation
 from modeling_tempoformer.evaluation.cross_validation import (
@@ -24,7 +25,6 @@ from modeling_tempoformer.evaluation.cross_validation import (
 )
 from modeling_tempoformer.evaluation.report import NO_DIFFERENCE
 from modeling_tempoformer.posts.synthetic import synthetic_posts
-from modeling_tempoformer.training.rivals import RIVALS
 
 
 pytestmark = pytest.mark.slow
@@ -271,9 +271,9 @@ def test_baselines_ignore_what_they_cannot_read():
     """With its values and however it is written, and what the default reads stays for it."""
     passed_on = ["default.yaml", "--known_states", "true", "--window=3", "--freeze-layers", "2", "--labels", "a", "b"]
     passed_on += ["--no_change_label", "a"]
-    assert compare.arguments_of("tempoformer", passed_on, RIVALS) == passed_on
+    assert compare.arguments_of("tempoformer", passed_on, BASELINES) == passed_on
     kept = ["--window=3", "--labels", "a", "b"]
-    recipe, *given = compare.arguments_of("trees", passed_on, RIVALS)
+    recipe, *given = compare.arguments_of("trees", passed_on, BASELINES)
     assert recipe.endswith("default.yaml")
     assert given == ["--method", "trees", *kept, "--config_overrides", "null"]
 

@@ -11,6 +11,7 @@ from sklearn.metrics import f1_score
 
 from modeling_tempoformer.decisions_tempoformer import watched_threshold
 from modeling_tempoformer.evaluation import report
+from modeling_tempoformer.evaluation.baseline_scores import position_and_time
 from modeling_tempoformer.evaluation.metrics import compute_scores
 from modeling_tempoformer.evaluation.predictions import Predictions, decide_experts
 from modeling_tempoformer.evaluation.report import (
@@ -21,7 +22,6 @@ from modeling_tempoformer.evaluation.report import (
     score_part,
     verdict,
 )
-from modeling_tempoformer.evaluation.rivals import position_and_time
 from modeling_tempoformer.posts.facts import Facts
 from modeling_tempoformer.timeline_tempoformer import Timeline
 
@@ -145,9 +145,9 @@ LABELS = [0, 0, 0, 1, 1, 0, 0, 1, 1, 0]
 
 def scored_alarms(calibration: dict | None) -> tuple[dict, list[int], np.ndarray]:
     """
-    Returns the results of a model that watches the second class, its labels, and the probabilities of a rival. Each
+    Returns the results of a model that watches the second class, its labels, and the probabilities of a baseline. Each
     of twelve timelines has six posts that are calm and four that are not. The model is sure of one of these, and
-    rather sure of a calm one. The rival learns from the same timelines, with one label changed.
+    rather sure of a calm one. The baseline learns from the same timelines, with one label changed.
     """
     labels, shares = LABELS, [0.1, 0.2, 0.1, 0.6, 0.9, 0.7, 0.2, 0.55, 0.3, 0.1]
     timelines = [make_timeline(labels, timestamps=[1.7e9 + 86_400 * post for post in range(10)]) for _ in range(12)]
@@ -160,14 +160,14 @@ def scored_alarms(calibration: dict | None) -> tuple[dict, list[int], np.ndarray
     )
     scores |= {"watched": "Switch", "watched_threshold": watched_threshold(config, calibration)}
     results = group_by_class({f"predict_{name}": value for name, value in scores.items()}, "predict", NAMES)
-    learned = position_and_time([wrong, *timelines[1:]], timelines, 2)[0]
+    learned = position_and_time.predict([wrong, *timelines[1:]], timelines, 2)
     return results, predicted.tolist(), learned[:, 1]
 
 
 def test_an_alarm_stands_beside_the_scores_of_labels_and_changes_none():
     """Only the surest post of a timeline is an alarm: all are right, and a quarter of the class is found."""
     plain, predicted, shares = scored_alarms(None)
-    alarmed, *_ = scored_alarms({"alarm": {"label": 1, "threshold": 0.80002, "wanted": {"precision": 0.9}}})
+    alarmed, *_ = scored_alarms({"alarm": {"label": 1, "threshold": 0.80002, "wanted": "precision=0.9"}})
     assert plain["macro_f1"] == alarmed["macro_f1"]
     assert plain["macro_f1"] == pytest.approx(f1_score(LABELS * 12, predicted, average="macro"))
     for name in ("classes", "compared_with", "confidence_range"):
@@ -179,11 +179,11 @@ def test_an_alarm_stands_beside_the_scores_of_labels_and_changes_none():
         assert facts["alarms"] == 12 * alarms and facts["alarms_per_hundred_posts"] == pytest.approx(10 * alarms)
         assert facts["alarms_per_day"] == pytest.approx(12 * alarms / 10)
         # Of all thresholds of trees that know the position, the one that is as precise and finds most
-        rival, is_class = facts["compared_with"]["position_and_time"], np.array(LABELS * 12) == 1
+        baseline, is_class = facts["compared_with"]["position_and_time"], np.array(LABELS * 12) == 1
         cuts = [shares >= cut for cut in set(shares)]
         most = max(is_class[cut].sum() for cut in cuts if is_class[cut].mean() >= precision) / is_class.sum()
-        assert rival["precision"] >= precision and rival["recall"] == pytest.approx(most)
-        assert rival["difference"] == pytest.approx(recall - most)
+        assert baseline["precision"] >= precision and baseline["recall"] == pytest.approx(most)
+        assert baseline["difference"] == pytest.approx(recall - most)
         for shown in (results_table("test", results), " ".join(report.test_summary(results))):
             for words in (
                 f"precision {precision:.3f}",
@@ -196,13 +196,13 @@ def test_an_alarm_stands_beside_the_scores_of_labels_and_changes_none():
 
 
 def test_a_wanted_recall_is_that_of_the_rivals_too():
-    results, *_ = scored_alarms({"alarm": {"label": 1, "threshold": 0.5, "wanted": {"recall": 0.7}}})
-    rival = results["alarm"]["compared_with"]["position_and_time"]
-    assert rival["recall"] >= 0.75 and rival["difference"] == pytest.approx(0.75 - rival["precision"])
+    results, *_ = scored_alarms({"alarm": {"label": 1, "threshold": 0.5, "wanted": "recall=0.7"}})
+    baseline = results["alarm"]["compared_with"]["position_and_time"]
+    assert baseline["recall"] >= 0.75 and baseline["difference"] == pytest.approx(0.75 - baseline["precision"])
 
 
 def test_a_model_with_thresholds_for_macro_f1_stands_beside_itself_without_them():
-    """The rivals have no thresholds."""
+    """The baselines have no thresholds."""
     results, predicted, _ = scored_alarms({"thresholds": [0.4, 0.6]})
     without = results["compared_with"]["without_thresholds"]
     assert without["macro_f1"] == pytest.approx(f1_score(LABELS * 12, predicted, average="macro"))

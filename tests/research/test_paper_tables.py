@@ -7,7 +7,7 @@ from modeling_tempoformer.posts.arguments import DataTrainingArguments
 from modeling_tempoformer.training.arguments import ModelArguments
 from modeling_tempoformer.training.stream_trainer import StreamTrainingArguments
 from research import paper_tables
-from research.baselines.base import BASELINES
+from research.baselines.base import PAPER_BASELINES
 
 
 pytestmark = pytest.mark.slow
@@ -25,7 +25,7 @@ def runs_of(tmp_path, monkeypatch):
         assert command[1:3] == ["-m", "research.run_cross_validation"]
         separator = command.index("--")
         run = [*command[separator + 1 :], "--output_dir", str(tmp_path)]
-        kind = BASELINES.read(run)[0] if any("baselines/" in part for part in command) else ModelArguments
+        kind = PAPER_BASELINES.read(run)[0] if any("baselines/" in part for part in command) else ModelArguments
         return command[3:separator], *parse([kind, DataTrainingArguments, StreamTrainingArguments], run)
 
     return call

@@ -5,16 +5,16 @@ import pandas as pd
 import pytest
 from helpers import ROOT, write_posts
 
+from modeling_tempoformer.baselines.methods import BASELINES
 from modeling_tempoformer.commands import compare
 from modeling_tempoformer.common.command_line import parse
 from modeling_tempoformer.evaluation import cross_validation
 from modeling_tempoformer.posts.arguments import DataTrainingArguments
 from modeling_tempoformer.posts.synthetic import synthetic_posts
-from modeling_tempoformer.training.rivals import RIVALS
 from modeling_tempoformer.training.stream_trainer import StreamTrainingArguments
 from research import run_cross_validation
 from research.baselines import find_baseline
-from research.baselines.base import BASELINES
+from research.baselines.base import PAPER_BASELINES
 
 
 pytestmark = pytest.mark.slow
@@ -25,8 +25,8 @@ def test_a_method_has_the_settings_of_its_recipe(tmp_path):
         "window: 7\nlearning_rate: 0.5\nper_device_train_batch_size: 3\nconfig_overrides: {focal_gamma: 1.0}\n"
     )
     passed_on = [str(tmp_path / "mine.yaml"), "--model_name_or_path", "M", "--train_file", "posts.csv"]
-    assert compare.arguments_of("tempoformer", passed_on, BASELINES) == passed_on
-    given = [*compare.arguments_of("bilstm", passed_on, BASELINES), "--output_dir", str(tmp_path)]
+    assert compare.arguments_of("tempoformer", passed_on, PAPER_BASELINES) == passed_on
+    given = [*compare.arguments_of("bilstm", passed_on, PAPER_BASELINES), "--output_dir", str(tmp_path)]
     baseline, data, training = parse([find_baseline("bilstm"), DataTrainingArguments, StreamTrainingArguments], given)
     assert (baseline.method, baseline.model_name_or_path, baseline.config_overrides) == ("bilstm", "M", None)
     # All methods have the same window.
@@ -48,4 +48,4 @@ def test_the_methods_of_the_command_and_baselines_are_compared(tmp_path, encoder
         assert list(rows[program].index) == methods
     columns = ["macro_f1", "f1_Switch", "f1_No-Switch", "runs"]
     assert rows[compare].loc["trees", columns].equals(rows[run_cross_validation].loc["trees", columns])
-    assert set(RIVALS.names) < set(run_cross_validation.METHODS)
+    assert set(BASELINES.names) < set(run_cross_validation.METHODS)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from helpers import NAMES, ROOT, read_json, read_table, with_other_ids, write_posts, write_table
 
-from modeling_tempoformer.commands import ahead, rival, view
+from modeling_tempoformer.commands import ahead, baseline, view
 from modeling_tempoformer.posts.synthetic import synthetic_posts
 from run_glue_style import main
 
@@ -173,7 +173,7 @@ def test_a_model_is_trained_on_the_table(tmp_path, encoder, model_type, capsys):
 def test_rivals_read_the_table(tmp_path):
     written(tmp_path, POSTS, "--posts", "2")
     given = ["--train_file", str(tmp_path / "ahead.csv"), "--do_predict", "--output_dir", str(tmp_path / "one")]
-    rival.main(["--method", "position_and_time", *given])
+    baseline.main(["--method", "position_and_time", *given])
     truth = expected(POSTS, 2)
     assert predicted(tmp_path / "one") == {row: truth[row] for row in predicted(tmp_path / "one")}
     assert set(NAMES).isdisjoint(read_json(tmp_path / "one" / "all_results.json")["test"]["classes"])

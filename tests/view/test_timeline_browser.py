@@ -142,8 +142,8 @@ def test_alarms_are_the_predictions_until_the_threshold_moves(open_page):
     assert at_first["hits"] == ((predicted == 2) & (actual == "C")).sum()
     # Barely: another class gets the post if it has 0.05 of this one's probability.
     units = np.floor(probabilities * 10_000 + 1e-6)
-    rivals = ((units[:, :2] + 500) / thresholds[:2]).max(-1)
-    barely = (predicted == 2) & ((units[:, 2] - 500) / thresholds[2] < rivals)
+    baselines = ((units[:, :2] + 500) / thresholds[:2]).max(-1)
+    barely = (predicted == 2) & ((units[:, 2] - 500) / thresholds[2] < baselines)
     assert at_first["barely"] == barely.sum() > 0
     opened.set_value("#threshold", 0.3)
     assert counts()["alarms"] == (units[:, 2] >= 3000).sum() != at_first["alarms"]

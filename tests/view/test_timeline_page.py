@@ -311,8 +311,8 @@ def test_the_page_says_how_good_the_model_was_in_its_own_test(saved, tmp_path):
     model = shutil.copytree(saved, tmp_path / "model")
     assert "0.829" not in write_view(str(model), tmp_path, posts).partition("<main")[0]
     test = {"macro_f1": 0.829, "macro_f1_interval": [0.4, 0.95], "labelled_posts": 60, "timelines": 9}
-    rival = {"macro_f1": 0.8, "difference": 0.029, "difference_interval": [-0.2, 0.3], "features": ["position"]}
-    write_json(model / "all_results.json", {"test": {**test, "compared_with": {"position_and_time": rival}}})
+    baseline = {"macro_f1": 0.8, "difference": 0.029, "difference_interval": [-0.2, 0.3], "features": ["position"]}
+    write_json(model / "all_results.json", {"test": {**test, "compared_with": {"position_and_time": baseline}}})
     assert "0.829" in write_view(str(model), tmp_path, posts).partition("<main")[0]
     # With --view there is a page beside the predictions. Without it the page of earlier predictions is removed.
     given = ["--model_name_or_path", str(model), "--test_file", str(tmp_path / "posts.csv"), "--do_predict"]

@@ -7,8 +7,11 @@ import pytest
 from helpers import make_timeline
 from sklearn.metrics import f1_score
 
+from modeling_tempoformer.baselines import position_and_time, words
+from modeling_tempoformer.baselines.features import post_features
+from modeling_tempoformer.baselines.words import MOST_POSTS
+from modeling_tempoformer.evaluation.baseline_scores import compare, learn_baselines
 from modeling_tempoformer.evaluation.predictions import all_labels, labelled_posts
-from modeling_tempoformer.evaluation.rivals import MOST_POSTS, compare, learn_rivals, position_and_time, words_alone
 from modeling_tempoformer.timeline_tempoformer import Timeline
 
 
@@ -42,13 +45,14 @@ def make_timelines(rule, seed: int, timed: bool = True) -> list[Timeline]:
 )
 def test_a_rule_of_position_or_time_is_learned(rule, timed):
     train, test = (make_timelines(rule, seed, timed) for seed in (0, 1))
-    probabilities, features = position_and_time(train, test, 2)
+    probabilities = position_and_time.predict(train, test, 2)
     actual = all_labels(test)
     assert (probabilities.argmax(-1) == actual)[actual >= 0].all()
-    assert len(features) == (4 if timed else 1)
+    features = [post_features(part) for part in (train, test)]
+    assert len(position_and_time.shared_features(train, *features)) == (4 if timed else 1)
     # The trees read only the features that both parts have.
-    if timed:
-        assert position_and_time(train, [replace(one, timestamps=None) for one in test], 2)[1] == ["position"]
+    untimed = post_features([replace(one, timestamps=None) for one in test])
+    assert position_and_time.shared_features(train, features[0], untimed) == ["position"]
 
 
 def test_posts_that_a_member_has_not_learned_from_are_not_learned_from():
@@ -56,7 +60,7 @@ def test_posts_that_a_member_has_not_learned_from_are_not_learned_from():
     rules = [make_timelines(lambda position, gap, odd=odd: position % 2 == odd, seed=odd) for odd in (0, 1)]
     both = [replace(timeline, held_out=member) for member, part in enumerate(rules) for timeline in part]
     actual = all_labels(both)
-    probabilities, _ = position_and_time(both, both, 2)
+    probabilities = position_and_time.predict(both, both, 2)
     assert (probabilities.argmax(-1) != actual)[actual >= 0].all()
 
 
@@ -76,11 +80,11 @@ def test_words_alone_learn_a_word_and_no_position():
         return "angry" in text
 
     train, test = (speaking(is_angry, seed) for seed in (0, 1))
-    assert (words_alone(train, test, 2).argmax(-1) == all_labels(test)).mean() > 0.95
+    assert (words.predict(train, test, 2).argmax(-1) == all_labels(test)).mean() > 0.95
     late = [speaking(lambda text, position: position > 2, seed) for seed in (0, 1)]
-    assert abs((words_alone(*late, 2).argmax(-1) == all_labels(late[1])).mean() - 0.5) < 0.1
+    assert abs((words.predict(*late, 2).argmax(-1) == all_labels(late[1])).mean() - 0.5) < 0.1
     # A class that nobody has in training
-    probabilities = words_alone(train, test, 3)
+    probabilities = words.predict(train, test, 3)
     assert np.allclose(probabilities.sum(1), 1) and not probabilities[:, 2].any()
 
 
@@ -89,31 +93,31 @@ def test_words_of_labels_by_chance_tell_nothing_of_posts_that_are_held_out():
     timelines = speaking(lambda text, position: generator.random() < 0.5, seed=0, count=100)
     both = [replace(timeline, held_out=number % 5) for number, timeline in enumerate(timelines)]
     actual = all_labels(both)
-    assert abs((words_alone(both, both, 2).argmax(-1) == actual).mean() - 0.5) < 0.08
+    assert abs((words.predict(both, both, 2).argmax(-1) == actual).mean() - 0.5) < 0.08
     # One member alone has the posts in which the rule holds.
     rules = [speaking(lambda text, position, odd=odd: ("angry" in text) != odd, seed=odd) for odd in (0, 1)]
     both = [replace(timeline, held_out=member) for member, part in enumerate(rules) for timeline in part]
-    assert (words_alone(both, both, 2).argmax(-1) != all_labels(both)).mean() > 0.9
+    assert (words.predict(both, both, 2).argmax(-1) != all_labels(both)).mean() > 0.9
 
 
 @pytest.mark.parametrize("texts", [["!", "😀"], ["\u200b", "."], ["我", "好"], ["a", "b"]], ids=str)
 def test_words_alone_of_few_and_odd_posts(texts):
     """One timeline, whose words are signs or single letters."""
     timeline = replace(make_timeline([0, 1] * 3), texts=texts * 3)
-    probabilities = words_alone([timeline], [timeline], 2)
+    probabilities = words.predict([timeline], [timeline], 2)
     assert np.allclose(probabilities.sum(1), 1)
     assert (probabilities.argmax(-1) == all_labels([timeline])).all()
 
 
 def test_words_alone_learn_from_no_more_posts_than_they_can(monkeypatch):
-    monkeypatch.setattr("modeling_tempoformer.evaluation.rivals.MOST_POSTS", 60)
+    monkeypatch.setattr("modeling_tempoformer.baselines.words.MOST_POSTS", 60)
     train, test = (speaking(lambda text, position: "angry" in text, seed) for seed in (0, 1))
-    assert MOST_POSTS > 60 and (words_alone(train, test, 2).argmax(-1) == all_labels(test)).mean() > 0.8
+    assert MOST_POSTS > 60 and (words.predict(train, test, 2).argmax(-1) == all_labels(test)).mean() > 0.8
 
 
 def compared(timelines: list[Timeline], predicted: np.ndarray, *learned_from) -> dict:
     posts = labelled_posts(timelines, predicted, NAMES, np.zeros((len(predicted), 2)))
-    return compare(posts, learn_rivals(timelines, 2, *learned_from))
+    return compare(posts, learn_baselines(timelines, 2, *learned_from))
 
 
 def test_scores_beside_those_that_cost_nothing():

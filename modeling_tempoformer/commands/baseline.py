@@ -1,7 +1,7 @@
 r"""
 Predicts posts by a method that the Trainer does not train. `tempoformer compare` runs it for each fold.
 
-    python -m modeling_tempoformer.commands.rival --method trees --do_predict --train_file posts.csv \
+    python -m modeling_tempoformer.commands.baseline --method trees --do_predict --train_file posts.csv \
         --model_name_or_path sentence-transformers/all-MiniLM-L6-v2 --output_dir outputs/trees
 
 `--method` is one of class_prior, position_and_time, words, trees; only trees need an encoder.
@@ -12,6 +12,7 @@ from pathlib import Path
 
 from transformers import set_seed
 
+from ..baselines.methods import BASELINES, Baseline, UntrainedBaseline
 from ..common.arguments import check_asked, wanted_splits
 from ..common.command_line import check_read, options_given, parse, run_script
 from ..common.files import lock_folder, write_json
@@ -31,7 +32,6 @@ from ..posts.post_splits import Splits, choose_change_step, choose_label_names, 
 from ..timeline_tempoformer import Timeline
 from ..training.arguments import read_of_posts
 from ..training.resuming import clear_results
-from ..training.rivals import RIVALS, Baseline, UntrainedBaseline
 from ..training.stream_trainer import StreamTrainingArguments
 
 
@@ -66,7 +66,7 @@ def start(kind: type[Baseline], arguments: list[str], run: Callable, fold: dict[
 
 
 def main(arguments: list[str], fold: dict[str, list[str]] | None = None):
-    kind, arguments = RIVALS.read(arguments)
+    kind, arguments = BASELINES.read(arguments)
     start(kind, arguments, run, fold)
 
 

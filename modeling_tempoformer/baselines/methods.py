@@ -1,7 +1,4 @@
-"""
-The methods that a comparison needs first, because they cost nothing: a draw by the class prior, position and time
-alone, the words of a post alone, and boosted trees on vectors of posts. Other methods derive from the same classes.
-"""
+"""Baselines as methods, which a comparison trains and tests. Other methods derive from the same classes."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -16,12 +13,12 @@ from transformers.utils import logging
 
 from ..common.command_line import parse, split_recipes
 from ..evaluation.predictions import all_labels
-from ..evaluation.rivals import boosted_trees, position_and_time, words_alone
 from ..modeling_post_tempoformer import PostTempoFormerForStreamClassification
 from ..posts.arguments import DataTrainingArguments
 from ..timeline_tempoformer import Timeline, tokenize_posts
-from .arguments import ModelArguments
-from .frozen_encoder import embed
+from ..training.arguments import ModelArguments
+from ..training.frozen_encoder import embed
+from . import class_prior, position_and_time, trees, words
 
 
 logger = logging.get_logger(__name__)
@@ -138,40 +135,37 @@ class ClassPrior(UntrainedBaseline):
     def predict(
         self, timelines: dict[str, list[Timeline]], names: list[str], data: DataTrainingArguments, seed: int
     ) -> tuple[np.ndarray, np.ndarray]:
-        labels = all_labels(timelines["train"])
-        labels = labels[labels >= 0]
-        shares = np.bincount(labels, minlength=len(names)) / len(labels)
-        count = len(all_labels(timelines["test"]))
-        drawn = np.random.default_rng(seed).choice(len(names), size=count, p=shares)
-        return drawn, np.tile(shares, (count, 1))
+        probabilities = class_prior.predict(timelines["train"], timelines["test"], len(names))
+        drawn = np.random.default_rng(seed).choice(len(names), size=len(probabilities), p=probabilities[0])
+        return drawn, probabilities
 
 
 class PositionAndTime(UntrainedBaseline):
-    """Predicts by [`position_and_time`], which the results of every run report."""
+    """Predicts by [`position_and_time.predict`], which the results of every run report."""
 
     reads = None
 
     def predict(
         self, timelines: dict[str, list[Timeline]], names: list[str], data: DataTrainingArguments, seed: int
     ) -> tuple[np.ndarray, np.ndarray]:
-        probabilities, _ = position_and_time(learned_posts(timelines), timelines["test"], len(names))
+        probabilities = position_and_time.predict(learned_posts(timelines), timelines["test"], len(names))
         return probabilities.argmax(-1), probabilities
 
 
 class Words(UntrainedBaseline):
-    """Predicts by [`words_alone`], which the results of every run report."""
+    """Predicts by [`words.predict`], which the results of every run report."""
 
     reads = None
 
     def predict(
         self, timelines: dict[str, list[Timeline]], names: list[str], data: DataTrainingArguments, seed: int
     ) -> tuple[np.ndarray, np.ndarray]:
-        probabilities = words_alone(learned_posts(timelines), timelines["test"], len(names))
+        probabilities = words.predict(learned_posts(timelines), timelines["test"], len(names))
         return probabilities.argmax(-1), probabilities
 
 
 class Trees(UntrainedBaseline):
-    """Predicts by [`boosted_trees`], which the results of every training over a frozen encoder report."""
+    """Predicts by [`trees.predict`], which the results of every training over a frozen encoder report."""
 
     def predict(
         self, timelines: dict[str, list[Timeline]], names: list[str], data: DataTrainingArguments, seed: int
@@ -186,18 +180,18 @@ class Trees(UntrainedBaseline):
             logger.warning(f"Truncated {cut} posts to {length} tokens.")
         posts = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
         train_vectors, test_vectors = np.split(embed(posts, model, tokenizer), [len(all_labels(learned))])
-        probabilities = boosted_trees(learned, test, train_vectors, test_vectors, len(names), seed)
+        probabilities = trees.predict(learned, test, len(names), (train_vectors, test_vectors), seed)
         return probabilities.argmax(-1), probabilities
 
 
-OF_PACKAGE = {"class_prior": ClassPrior, "position_and_time": PositionAndTime, "words": Words, "trees": Trees}
+KINDS = {"class_prior": ClassPrior, "position_and_time": PositionAndTime, "words": Words, "trees": Trees}
 
 
-def find_rival(name: str) -> type[Baseline]:
-    """Returns the class of a rival. Raises a `ValueError` for an unknown name."""
-    if name not in OF_PACKAGE:
-        raise ValueError(f"--method {name} is none of the rivals: {', '.join(OF_PACKAGE)}.")
-    return OF_PACKAGE[name]
+def find_baseline(name: str) -> type[Baseline]:
+    """Returns the class of a baseline. Raises a `ValueError` for an unknown name."""
+    if name not in KINDS:
+        raise ValueError(f"--method {name} is none of the baselines: {', '.join(KINDS)}.")
+    return KINDS[name]
 
 
-RIVALS = Methods(tuple(OF_PACKAGE), "modeling_tempoformer.commands.rival:main", find_rival)
+BASELINES = Methods(tuple(KINDS), "modeling_tempoformer.commands.baseline:main", find_baseline)
