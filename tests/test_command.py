@@ -16,6 +16,7 @@ from modeling_tempoformer.commands import compare, predict, train
 from modeling_tempoformer.common.command_line import find_recipe, parse
 from modeling_tempoformer.common.renamed_options import RENAMED
 from modeling_tempoformer.posts.arguments import DataTrainingArguments
+from modeling_tempoformer.posts.columns import read_columns
 from modeling_tempoformer.posts.synthetic import synthetic_posts
 from modeling_tempoformer.training.fine_tuning import ARGUMENTS
 
@@ -111,10 +112,10 @@ def test_recipes_of_the_package_are_found_everywhere_and_own_files_come_first(tm
     monkeypatch.chdir(tmp_path)
     for name in ("lrs_paper.yaml", "configuration/lrs_paper.yaml"):
         (data,) = parse([DataTrainingArguments], [name], only_these=False)
-        assert (data.id_column, data.window) == ("post_id", 20)
+        assert (read_columns(data.columns)["id"], data.window) == ("post_id", 20)
     (tmp_path / "lrs_paper.yaml").write_text("window: 7\n")
     (data,) = parse([DataTrainingArguments], ["lrs_paper.yaml"], only_these=False)
-    assert (data.id_column, data.window) == (None, 7)
+    assert (read_columns(data.columns), data.window) == ({}, 7)
     for name in ("no_such.yaml", "elsewhere/default.yaml", "bert_tiny.json"):
         with pytest.raises(ValueError, match=f"{name}.*default.yaml"):
             find_recipe(name)
