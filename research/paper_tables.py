@@ -49,7 +49,7 @@ FEW_SHOT = {
     for number in (5, 10)
 }
 # Settings that the row of `default` takes from the corpus's recipe.
-POST_SETTINGS = ("id_column", "timestamp_column", "window", "max_seq_length", "validation_fraction")
+POST_SETTINGS = ("columns", "window", "max_seq_length", "validation_fraction")
 # The recipes of each row, which follow the corpus's recipe, and the row's kind of learning rates.
 ROWS: dict[str, tuple[list[str], str | None]] = {
     "class prior": (["class_prior"], None),
