@@ -98,6 +98,8 @@ def command(args: argparse.Namespace, row: str, window: int | None = None) -> li
     settings: dict[str, Any] = {}
     if recipes == ["default"]:
         settings = {name: recipe[name] for name in POST_SETTINGS if name in recipe}
+        if "columns" in settings:
+            settings["columns"] = json.dumps(settings["columns"])
     else:
         recipes = [corpus, *recipes]
     if row in PAPER_SIZES:

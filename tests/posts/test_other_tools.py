@@ -166,7 +166,7 @@ def test_who_describes_a_file_is_asked_and_not_its_tool(tmp_path, monkeypatch):
     """The messages of bots are posts as others then, as they were before tools were known."""
     write_samples(tmp_path)
     monkeypatch.chdir(tmp_path)
-    given = "--records messages --timeline_column channel.id --text_column content --id_column id"
+    given = "--records messages --columns timeline=channel.id text=content id=id"
     assert [post[-1] for post in read(f"--test_file discord.json {given}")["100"]] == ["899", "900", "901", "902"]
     columns = "--columns timeline=type timestamp=ts"
     day = read(f"--test_file slack_export/general/2024-05-02.json {columns}")

@@ -140,7 +140,7 @@ def test_a_written_table_has_the_posts_of_its_corpus(tmp_path, capsys):
     main(["--corpus", "mood_diaries", "--file", str(tmp_path / "diaries.csv"), "--output", str(out)])
     posts, table = read_corpus(tmp_path / "diaries.csv", "mood_diaries"), load_table(out)
     assert table.column_names == posts.column_names
-    one, other = (to_timelines(rows, ["Switch"], id_column="post_id") for rows in (posts, table))
+    one, other = (to_timelines(rows, ["Switch"], columns={"id": "post_id"}) for rows in (posts, table))
     assert one == other and one[0].texts == [' so, "fine"\r\nx', "NA"]
     assert "2 rows" in capsys.readouterr().out
 

@@ -35,7 +35,7 @@ def runs_of(tmp_path, monkeypatch):
 def test_the_command_of_every_row_parses(runs_of, recipes):
     for row, (_, kind) in paper_tables.ROWS.items():
         own, model, data, training = runs_of(row, "--recipes", recipes, "--llm", "L", "--tune_on_first_fold")
-        assert data.id_column == "post_id"
+        assert read_columns(data.columns)["id"] == "post_id"
         assert ("--learning_rates" in own) == (kind is not None)
         if row in paper_tables.FEW_SHOT:
             _, number = paper_tables.FEW_SHOT[row]

@@ -16,8 +16,7 @@ POSTS = [
     {"person": "ann", "when": "2024-05-01", "entry": "007", "mood": "", "kind": ""},
     {"person": "bob", "when": "2024-05-02", "entry": "again", "mood": "0", "kind": "A"},
 ]
-NAMED = {"timeline_column": "person", "timestamp_column": "when", "text_column": "entry", "state_column": "mood"}
-NAMED["label_column"] = "kind"
+NAMED = {"timeline": "person", "timestamp": "when", "text": "entry", "state": "mood", "label": "kind"}
 
 
 def converted(folder, file: str, *options: str) -> list[dict[str, str]]:
@@ -27,15 +26,14 @@ def converted(folder, file: str, *options: str) -> list[dict[str, str]]:
 
 def test_the_table_reads_as_the_file_does(tmp_path, capsys):
     file = write_posts(tmp_path / "posts.csv", POSTS)
-    options = [word for name, column in NAMED.items() for word in (f"--{name}", column)]
-    table = converted(tmp_path, file, *options)
+    table = converted(tmp_path, file, "--columns", *(f"{role}={column}" for role, column in NAMED.items()))
     assert list(table[0]) == ["timeline_id", "post_id", "timestamp", "text", "label", "state"]
     # The file runs from the newest post to the oldest.
     assert [row["post_id"] for row in table] == ["3", "0", "2", "1"]
     written = load_table(tmp_path / "posts_out.csv")
     assert label_names(written) == ["A", "B"]
-    same = to_timelines(written, ["A", "B"], id_column="post_id")
-    original = to_timelines(load_table(file), ["A", "B"], **NAMED)
+    same = to_timelines(written, ["A", "B"], columns={"id": "post_id"})
+    original = to_timelines(load_table(file), ["A", "B"], columns=NAMED)
     for one, other in zip(same, original, strict=True):
         for name in ("timeline_id", "texts", "timestamps", "labels", "states", "post_ids"):
             assert getattr(one, name) == getattr(other, name)
