@@ -60,12 +60,10 @@ def test_labelled_tasks_are_read_back_without_an_option(tool, tmp_path, capsys):
     said = capsys.readouterr().out
     unclear = {"n7", "n20"}
     exported = export(output, tool, lambda post: None if post["name"] in unclear else truth(post))
-    rows = read_file(str(exported), None)
+    rows = read_file(str(exported))
     names = label_names(rows)
     assert set(names) <= set(NAMES)
-    original = {
-        timeline.timeline_id: timeline for timeline in to_timelines(read_file(str(tmp_path / "posts.csv"), None))
-    }
+    original = {timeline.timeline_id: timeline for timeline in to_timelines(read_file(str(tmp_path / "posts.csv")))}
     stretches, labelled = {}, 0
     read = to_timelines(rows, names, columns={"id": "post_id", "group": "platform"})
     for timeline in read:
@@ -89,7 +87,7 @@ def test_labelled_tasks_are_read_back_without_an_option(tool, tmp_path, capsys):
         assert len({timeline for timeline, _ in chosen}) == 1 and len(chosen) == 4
         assert np.diff([place for _, place in chosen]).tolist() == [1, 1, 1] and chosen[0][1] > 0
     # In a stream, a timeline's posts must stand together.
-    streamed = to_timelines(read_file(str(exported), None, streaming=True), names)
+    streamed = to_timelines(read_file(str(exported), streaming=True), names)
     assert [timeline.labels for timeline in streamed] == [timeline.labels for timeline in read]
     # Without the ids, which nobody has to name, the timelines are the same.
     assert [timeline.labels for timeline in to_timelines(rows, names)] == [timeline.labels for timeline in read]
@@ -132,7 +130,7 @@ def doubled(request, tmp_path) -> tuple[list[str], np.ndarray]:
         choose(tmp_path, tool, "--num", "20", "--double", "0.3", posts=posts), (1, 0.5), strict=True
     ):
         exported = export(file, tool, lambda post, right=right: give(names, post, right))
-        for row in read_file(str(exported), None):
+        for row in read_file(str(exported)):
             if row["label"]:
                 votes.setdefault((row["timeline_id"], row["post_id"]), []).append(NAMES.index(row["label"]))
     several = np.array([[given.count(0), given.count(1)] for given in votes.values() if len(given) > 1])
@@ -203,7 +201,7 @@ def test_a_model_chooses_and_labels_first(kind, tmp_path, capsys):
         rows = [row for row in read_table(tmp_path / "to_label.csv") if row["stretch"]]
         assert found == {(row["timeline_id"], row["name"]): row["prediction"] for row in rows}
         # A model's labels are nobody's.
-        assert not any(read_file(str(output), None)["label"])
+        assert not any(read_file(str(output))["label"])
 
 
 def test_posts_of_earlier_rounds_are_not_chosen_again(tmp_path, capsys):
@@ -217,7 +215,7 @@ def test_posts_of_earlier_rounds_are_not_chosen_again(tmp_path, capsys):
     assert len(chosen[0]) == 16 and chosen[1] and not chosen[0] & chosen[1]
     # A timeline of two rounds is whole and in order; here without times, so that only the order tells.
     export(again, "csv", truth)
-    rows = read_file(str(tmp_path / "exported-*.csv"), None)
+    rows = read_file(str(tmp_path / "exported-*.csv"))
     form = {"annotator": "annotator", "id": "post_id", "timestamp": "none"}
     for timeline in to_timelines(rows, NAMES, form):
         numbers = [int(rows[row]["post_number"]) for row in timeline.input_rows]

@@ -195,7 +195,7 @@ def labelled_before(pattern: str | None, timelines: Sequence[Timeline]) -> list[
     masks = [np.zeros(len(timeline), dtype=bool) for timeline in timelines]
     if pattern is None:
         return masks
-    earlier = read_file(pattern, None)
+    earlier = read_file(pattern)
     if missing := {TIMELINE, POST_ID, LABEL, "text"} - set(earlier.column_names):
         raise ValueError(
             f"{pattern} was not written by `tempoformer select`: the column {sorted(missing)[0]!r} is missing."
