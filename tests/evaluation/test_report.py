@@ -167,7 +167,7 @@ def scored_alarms(calibration: dict | None) -> tuple[dict, list[int], np.ndarray
 def test_an_alarm_stands_beside_the_scores_of_labels_and_changes_none():
     """Only the surest post of a timeline is an alarm: all are right, and a quarter of the class is found."""
     plain, predicted, shares = scored_alarms(None)
-    alarmed, *_ = scored_alarms({"alarm": {"label": 1, "threshold": 0.80002, "wanted": {"precision": 0.9}}})
+    alarmed, *_ = scored_alarms({"alarm": {"label": 1, "threshold": 0.80002, "wanted": "precision=0.9"}})
     assert plain["macro_f1"] == alarmed["macro_f1"]
     assert plain["macro_f1"] == pytest.approx(f1_score(LABELS * 12, predicted, average="macro"))
     for name in ("classes", "compared_with", "confidence_range"):
@@ -196,7 +196,7 @@ def test_an_alarm_stands_beside_the_scores_of_labels_and_changes_none():
 
 
 def test_a_wanted_recall_is_that_of_the_rivals_too():
-    results, *_ = scored_alarms({"alarm": {"label": 1, "threshold": 0.5, "wanted": {"recall": 0.7}}})
+    results, *_ = scored_alarms({"alarm": {"label": 1, "threshold": 0.5, "wanted": "recall=0.7"}})
     rival = results["alarm"]["compared_with"]["position_and_time"]
     assert rival["recall"] >= 0.75 and rival["difference"] == pytest.approx(0.75 - rival["precision"])
 
