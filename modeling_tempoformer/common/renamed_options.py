@@ -27,6 +27,8 @@ RENAMED = {
     "group_column": "give --columns group=NAME",
     "split_column": "give --columns split=NAME",
     "one_timeline": "give --columns timeline=none",
+    "horizon": "`tempoformer ahead posts.csv --posts 3 --output ahead.csv` writes a table with such labels",
+    "task_name": "`python -m research.corpora --corpus NAME --file FILE --output FILE` writes a corpus as a table",
     "hub_strategy": "it is always end, as other strategies push checkpoints; leave it out",
     "remove_unused_columns": "it is always false; leave it out",
 }

@@ -67,10 +67,11 @@ def plain_name(name: str) -> str:
     return around + "".join(char for char in characters if unicodedata.category(char)[0] in "LMN")
 
 
-def find_column(present: Collection[str], name: str, role: str) -> str | None:
+def find_column(present: Collection[str], name: str, role: str, option: str | None = None) -> str | None:
     """
     Returns the column of a name, else with a warning the only one whose name is nearly the same, else None. `role`
-    names the option of the column. Raises a `ValueError` if several are nearly the same.
+    says what the column is, and `option` which option names it, by default `--columns`. Raises a `ValueError` if
+    several are nearly the same.
     """
     if name in present:
         return name
@@ -79,22 +80,22 @@ def find_column(present: Collection[str], name: str, role: str) -> str | None:
     if len(close) > 1:
         raise ValueError(
             f"The columns {', '.join(map(repr, close))} all have nearly the name {name!r}: name the {role}'s by "
-            f"{naming(role)}{leave_out}."
+            f"{option or naming(role)}{leave_out}."
         )
     for column in close:
         logger.warning_once(
             f"The column {column!r} is read as the {role}, as its name is nearly {name!r}. Name another one by "
-            f"{naming(role)}{leave_out}."
+            f"{option or naming(role)}{leave_out}."
         )
     return next(iter(close), None)
 
 
-def require_column(present: Collection[str], name: str, role: str, hint: str = "") -> str:
+def require_column(present: Collection[str], name: str, role: str, hint: str = "", option: str | None = None) -> str:
     """Returns the column that [`find_column`] finds. Raises a `ValueError`, which ends in `hint`, if there is none."""
-    if (column := find_column(present, name, role)) is None:
+    if (column := find_column(present, name, role, option)) is None:
         raise ValueError(
             f"There is no column '{name}' for the {role}; the columns are {', '.join(present)}. Name yours by "
-            f"{naming(role)}.{hint}"
+            f"{option or naming(role)}.{hint}"
         )
     return column
 

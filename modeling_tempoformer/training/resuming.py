@@ -53,7 +53,7 @@ DEFINING = (
         "streaming",
     ),
     # Which posts are held out
-    *("validation_fraction", "test_fraction", "split_by", "split_seed", "columns split"),
+    *("validation_fraction", "test_fraction", "split_by", "split_seed", "columns"),
     # Texts with dates and their masks
     *("times", "time_granularity", "line_by_line", "mlm_probability", "time_mlm_probability"),
     *("temporal_attention", "temporal_residual", "time_scaling", "prepend_time", "mask_token_time"),
@@ -210,7 +210,7 @@ def compared_settings(trainer: Trainer, posts: str, arguments: Sequence[Any]) ->
     for script_arguments in arguments:
         settings |= vars(script_arguments)
     # Other columns are known by the posts that they give.
-    settings["columns split"] = read_columns(settings.get("columns", ())).get("split")
+    settings["columns"] = {"split": read_columns(settings.get("columns", ())).get("split")}
     settings["labels"] = getattr(trainer.model.config, "id2label", None)
     compared = {name: settings[name] for name in DEFINING if name in settings}
     # Through JSON, because the record is read from JSON

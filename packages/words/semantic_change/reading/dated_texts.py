@@ -81,11 +81,11 @@ def load_text_splits(
     splits = load_splits(arguments, cache_dir, token, load_texts, "files")
     for name, texts in splits.items():
         time_column, present = arguments.time_column, column_names(texts)
-        if name == "test" and find_column(present, time_column, "time") is None:
+        if name == "test" and find_column(present, time_column, "time", "--time_column") is None:
             texts = texts.add_column(time_column, [None] * len(texts))
             present = [*present, time_column]
         for role, column in (("text", arguments.text_column), ("time", time_column)):
-            if (found := require_column(present, column, role)) != column:
+            if (found := require_column(present, column, role, option=f"--{role}_column")) != column:
                 texts = texts.rename_column(found, column)
         splits[name] = name_sources(texts)
     return splits

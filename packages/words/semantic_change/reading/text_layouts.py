@@ -219,7 +219,9 @@ def read_rows(path: Path, columns: Columns, dropped: Dropped) -> Iterator[Passag
         cells = []
         for role, column in (("text", columns.text), ("time", columns.time), ("source", columns.source)):
             may_lack = column in ("date", "source")
-            found = (find_column if may_lack else require_column)(table.column_names, column, role)
+            found = (find_column if may_lack else require_column)(
+                table.column_names, column, role, option=f"--{role}_column"
+            )
             cells.append(table[found].to_pylist() if found else [None] * table.num_rows)
         for number, (text, date, source) in enumerate(zip(*cells, strict=True), number + 1):
             if is_missing(text):
