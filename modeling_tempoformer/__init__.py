@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from .training.frozen_encoder import embed_rows, freeze_encoder, freeze_layers
     from .training.word_fitting import fit_words
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 # These need Datasets, scikit-learn or matplotlib, which take seconds to import: they are imported at their first use.
 LAZY = {
