@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from .training.experts import GrowExperts, grow_experts
     from .training.fine_tuning import fine_tune
     from .training.frozen_encoder import embed_rows, freeze_encoder, freeze_layers
+    from .training.stock_trainer import Parts, build_default, default_settings, embed_parts, load_parts
     from .training.word_fitting import fit_words
 
 __version__ = "0.3.0"
@@ -66,9 +67,13 @@ __version__ = "0.3.0"
 LAZY = {
     "CardFacts": ".cards.model_cards",
     "GrowExperts": ".training.experts",
+    "Parts": ".training.stock_trainer",
     "attach_logits": ".evaluation.predictions",
+    "build_default": ".training.stock_trainer",
     "compute_metrics": ".evaluation.metrics",
     "convert_encoder": ".training.encoder_backends",
+    "default_settings": ".training.stock_trainer",
+    "embed_parts": ".training.stock_trainer",
     "embed_rows": ".training.frozen_encoder",
     "fields_of_posts": ".posts.model_fields",
     "fine_tune": ".training.fine_tuning",
@@ -79,6 +84,7 @@ LAZY = {
     "grow_experts": ".training.experts",
     "hold_out": ".posts.splits",
     "label_names": ".posts.timelines",
+    "load_parts": ".training.stock_trainer",
     "load_table": ".posts.tables",
     "split_timelines": ".posts.splits",
     "to_rows": ".posts.rows",
@@ -153,6 +159,7 @@ __all__ = [
     "BertWithTemporalAttentionForTokenClassification",
     "CardFacts",
     "GrowExperts",
+    "Parts",
     "PostTempoFormerConfig",
     "PostTempoFormerForStreamClassification",
     "PostTempoFormerModel",
@@ -173,8 +180,11 @@ __all__ = [
     "TemporalRobertaTokenizer",
     "Timeline",
     "attach_logits",
+    "build_default",
     "compute_metrics",
     "convert_encoder",
+    "default_settings",
+    "embed_parts",
     "embed_rows",
     "fields_of_posts",
     "fine_tune",
@@ -186,6 +196,7 @@ __all__ = [
     "grow_experts",
     "hold_out",
     "label_names",
+    "load_parts",
     "load_table",
     "split_timelines",
     "to_rows",

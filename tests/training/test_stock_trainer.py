@@ -5,13 +5,16 @@ import random
 import pytest
 import torch
 from helpers import CLASSES, save_encoder, write_posts
-from transformers import AutoTokenizer, Trainer, TrainingArguments, set_seed
+from transformers import AutoTokenizer, EarlyStoppingCallback, Trainer, TrainingArguments, set_seed
 
 from modeling_tempoformer import (
     GrowExperts,
     StreamCollator,
     attach_logits,
+    build_default,
     compute_metrics,
+    default_settings,
+    embed_parts,
     embed_rows,
     fields_of_posts,
     fine_tune,
@@ -20,6 +23,7 @@ from modeling_tempoformer import (
     freeze_encoder,
     hold_out,
     label_names,
+    load_parts,
     load_table,
     to_rows,
     to_timelines,
@@ -115,6 +119,33 @@ def test_the_stock_trainer_makes_the_model_of_the_command(tmp_path, encoder, fil
     found = [decide(part.eval()(**batch).logits, part.config.calibration)[0] for part in (model, ours)]
     torch.testing.assert_close(*found, atol=1e-5, rtol=0)
     assert model.config.calibration["temperature"] == pytest.approx(ours.config.calibration["temperature"], rel=1e-3)
+
+
+@pytest.mark.slow
+def test_twenty_lines_make_the_model_of_the_command(tmp_path, encoder, files):
+    """The posts have states and two speakers. The test part is split off the file, too."""
+    settings = {"max_steps": 20, "use_cpu": True, "disable_tqdm": True}
+    ours = fine_tune(encoder, train_file=files["train"], output_dir=str(tmp_path / "command"), **settings)
+    set_seed(42)
+    parts = load_parts(files["train"])
+    model, tokenizer = build_default(encoder, parts)
+    rows = embed_parts(parts, model, tokenizer)
+    arguments = {**default_settings(len(rows["train"])), **settings}
+    trainer = Trainer(
+        model,
+        TrainingArguments(str(tmp_path / "stock"), **arguments),
+        StreamCollator(tokenizer, model.config.window, timed=model.config.timed),
+        train_dataset=rows["train"],
+        eval_dataset=rows["train"],
+        processing_class=tokenizer,
+        compute_metrics=compute_metrics(parts.names),
+        callbacks=[EarlyStoppingCallback(2), GrowExperts()],
+    )
+    trainer.train()
+    batch = trainer.data_collator(list(rows["test"]))
+    assert len(parts.test) == 3 and len(batch["labels"]) > 5
+    found = [part.eval()(**batch).logits.softmax(-1) for part in (model, ours)]
+    torch.testing.assert_close(*found, atol=1e-6, rtol=0)
 
 
 @pytest.mark.parametrize("kind", CLASSES)
