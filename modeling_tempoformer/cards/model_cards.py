@@ -1,5 +1,6 @@
 """Writes a model card from the templates in `hub_cards/`."""
 
+import ast
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -185,9 +186,16 @@ def write_card(model: PreTrainedModel, folder: str | Path, facts: CardFacts | No
         training=facts.training,
         trained_on=facts.trained_on,
         evaluations=facts.evaluations and table(facts.evaluations[0], [row.values() for row in facts.evaluations]),
+        code=code_files(folder),
         versions=[f"modeling-tempoformer {__version__}", *(f"{package} {version(package)}" for package in PACKAGES)],
     )
     card.save(folder / "README.md")
+
+
+def code_files(folder: Path) -> dict[str, str]:
+    """Returns the modules in the folder of a model, each with the first sentence of its docstring."""
+    texts = {path.name: ast.get_docstring(ast.parse(path.read_text("utf-8"))) for path in sorted(folder.glob("*.py"))}
+    return {name: " ".join((text or "").split(". ")[0].split()).removesuffix(".") for name, text in texts.items()}
 
 
 def watch_lines(name: str, alarm: str | None) -> str:

@@ -7,7 +7,19 @@ import re
 from pathlib import Path
 
 import pytest
-from helpers import CHANGES, SIZES, TIMES, dated_bert, dated_config, dated_roberta, tiny_model, tiny_reader
+from helpers import (
+    CHANGES,
+    MODELS,
+    PAPER_MODULES,
+    POST_MODULES,
+    SIZES,
+    TIMES,
+    dated_bert,
+    dated_config,
+    dated_roberta,
+    tiny_model,
+    tiny_reader,
+)
 from huggingface_hub import ModelCard
 from transformers import BertConfig, BertModel
 
@@ -240,6 +252,18 @@ def test_the_card_of_a_model_of_dated_texts(tmp_path, monkeypatch, capsys, famil
     assert ModelCard.load(tmp_path / "mine" / "README.md").data.pipeline_tag == task
     printed = run_snippet(tmp_path / "mine", monkeypatch, capsys)
     assert re.findall(r"^(1810-1860|1960-2010) ", printed, flags=re.MULTILINE) == TIMES
+
+
+@pytest.mark.parametrize(("kind", "modules"), zip(MODELS, (PAPER_MODULES, POST_MODULES)), ids=str)
+def test_the_card_says_what_each_file_of_code_is_for(tmp_path, kind, modules):
+    """At most 14 files travel with a model."""
+    model = tiny_model(**kind)
+    model.save_pretrained(tmp_path)
+    write_card(model, tmp_path)
+    card = (tmp_path / "README.md").read_text().replace("\\_", "_")
+    rows = re.findall(r"^\| (\w+)\.py \| ([A-Z].+) \|$", card, re.MULTILINE)
+    assert {name for name, _ in rows} == modules == {path.stem for path in tmp_path.glob("*.py")}
+    assert len(modules) <= 14
 
 
 def test_other_models_have_no_card(tmp_path):
