@@ -33,6 +33,7 @@ FOLDERS = (
     "docs",
     "examples",
     "hub_cards",
+    "metrics",
     "modeling_tempoformer",
     "packages",
     "research",
@@ -217,7 +218,7 @@ def clone(tmp_path, stand_ins, monkeypatch) -> Path:
     monkeypatch.chdir(tmp_path)
     # Readers copy a file of examples.
     monkeypatch.syspath_prepend(ROOT / "examples")
-    for name in ("configuration", "tokenization", "benchmarks", "hub_cards", "research"):
+    for name in ("configuration", "tokenization", "benchmarks", "hub_cards", "metrics", "research"):
         Path(name).symlink_to(ROOT / name)
     for path in stand_ins.iterdir():
         Path(path.name).symlink_to(path)

@@ -95,7 +95,7 @@ def test_weights_of_experts_are_kept_with_their_experts_alone(tmp_path):
 
 def test_a_model_of_0_2_0_is_converted_by_one_command(tmp_path):
     """It has the weights of its experts in the configuration, and lacks the tables of held-out posts."""
-    model, tokenizer = tiny_reader(**GROWN, states=["calm", "sad"], expert_weights=[0.5, 0.8, 0.7])
+    model, tokenizer = tiny_reader(**{**GROWN, "states": ["calm", "sad"], "expert_weights": [0.5, 0.8, 0.7]})
     model.states.held_out_change.fill_(1 / model.num_labels)
     for part in (model, tokenizer):
         part.save_pretrained(tmp_path / "old")

@@ -27,8 +27,12 @@ LONGEST = 128  # tokens of a post
 @dataclass
 class Parts:
     """
-    The posts of a file: the timelines of `train`, each of which one member of the model does not learn from, the
-    timelines of `test`, and the `names` of the classes in the order of their ids.
+    The posts of a file, in two parts.
+
+    Args:
+        train (`list[Timeline]`): The timelines to learn from, each held out from one member of the model.
+        test (`list[Timeline]`): The timelines to test on.
+        names (`list[str]`): The classes, in the order of their ids.
     """
 
     train: list[Timeline]
@@ -83,6 +87,11 @@ def embed_parts(
     """
     Makes the rows of the training and test posts, a row for each post, with the posts' vectors; fits the words of the
     model before ([`fit_words`]), since a vector forgets words.
+
+    Args:
+        parts ([`Parts`]): The posts.
+        model (`PostTempoFormerForStreamClassification`): The model of [`build_default`].
+        tokenizer (`PreTrainedTokenizerBase`): Its tokenizer.
     """
     reads = {"window": model.config.window, "targets_per_row": 1, "reads_speakers": model.config.reads_speakers}
     rows = {
@@ -95,8 +104,11 @@ def embed_parts(
 
 def default_settings(num_rows: int) -> dict[str, Any]:
     """
-    Returns the settings of `configuration/default.yaml` as arguments of `TrainingArguments`, with as many epochs of
-    `num_rows` training rows as its least number of steps takes.
+    Returns the settings of `configuration/default.yaml` as arguments of `TrainingArguments`, with as many epochs as its
+    least number of steps takes.
+
+    Args:
+        num_rows (`int`): The number of training rows.
     """
     recipe = yaml.safe_load((data_folder("configuration") / "default.yaml").read_text(encoding="utf-8"))
     names = {field.name for field in fields(TrainingArguments)}

@@ -182,9 +182,9 @@ STALE = (
 def test_no_result_of_an_earlier_run_stays_beside_new_ones(tmp_path, trained):
     new = tmp_path / "new"
     new.mkdir()
-    (new / "all_results.json").write_text('{"test": {"macro_f1": 0.99}, "predict_macro_f1": 0.99}')
+    (new / "all_results.json").write_text('{"test": {"macro_f1": 0.987654321}, "predict_macro_f1": 0.987654321}')
     predict(new, trained, "--test_file", write_posts(tmp_path / "posts.csv", NEW, UNLABELLED))
-    assert "0.99" not in (new / "all_results.json").read_text()
+    assert "0.987654321" not in (new / "all_results.json").read_text()
     test = read_json(new / "all_results.json")["test"]
     assert (test["posts"], test["labelled_posts"]) == (5, 0) and not {"macro_f1", "loss", "classes"} & set(test)
     for name in STALE:

@@ -220,7 +220,7 @@ def test_the_command_of_the_page_sets_the_threshold_of_the_model(saved, tmp_path
     assert (data["watched"], data["thresholds"], data["model"]) == (1, [5000, 6250], "model")
     for timeline in data["timelines"]:
         shares = timeline["probabilities"][1]
-        assert timeline["events"][1] == [int(share >= 6250) for share in shares]
+        assert timeline["alarms"][1] == [share >= 6250 for share in shares]
         assert timeline["predicted"] == [int(share >= 5000) for share in shares]
     # A page that is sent to others names no folder of this machine.
     assert data_of(write_view(str(model), tmp_path, posts))["model"] == "model"
@@ -282,7 +282,7 @@ def test_alarms_of_some_speakers_only(saved, tmp_path):
         assert timeline["heeded"] == [speaker == "client" for speaker in timeline["speakers"]]
         assert set(timeline["heeded"]) == {True, False}
         decided = zip(timeline["predicted"], timeline["heeded"], strict=True)
-        assert timeline["events"][1] == [int(label == 1 and heeded) for label, heeded in decided]
+        assert timeline["alarms"][1] == [label == 1 and heeded for label, heeded in decided]
     with pytest.raises(ValueError, match="Client has no post; the speakers are: client, therapist"):
         write_view(saved, tmp_path, posts, "--watched_speakers", "Client")
 
@@ -300,9 +300,9 @@ def test_the_page_of_a_run_has_the_alarms_of_its_predictions(saved, tmp_path, ca
     data = data_of((tmp_path / "out" / "_timelines.html").read_text(encoding="utf-8"))
     for timeline in data["timelines"]:
         rows = table[table["timeline_id"] == timeline["id"]]
-        assert timeline["events"][1] == rows["alarm"].astype(int).tolist()
+        assert timeline["alarms"][1] == rows["alarm"].tolist()
         assert [NAMES[label] for label in timeline["predicted"]] == rows["prediction"].tolist()
-    assert {alarm for timeline in data["timelines"] for alarm in timeline["events"][1]} == {1, 0}
+    assert {alarm for timeline in data["timelines"] for alarm in timeline["alarms"][1]} == {True, False}
 
 
 def test_the_page_says_how_good_the_model_was_in_its_own_test(saved, tmp_path):
