@@ -104,8 +104,8 @@ def embed_parts(
 
 def default_settings(num_rows: int) -> dict[str, Any]:
     """
-    Returns the settings of `configuration/default.yaml` as arguments of `TrainingArguments`, with as many epochs as its
-    least number of steps takes.
+    Returns the settings of `configuration/default.yaml` as arguments of `TrainingArguments`, with as many epochs as
+    its least number of steps takes.
 
     Args:
         num_rows (`int`): The number of training rows.
