@@ -254,7 +254,9 @@ def test_the_card_of_a_model_of_dated_texts(tmp_path, monkeypatch, capsys, famil
     assert re.findall(r"^(1810-1860|1960-2010) ", printed, flags=re.MULTILINE) == TIMES
 
 
-@pytest.mark.parametrize(("kind", "modules"), zip(MODELS, (PAPER_MODULES, POST_MODULES)), ids=str)
+@pytest.mark.parametrize(
+    ("kind", "modules"), [(MODELS[0], PAPER_MODULES), (MODELS[1], POST_MODULES)], ids=["paper", "post"]
+)
 def test_the_card_says_what_each_file_of_code_is_for(tmp_path, kind, modules):
     """At most 14 files travel with a model."""
     model = tiny_model(**kind)
