@@ -27,7 +27,7 @@ from scipy.stats import bootstrap
 from transformers import AutoConfig
 
 from modeling_tempoformer.decisions_tempoformer import class_names
-from modeling_tempoformer.evaluation.alarm_costs import cut
+from modeling_tempoformer.evaluation.alarm_costs import split_values
 from modeling_tempoformer.evaluation.alarm_goals import AlarmGoal, read_goal
 from modeling_tempoformer.evaluation.alarm_promises import edges_of, find_cases, promise_facts
 from modeling_tempoformer.evaluation.alarms import find_threshold, round_between
@@ -156,7 +156,7 @@ def compare_policies(scored: Scored, share: float) -> Iterator[dict]:
                     change_detection.Posts(np.array(own.labels) == 1, part == RAISED, np.full(len(part), np.nan)),
                     late=lag_of(policy),
                 )
-                for own, part in zip(timelines, cut(timelines, events), strict=True)
+                for own, part in zip(timelines, split_values(timelines, events), strict=True)
             ]
 
         levels = levels_of(scores)

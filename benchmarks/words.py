@@ -44,8 +44,8 @@ from semantic_change.measures import (
     ReadUsages,
     change_score,
     design_effects,
+    interval_of_change,
     score_words,
-    share_interval,
     standardiser,
     sum_by_document,
 )
@@ -165,7 +165,7 @@ def shares_differ(senses: np.ndarray, is_first: np.ndarray, documents: np.ndarra
     counts = [np.bincount(own[part == 1], minlength=len(total)) for (part, own), total in zip(sides, totals)]
     effects = design_effects(counts, totals)
     (_, low, high), (_, other_low, other_high) = (
-        share_interval(count.sum(), total.sum(), effect) for count, total, effect in zip(counts, totals, effects)
+        interval_of_change(count.sum(), total.sum(), effect) for count, total, effect in zip(counts, totals, effects)
     )
     return low > other_high or other_low > high
 

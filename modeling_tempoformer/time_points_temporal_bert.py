@@ -178,7 +178,7 @@ def as_name(value: Any) -> str:
     if match := DOTTED_DATE.fullmatch(text):
         day, month, year, time_of_day = match.groups()
         iso = f"{year}-{month:0>2}-{day:0>2}{time_of_day}"
-        return iso if read_moment(iso) else text
+        return iso if read_point(iso) else text
     return text
 
 
@@ -199,11 +199,11 @@ def read_date(value: Any) -> tuple[int, ...] | None:
     if match := PARTIAL_DATE.fullmatch(text):
         parts = tuple(int(part) for part in match.groups() if part is not None)
         return parts if len(parts) == 1 or 1 <= parts[1] <= 12 else None
-    moment = read_moment(text)
+    moment = read_point(text)
     return moment and (moment.year, moment.month, moment.day)
 
 
-def read_moment(text: str) -> datetime | None:
+def read_point(text: str) -> datetime | None:
     """Reads seconds since 1970 or an ISO-8601 date; None for any other text."""
     try:
         # Python would read some milliseconds as dates.

@@ -21,10 +21,10 @@ from semantic_change import corpora, usages
 from semantic_change.commands.words import (
     ChangeArguments,
     embed_words,
-    load_model,
-    load_tokenizer,
+    load_encoder,
+    load_word_tokenizer,
+    read_search,
     read_sentences,
-    read_words,
 )
 from semantic_change.report import ranked_table, write_report
 
@@ -59,7 +59,7 @@ class MethodArguments(ChangeArguments):
 
 
 def score_clusters(args: MethodArguments, by_word: usages.Usages, tokenizer) -> dict[str, dict[str, float]]:
-    vectors = embed_words(args, by_word, load_model(args, AutoModel), tokenizer)
+    vectors = embed_words(args, by_word, load_encoder(args, AutoModel), tokenizer)
     rows = {
         word: cluster_distances(*(by_time[time] for time in args.ends), args.seed) for word, by_time in vectors.items()
     }
@@ -67,7 +67,7 @@ def score_clusters(args: MethodArguments, by_word: usages.Usages, tokenizer) -> 
 
 
 def score_times(args: MethodArguments, by_word: usages.Usages, tokenizer) -> dict[str, dict[str, float]]:
-    model = load_model(args, AutoModelForMaskedLM)
+    model = load_encoder(args, AutoModelForMaskedLM)
     return {"time_diff": time_differences(model, tokenizer, by_word, args.times, args.per_device_eval_batch_size)}
 
 
@@ -76,7 +76,7 @@ CONTEXTUAL = {"clusters": score_clusters, "time_diff": score_times}
 
 
 def run(args: MethodArguments, words: corpora.Targets, truth: dict[str, float] | None):
-    tokenizer = load_tokenizer(args) if CONTEXTUAL.keys() & set(args.measures) else None
+    tokenizer = load_word_tokenizer(args) if CONTEXTUAL.keys() & set(args.measures) else None
     if "time_diff" in args.measures and not getattr(tokenizer, "prepend_time", False):
         raise ValueError("--measures time_diff needs a model that was trained with --prepend_time.")
     ignore_case = tokenizer is not None and usages.ignores_case(tokenizer)
@@ -106,7 +106,7 @@ def main(arguments: list[str]):
     (args,) = parse([MethodArguments], arguments)
     if not (find_spec("gensim") and find_spec("ot")):
         raise ValueError('These measures need the extra "research": pip install -c constraints.txt ".[research]".')
-    words, truth = read_words(args)
+    words, truth = read_search(args)
     with lock_folder(args.output_dir):
         run(args, words, truth)
 

@@ -152,7 +152,7 @@ class PositionAndTime(UntrainedBaseline):
         return probabilities.argmax(-1), probabilities
 
 
-class Words(UntrainedBaseline):
+class WordsAlone(UntrainedBaseline):
     """Predicts by [`words.predict`], which the results of every run report."""
 
     reads = None
@@ -164,7 +164,7 @@ class Words(UntrainedBaseline):
         return probabilities.argmax(-1), probabilities
 
 
-class Trees(UntrainedBaseline):
+class BoostedTrees(UntrainedBaseline):
     """Predicts by [`trees.predict`], which the results of every training over a frozen encoder report."""
 
     def predict(
@@ -184,7 +184,7 @@ class Trees(UntrainedBaseline):
         return probabilities.argmax(-1), probabilities
 
 
-KINDS = {"class_prior": ClassPrior, "position_and_time": PositionAndTime, "words": Words, "trees": Trees}
+KINDS = {"class_prior": ClassPrior, "position_and_time": PositionAndTime, "words": WordsAlone, "trees": BoostedTrees}
 
 
 def find_baseline(name: str) -> type[Baseline]:

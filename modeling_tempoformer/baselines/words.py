@@ -47,12 +47,12 @@ def predict(train: Sequence[Timeline], timelines: Sequence[Timeline], num_labels
     probabilities = np.zeros((asked.shape[0], num_labels))
     for member in np.unique(members):
         part, own = np.flatnonzero((train_members != member) | (member == NOT_HELD_OUT)), members == member
-        regression = fit_words(features[part], labels[part], numbers[part])
+        regression = fit_regression(features[part], labels[part], numbers[part])
         probabilities[np.ix_(own, regression.classes_)] = regression.predict_proba(asked[own])
     return probabilities
 
 
-def fit_words(features: csr_matrix, labels: np.ndarray, numbers: np.ndarray) -> LogisticRegression:
+def fit_regression(features: csr_matrix, labels: np.ndarray, numbers: np.ndarray) -> LogisticRegression:
     """
     Fits a logistic regression with the penalty that has the largest macro F1 on held-out timelines. `numbers` (posts,)
     are those of the timelines.

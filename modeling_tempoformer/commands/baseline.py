@@ -35,7 +35,7 @@ from ..training.resuming import clear_results
 from ..training.stream_trainer import StreamTrainingArguments
 
 
-def check_arguments(baseline: Baseline, data: DataTrainingArguments, training: StreamTrainingArguments):
+def check_method(baseline: Baseline, data: DataTrainingArguments, training: StreamTrainingArguments):
     """Raises a `ValueError` for arguments that a method does not support."""
     method = f"--method {baseline.method}"
     if data.streaming:
@@ -53,7 +53,7 @@ def start(kind: type[Baseline], arguments: list[str], run: Callable, fold: dict[
     """
     baseline, data, training = parse([kind, DataTrainingArguments, StreamTrainingArguments], arguments)
     data.fold = fold
-    check_arguments(baseline, data, training)
+    check_method(baseline, data, training)
     check_asked(training, baseline.calibrate)
     given = options_given(arguments)
     # Untrained methods divide the posts of a training, too.
@@ -76,7 +76,7 @@ def run(
     """Predicts the test part. `given` is the argument of [`check_read`]."""
     set_seed(training.seed)
     splits, names = read_splits(given, baseline, data, training)
-    predict(baseline, splits.timelines, names, data, training)
+    predict_test(baseline, splits.timelines, names, data, training)
 
 
 def read_splits(
@@ -101,7 +101,7 @@ def read_splits(
     return splits, names
 
 
-def predict(
+def predict_test(
     baseline: UntrainedBaseline,
     timelines: dict[str, list[Timeline]],
     names: list[str],

@@ -44,7 +44,7 @@ def main(arguments: list[str]):
     is_labelled = not has_no_column(posts, "label", columns)
     names = label_names(posts, columns["label"] or USUAL["label"]) if is_labelled else []
     timelines = make_timelines({"posts": posts}, args, names)["posts"]
-    table = to_table(timelines, names)
+    table = posts_table(timelines, names)
     write_table(table, args.output)
     print(f"{args.output}: {len(table)} posts of {len(timelines)} timelines, from {len(posts)} rows.")
     print(f"Columns: {', '.join(table)}.")
@@ -53,7 +53,7 @@ def main(arguments: list[str]):
         print(", ".join(f"{counts.get(name, 0)} {name}" for name in names) + f"; {table['label'].isna().sum()} none.")
 
 
-def to_table(timelines: Sequence[Timeline], names: Sequence[str]) -> pd.DataFrame:
+def posts_table(timelines: Sequence[Timeline], names: Sequence[str]) -> pd.DataFrame:
     """
     Returns a row for each post, timeline by timeline, in the order of time. `names` are the classes; without them
     there is no column of labels. There are columns of times, speakers and states if posts have some.

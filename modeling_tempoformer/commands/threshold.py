@@ -43,12 +43,12 @@ class ThresholdArguments:
 
 def main(arguments: list[str]):
     (args,) = parse([ThresholdArguments], arguments)
-    config = load_config(args.model_name_or_path)
+    config = load_stream_config(args.model_name_or_path)
     label = class_named(args.watch, class_names(config), "watch")
     set_alarm(args.model_name_or_path, config, {"label": label, "threshold": args.threshold})
 
 
-def load_config(folder: str) -> StreamFields:
+def load_stream_config(folder: str) -> StreamFields:
     """Loads the configuration in the folder of a TempoFormer. Raises a `ValueError` for another folder."""
     if not Path(folder).is_dir():
         raise ValueError(f"--model_name_or_path {folder} is no folder: download the model first.")

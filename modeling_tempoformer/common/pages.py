@@ -81,7 +81,7 @@ def render_page(
     environment.globals["own_file"] = lambda name: Markup(loader.get_source(environment, name)[0])
     page_data = {"data": data, "charts": {name: compile_chart(chart) for name, chart in (charts or {}).items()}}
     vega = None if charts is None else vega_bundle()
-    return environment.get_template(template).render(vega=vega, data=embed(page_data), **values)
+    return environment.get_template(template).render(vega=vega, data=embed_data(page_data), **values)
 
 
 @cache
@@ -92,13 +92,13 @@ def vega_bundle() -> Markup:
     return Markup(vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;"))
 
 
-def embed(value: Any) -> Markup:
+def embed_data(value: Any) -> Markup:
     """Writes a value as JSON for a script element."""
     text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     return Markup(text.translate(ESCAPED))
 
 
-def write_page(path: str | Path, html: str):
+def write_html(path: str | Path, html: str):
     """Writes a page whole or not at all."""
     with written_whole(Path(path)) as partial:
         partial.write_text(html, encoding="utf-8")

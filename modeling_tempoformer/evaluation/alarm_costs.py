@@ -45,8 +45,8 @@ def score_costs(
         unless all samples are equal. Values that are not defined are left out; all of them without a labelled post.
     """
     judged, sizes = [], []
-    held_back = None if held_back is None else cut(timelines, held_back)
-    for number, (timeline, raised) in enumerate(zip(timelines, cut(timelines, alarms), strict=True)):
+    held_back = None if held_back is None else split_values(timelines, held_back)
+    for number, (timeline, raised) in enumerate(zip(timelines, split_values(timelines, alarms), strict=True)):
         labels = np.array(timeline.labels)
         labelled = labels >= 0
         if labelled.any():
@@ -71,7 +71,7 @@ def score_costs(
     return {name: value for name, value in plain.items() if value is not None and np.isfinite(value).all()}
 
 
-def cut(timelines: Sequence[Timeline], values: np.ndarray) -> list[np.ndarray]:
+def split_values(timelines: Sequence[Timeline], values: np.ndarray) -> list[np.ndarray]:
     """Returns the values (posts,) of each timeline."""
     return np.split(values, np.cumsum(list(map(len, timelines)))[:-1])
 
@@ -117,7 +117,7 @@ def alarm_curve(
         early (`int`, *optional*, defaults to 0): The argument of [`score_costs`].
     """
     best, others = [], []
-    for timeline, own in zip(timelines, cut(timelines, scores), strict=True):
+    for timeline, own in zip(timelines, split_values(timelines, scores), strict=True):
         labels = np.array(timeline.labels)
         own, is_class = own[labels >= 0], labels[labels >= 0] == label
         outside = np.ones(len(own), dtype=bool)

@@ -22,7 +22,7 @@ from .alarm_goals import AlarmGoal
 
 
 # Sums of shares that differ by less are equal up to rounding.
-TOLERANCE = 1e-9
+LOSS_ROUNDING = 1e-9
 DAY = 86_400  # seconds
 
 
@@ -86,7 +86,7 @@ def find_cases(promise: AlarmGoal, timelines: Sequence[Timeline], label: int, la
 
 def least_units(rate: float) -> int:
     """Returns the smallest number of units that can keep a promise."""
-    return math.ceil(1 / rate - 1 - TOLERANCE)
+    return math.ceil(1 / rate - 1 - LOSS_ROUNDING)
 
 
 def edges_of(promise: AlarmGoal, cases: pd.DataFrame, scores: np.ndarray) -> tuple[float, float] | None:
@@ -101,11 +101,11 @@ def edges_of(promise: AlarmGoal, cases: pd.DataFrame, scores: np.ndarray) -> tup
         scores (`np.ndarray` of shape `(posts,)`): The probability of the class of all labelled posts.
     """
     budget = promise.share * (cases["unit"].nunique() + 1) - 1
-    if budget < -TOLERANCE:
+    if budget < -LOSS_ROUNDING:
         return None
     # From the case that loses first as the threshold moves
     lost = cases.groupby("score")["weight"].sum().sort_index(ascending=promise.kind == "missed")
-    kept = lost.index[lost.cumsum() > budget + TOLERANCE]
+    kept = lost.index[lost.cumsum() > budget + LOSS_ROUNDING]
     levels = np.unique([0.0, *scores, 1.0])
     if promise.kind == "missed":
         # At the latest the first case that must not be missed has an alarm.

@@ -34,7 +34,7 @@ from .significance import bootstrap_difference
 
 FEW_ALARMS = 10
 # Shares that differ by less are equal up to rounding.
-TOLERANCE = 1e-12
+SCORE_ROUNDING = 1e-12
 ASSUMPTION = (
     "The promise is of new timelines that come as these did (exchangeable), of posts with labels alone, and of "
     "answers as those of the member that held a post out; the mean of the members gives rather fewer alarms."
@@ -76,7 +76,7 @@ def choose_alarm(
         raise ValueError(f"--alarm {goal} is that of the class to watch, and the model has none: give --watch.")
     posts = labelled_posts(timelines, predictions, names, probabilities)
     if goal.is_promise:
-        check_units(timelines, label, names[label], goal)
+        check_cases(timelines, label, names[label], goal)
         threshold = find_threshold(timelines, probabilities[:, label], label, goal)
         if threshold is None:
             raise ValueError(f"No threshold promises --alarm {goal}: too many posts have a probability of 0 or 1.")
@@ -89,7 +89,7 @@ def choose_alarm(
     return alarm
 
 
-def check_units(timelines: Sequence[Timeline], label: int, name: str, promise: AlarmGoal):
+def check_cases(timelines: Sequence[Timeline], label: int, name: str, promise: AlarmGoal):
     """
     Raises a `ValueError` if there are too few timelines to keep a promise, with what would be needed, and for days
     without times.
@@ -145,7 +145,7 @@ def choose_threshold(posts: Predictions, label: int, goal: AlarmGoal) -> float:
         raise ValueError(f"None of the {len(scores)} held-out posts is {posts.names[label]}: no alarm can be judged.")
     cuts = cut_shares(scores, is_class)
     if (chosen := choose_cut(cuts, goal.kind, goal.share)) is None:
-        best = int(np.flatnonzero(cuts[goal.kind] >= cuts[goal.kind].max() - TOLERANCE)[-1])
+        best = int(np.flatnonzero(cuts[goal.kind] >= cuts[goal.kind].max() - SCORE_ROUNDING)[-1])
         raise ValueError(
             f"No threshold gives {posts.names[label]} a precision of {goal.share:g} on the {len(scores)} held-out "
             f"posts: the best is {cuts['precision'][best]:.3f}, from a probability of {cuts['score'][best]:.4f} on "
@@ -209,7 +209,7 @@ def cut_shares(scores: np.ndarray, is_class: np.ndarray) -> dict[str, np.ndarray
 
 def choose_cut(cuts: Mapping[str, np.ndarray], kind: str, least: float) -> int | None:
     """Returns the index of the best of [`cut_shares`] with a least precision or recall, None if there is none."""
-    enough = np.flatnonzero(cuts[kind] >= least - TOLERANCE)
+    enough = np.flatnonzero(cuts[kind] >= least - SCORE_ROUNDING)
     return int(enough[-1 if kind == "precision" else 0]) if len(enough) else None
 
 
@@ -249,7 +249,7 @@ def measure_alarms(
         the days on which somebody wrote, in UTC; for a promise also what came of it (`promise`), by
         [`~evaluation.alarm_promises.promise_facts`]. Posts that the model was not asked about count with the share of
         alarms among other posts, if they can be alarms. Values that are not defined are left out: a precision without
-        an alarm, a recall without a post of the class, an interval that [`share_interval`] does not know.
+        an alarm, a recall without a post of the class, an interval that [`interval_of_share`] does not know.
     """
     labels, numbers = all_labels(timelines), timeline_numbers(timelines)
     labelled = labels >= 0
@@ -264,7 +264,7 @@ def measure_alarms(
     for name, judged in judged_posts(is_alarm, is_class).items():
         if judged.any():
             facts[name] = float(is_hit.sum() / judged.sum())
-            if (interval := share_interval(is_hit, judged, of)) is not None:
+            if (interval := interval_of_share(is_hit, judged, of)) is not None:
                 facts[f"{name}_interval"] = interval
     # Context is of another part, and of other days.
     of_part = np.concatenate([np.arange(len(timeline)) >= timeline.num_context for timeline in timelines])
@@ -378,7 +378,7 @@ def share_counts(is_hit: np.ndarray, is_judged: np.ndarray, timelines: np.ndarra
     return np.stack([np.bincount(numbers, weights=values) for values in (is_hit, is_judged)], axis=1)
 
 
-def share_interval(is_hit: np.ndarray, is_judged: np.ndarray, timelines: np.ndarray) -> tuple[float, float] | None:
+def interval_of_share(is_hit: np.ndarray, is_judged: np.ndarray, timelines: np.ndarray) -> tuple[float, float] | None:
     """
     Returns the interval of 95 % of the share of hits (posts,) among judged posts (posts,), by whole timelines; None if
     all timelines with a judged post have the same share, for example if there is only one.

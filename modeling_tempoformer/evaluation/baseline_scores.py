@@ -52,7 +52,9 @@ def learn_baselines(
     return baselines
 
 
-def compare(posts: Predictions, baselines: Mapping[str, tuple[np.ndarray, dict[str, Any]]]) -> dict[str, Any]:
+def compare_with_baselines(
+    posts: Predictions, baselines: Mapping[str, tuple[np.ndarray, dict[str, Any]]]
+) -> dict[str, Any]:
     """
     Compares the macro F1 of predictions with that of baselines, each by its most probable class.
 

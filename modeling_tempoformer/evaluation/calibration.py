@@ -17,14 +17,11 @@ from ..decisions_tempoformer import class_names, decide
 from ..metrics.change_detection import change_detection
 from ..timeline_tempoformer import Timeline
 from .alarm_goals import AlarmGoal
-from .alarms import choose_alarm
+from .alarms import SCORE_ROUNDING, choose_alarm
 from .predictions import all_labels, decide_posts
 
 
 logger = logging.get_logger(__name__)
-
-# Scores that differ by less are equal up to rounding.
-TOLERANCE = 1e-12
 
 
 def fit_calibration(
@@ -153,7 +150,7 @@ def tune_thresholds(probabilities: np.ndarray, labels: np.ndarray) -> list[float
         improved = False
         for label in range(num_classes):
             moved = move_threshold(probabilities, labels, thresholds, label)
-            if (score := macro_f1(moved)) > best + TOLERANCE:
+            if (score := macro_f1(moved)) > best + SCORE_ROUNDING:
                 thresholds, best, improved = moved, score, True
     return thresholds.tolist()
 
@@ -182,6 +179,6 @@ def move_threshold(probabilities: np.ndarray, labels: np.ndarray, thresholds: np
     edges = np.concatenate([[1.0], shares, [0.0]])
     cuts = (edges[:-1] + edges[1:]) / 2
     is_possible = (edges[:-1] > cuts) & (cuts > edges[1:])  # Posts with equal shares cannot be separated.
-    best = cuts[is_possible & (scores >= scores[is_possible].max() - TOLERANCE)]
+    best = cuts[is_possible & (scores >= scores[is_possible].max() - SCORE_ROUNDING)]
     candidates = np.insert(np.outer(1 - best, weights), label, best, axis=1)
     return candidates[np.square(candidates - 1 / num_classes).sum(axis=1).argmin()]

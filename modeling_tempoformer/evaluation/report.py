@@ -19,7 +19,7 @@ from ..timeline_tempoformer import Timeline
 from .alarm_costs import PER_DAY, PER_HUNDRED
 from .alarms import OTHER, alarm_kind, alarm_sentence, measured_words, score_alarms, wanted_words
 from .annotator_scores import score_annotators
-from .baseline_scores import compare, compare_with, learn_baselines
+from .baseline_scores import compare_with, compare_with_baselines, learn_baselines
 from .group_scores import score_groups
 from .method_names import baseline_name
 from .metrics import choose_no_change, compute_scores
@@ -76,10 +76,10 @@ def score_part(
 ) -> dict[str, Any]:
     """
     The number of posts of a split, and whether they were `held_out_in_turn` from training; if any is labelled, also
-    its [`compute_scores`], its [`compare`], the `confidence_range`, in which the largest probability of 95 % of the
-    posts lies, and for each of the model's `experts` its `weight` and its [`compare_with`]; the [`score_groups`] of
-    posts with groups, and the [`score_annotators`] of posts that several people have labelled; the class that counts
-    as `no_change`; and if `train` is given and is not held out in turn, under `people` [`score_people`]. All these are
+    its [`compute_scores`], its [`compare_with_baselines`], the `confidence_range`, in which the largest probability of
+    95 % of the posts lies, and for each of the model's `experts` its `weight` and its [`compare_with`]; the
+    [`score_groups`] of posts with groups, and the [`score_annotators`] of posts that several people have labelled; the
+    class that counts as `no_change`; and if `train` is given and is not held out in turn, under `people` [`score_people`]. All these are
     of labels. If the model watches a class, by its `config`, its [`score_alarms`] follow under `alarm`. `predictions`
     and `probabilities` are those of [`decide_posts`]; `train` and `vectors` are as in [`learn_baselines`]; `experts`
     are those of [`decide_experts`]; `without_known_states` are the model's probabilities where no earlier state is
@@ -101,7 +101,7 @@ def score_part(
         own["without_known_states"] = without_known_states[labelled], {}
     known = all_labels(timelines if train is None else train)
     no_change = choose_no_change(config, known, names)
-    scores = counts | compute_scores(posts, no_change) | compare(posts, baselines | own)
+    scores = counts | compute_scores(posts, no_change) | compare_with_baselines(posts, baselines | own)
     scores["no_change"] = names[no_change]
     if train is not None and timelines[0].held_out is None:
         scores["people"] = score_people(posts, labelled, timelines, train, no_change)

@@ -10,7 +10,7 @@ from transformers.utils import logging
 
 from ..posts.columns import TIMELINE, USUAL
 from ..posts.csv_tables import to_tables
-from ..posts.json_tables import to_table
+from ..posts.json_tables import columns_of_records
 
 
 logger = logging.get_logger(__name__)
@@ -100,7 +100,7 @@ class Export:
         """Yields the file as tables, none of them empty."""
         first = next(iter(self.begin()), None)
         if isinstance(first, tuple):
-            return to_table(self.items(), self.form.columns)
+            return columns_of_records(self.items(), self.form.columns)
         return to_tables(self.items(), self.path) if isinstance(first, list) else self.items()
 
 

@@ -29,7 +29,7 @@ CHOICE = "label_"
 ACCEPTED = "accept"
 
 
-class Answer(NamedTuple):
+class Choice(NamedTuple):
     """The labels, hopefully one, that a person, if the tool names people, gave the post of this number in a task."""
 
     post: int
@@ -83,7 +83,7 @@ def read_tasks(values: Iterable[tuple[str, Any]], path: str) -> Iterator[tuple[s
                 places.setdefault(key, where)
                 stretch = {STRETCH: content[STRETCH]} if part == POSTS else {}
                 posts[key] = {**post, STRETCH: "", **posts.get(key, {}), **stretch}
-        given, number = read_answers(value)
+        given, number = read_choices(value)
         left_out += number
         for answer in given:
             post = content[POSTS][answer.post]
@@ -123,7 +123,7 @@ def sorted_rows(timelines: Sequence[str], numbers: Sequence[str]) -> list[int]:
     return sorted(range(len(keys)), key=keys.__getitem__)
 
 
-def read_answers(value: dict[str, Any]) -> tuple[list[Answer], int]:
+def read_choices(value: dict[str, Any]) -> tuple[list[Choice], int]:
     """Returns the answers to a task, and how many were cancelled, rejected or ignored."""
     if "data" in value:
         return read_label_studio(value)
@@ -133,10 +133,10 @@ def read_answers(value: dict[str, Any]) -> tuple[list[Answer], int]:
         person, labels = value.get("_annotator_id"), value.get(ACCEPTED)
     else:  # doccano; before the import, a task has no id, and its labels are a model's
         person, labels = None, value.get(LABEL) if "id" in value else None
-    return [Answer(0, person, labels)] if labels else [], 0
+    return [Choice(0, person, labels)] if labels else [], 0
 
 
-def read_label_studio(value: dict[str, Any]) -> tuple[list[Answer], int]:
+def read_label_studio(value: dict[str, Any]) -> tuple[list[Choice], int]:
     """Returns the answers to a task of Label Studio, and how many annotations were cancelled."""
     answers, left_out = [], 0
     for annotation in value.get("annotations") or []:
@@ -149,5 +149,5 @@ def read_label_studio(value: dict[str, Any]) -> tuple[list[Answer], int]:
         for result in annotation.get("result") or []:
             name = str(result.get("from_name"))
             if result.get("type") == "choices" and name.startswith(CHOICE):
-                answers.append(Answer(int(name.removeprefix(CHOICE)), person, result["value"]["choices"]))
+                answers.append(Choice(int(name.removeprefix(CHOICE)), person, result["value"]["choices"]))
     return answers, left_out

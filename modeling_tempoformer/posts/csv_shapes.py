@@ -34,7 +34,7 @@ def explain(lines: Sequence[str], separator: str, before: int = 0) -> str:
         separator (`str`): The separator of its cells.
         before (`int`, *optional*, defaults to 0): The number of lines before the table.
     """
-    names, *rows = read(lines, separator) or [[]]
+    names, *rows = read_shape(lines, separator) or [[]]
     if re.search(rf'{re.escape(separator)} +"', "".join(lines)) and len(sizes(lines, separator)) == 1:
         return "a space stands before a quote, which is then no quote: write none after a separator"
     blanks = sizes(lines, " ") or {0}
@@ -64,7 +64,7 @@ def begins_table(lines: Sequence[str], start: int, before: int) -> bool:
     (`before`) of cells.
     """
     separator = find_separator(lines[start])
-    names, *rows = read(lines[start:], separator)
+    names, *rows = read_shape(lines[start:], separator)
     are_names = len(set(names)) == len(names) and all(name and not name[0].isdigit() for name in names)
     if not rows or len(names) in (1, before) or not are_names or any(len(row) != len(names) for row in rows):
         return False
@@ -73,10 +73,10 @@ def begins_table(lines: Sequence[str], start: int, before: int) -> bool:
 
 def sizes(lines: Sequence[str], separator: str) -> set[int]:
     """Returns the numbers of cells of rows, in which spaces after a separator do not count."""
-    return set(map(len, read(lines, separator, skips_spaces=True)))
+    return set(map(len, read_shape(lines, separator, skips_spaces=True)))
 
 
-def read(lines: Sequence[str], separator: str, skips_spaces: bool = False) -> list[list[str]]:
+def read_shape(lines: Sequence[str], separator: str, skips_spaces: bool = False) -> list[list[str]]:
     """Returns the rows that have cells, but for the last one of many lines, which may go on."""
     rows = list(csv.reader(lines, delimiter=separator, skipinitialspace=skips_spaces))
     return [row for row in (rows if len(lines) < LOOKED_AT - BEFORE else rows[:-1]) if row]

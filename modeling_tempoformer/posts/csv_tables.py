@@ -62,8 +62,8 @@ def cells_of_any_length() -> Iterator[None]:
 
 
 def read_rows(path: str | Path, content: str | None = None) -> Iterator[list[str]]:
-    """Yields the rows of a CSV file, or of its `content` if it is given, its header first ([`read_each_row`])."""
-    rows = read_each_row(path, content)
+    """Yields the rows of a CSV file, or of its `content` if it is given, its header first ([`read_csv_rows`])."""
+    rows = read_csv_rows(path, content)
     while True:
         with cells_of_any_length():
             cells = list(islice(rows, ROWS_AT_ONCE))
@@ -72,7 +72,7 @@ def read_rows(path: str | Path, content: str | None = None) -> Iterator[list[str
         yield from cells
 
 
-def read_each_row(path: str | Path, content: str | None) -> Iterator[list[str]]:
+def read_csv_rows(path: str | Path, content: str | None) -> Iterator[list[str]]:
     """
     Yields the rows of a CSV file, its header first. Leaves out lines that repeat the header, as where files were put
     one after the other, and counts them in a warning. Raises a `ValueError` for the first bad row.

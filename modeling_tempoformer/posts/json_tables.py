@@ -29,7 +29,7 @@ JSON_HINT = f"; {JSON_FORM}, and may have been cut short"
 SPACE = re.compile(r"\s*")
 
 
-def to_table(rows: Iterator[tuple[str, Any]], columns: Sequence[str] = ()) -> Iterator[pa.Table]:
+def columns_of_records(rows: Iterator[tuple[str, Any]], columns: Sequence[str] = ()) -> Iterator[pa.Table]:
     """
     Yields tables of objects of JSON, every value as text. The place of each object in its file stands before it.
     Raises a `ValueError` for an object in one of the `columns`; without `columns` a warning names those that have
@@ -49,7 +49,7 @@ def text_column(values: list[str | list[str] | None], as_lists: bool = False) ->
 
 
 def each_text(rows: Iterator[tuple[str, Any]], columns: Sequence[str]) -> Iterator[dict[str, str | list[str] | None]]:
-    """Yields the values of objects as texts ([`to_texts`]). The arguments are those of [`to_table`]."""
+    """Yields the values of objects as texts ([`to_texts`]). The arguments are those of [`columns_of_records`]."""
     wanted = set(map(plain_name, columns))
     # The first object of each column, and the columns with values.
     objects: dict[str, str] = {}

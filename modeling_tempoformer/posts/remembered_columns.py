@@ -7,7 +7,7 @@ import logging
 
 from .arguments import TableArguments
 from .columns import NEEDED, NO_COLUMN, USUAL, column_of_role, read_columns
-from .splits import COLUMNS, read_record
+from .splits import COLUMNS, read_split_record
 from .tables import find_files, read_tables
 
 
@@ -35,7 +35,7 @@ def recall_columns(arguments: TableArguments, model: str | None, path: str | Non
         model (`str`, *optional*): The folder of the model. A model of the Hub remembers nothing.
         path (`str`, *optional*): The first file of posts, or a pattern of files. Without one nothing is changed.
     """
-    remembered, given = read_record(model)[1].get(COLUMNS, {}), read_columns(arguments.columns, arguments.roles)
+    remembered, given = read_split_record(model)[1].get(COLUMNS, {}), read_columns(arguments.columns, arguments.roles)
     wanted = {role: name for role, name in remembered.items() if role not in given and role in arguments.roles}
     if path is None or not wanted:
         return

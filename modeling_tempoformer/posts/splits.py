@@ -213,7 +213,7 @@ def write_split(folder: str | Path, split: Mapping[str, Sequence[str]]):
     write_json(Path(folder) / SPLIT, {**split, WEIGHTS: fingerprint_weights(Path(folder))})
 
 
-def read_record(model: str | Path | None) -> tuple[Path, dict[str, Any]]:
+def read_split_record(model: str | Path | None) -> tuple[Path, dict[str, Any]]:
     """Returns the path and the content of a model's record; the content is empty without one."""
     folder = Path(model or "")
     path = (folder.parent if folder.name.startswith(PREFIX_CHECKPOINT_DIR) else folder) / SPLIT
@@ -226,7 +226,7 @@ def read_split(model: str | Path | None) -> dict[str, Any]:
     of a split by date, and the names of `columns`. They are empty without a record. Raises a `ValueError` for a record
     of other weights than those beside it. Records of 0.2.0 do not say of which they are.
     """
-    folder, (path, record) = Path(model or ""), read_record(model)
+    folder, (path, record) = Path(model or ""), read_split_record(model)
     is_checkpoint = folder != path.parent
     if not is_checkpoint and WEIGHTS in record and record[WEIGHTS] != fingerprint_weights(folder):
         raise ValueError(

@@ -25,7 +25,7 @@ from ..common.renamed_options import check_renamed
 from ..configuration_streams_tempoformer import StreamFields
 from ..data_collator_tempoformer import StreamCollator
 from ..decisions_tempoformer import class_names
-from ..evaluation.alarms import check_units
+from ..evaluation.alarms import check_cases
 from ..modeling_post_tempoformer import PostTempoFormerForStreamClassification
 from ..modeling_streams_tempoformer import StreamPreTrainedModel
 from ..modeling_tempoformer import TempoFormerForStreamClassification
@@ -195,7 +195,7 @@ def run(
         if goal is not None and goal.is_promise and watched is not None:
             # A promise that cannot be kept is refused before the training.
             name = class_names(model.config)[watched]
-            check_units(splits.timelines["validation"], watched, name, goal)
+            check_cases(splits.timelines["validation"], watched, name, goal)
 
         for part in wanted:
             if isinstance(splits.timelines[part], list):

@@ -63,7 +63,7 @@ def keep_lower_states(
     # ELECTRA's
     parts += [part for part in [getattr(encoder, "embeddings_project", None)] if part is not None]
     dtype, pad = next(encoder.parameters()).dtype, tokenizer.pad_token_id
-    encoder.embeddings.forward = partial(look_up, states, places, pad, dtype)
+    encoder.embeddings.forward = partial(look_up_states, states, places, pad, dtype)
     for part in parts[1:]:
         part.forward = pass_on_pair if isinstance(part, (DebertaV2Layer, MPNetLayer)) else pass_on
     try:
@@ -73,7 +73,7 @@ def keep_lower_states(
             del part.forward
 
 
-def look_up(
+def look_up_states(
     states: np.ndarray,
     places: dict[Post, slice],
     pad: int,

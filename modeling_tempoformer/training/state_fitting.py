@@ -38,7 +38,7 @@ class PostsWithStates:
     pairs: np.ndarray
 
 
-def read_states(rows: Dataset, config: PostTempoFormerConfig) -> PostsWithStates:
+def states_of_rows(rows: Dataset, config: PostTempoFormerConfig) -> PostsWithStates:
     """
     Reads the states of rows with vectors, as [`grow_experts`] takes them. A post without tokens is left out, since its
     vector says nothing.
@@ -80,7 +80,7 @@ def fit_states(states: States, config: PostTempoFormerConfig, rows: Dataset) -> 
         The counted probabilities (members, members, states + 1, states, classes) for each pair of members, on the
         posts in the held-out fold of neither.
     """
-    posts, members = read_states(rows, config), range(config.num_members)
+    posts, members = states_of_rows(rows, config), range(config.num_members)
     center = posts.vectors.mean(0)
     scale = (posts.vectors - center).std(0).mean()
     inputs = (posts.vectors - center) / scale

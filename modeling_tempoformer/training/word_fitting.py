@@ -15,7 +15,7 @@ from .regressions import fit_regressions
 
 # Inverse L2 penalties of the regression
 STRENGTHS = (0.01, 0.03, 0.1)
-MOST_ITERATIONS, TOLERANCE = 100, 1e-3
+MOST_ITERATIONS, PRECISE_ENOUGH = 100, 1e-3
 POSTS_AT_ONCE = 512
 # They stand after the name of the one to whom a post is addressed.
 MARKS = (":", ",")
@@ -61,7 +61,7 @@ def fit_words(model: PostTempoFormerForStreamClassification, rows: Dataset, toke
         STRENGTHS,
         "balanced",
         max_iter=MOST_ITERATIONS,
-        tol=TOLERANCE,
+        tol=PRECISE_ENOUGH,
     )
     weight = (slopes * rarity[:, None]).transpose(1, 0, 2).reshape(len(rarity), -1)
     words.weight.copy_(torch.from_numpy(weight))

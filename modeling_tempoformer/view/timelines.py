@@ -11,7 +11,7 @@ from huggingface_hub.utils import tqdm
 from transformers import AutoModelForSequenceClassification, AutoTokenizer, PreTrainedConfig, PreTrainedTokenizerBase
 
 from ..checks_tempoformer import check_whole
-from ..common.pages import check_view, write_page
+from ..common.pages import check_view, write_html
 from ..configuration_post_tempoformer import PostTempoFormerConfig
 from ..configuration_tempoformer import TempoFormerConfig
 from ..decisions_tempoformer import alarm_threshold, class_names
@@ -79,7 +79,7 @@ def write_view(
         # An absolute path would tell of this machine.
         fields["model"] = Path(folder).name if Path(folder).is_absolute() else str(folder)
     names = class_names(config)
-    write_page(path, timeline_page(timelines, names, config.calibration, title, verdict, watched_speakers, **fields))
+    write_html(path, timeline_page(timelines, names, config.calibration, title, verdict, watched_speakers, **fields))
     logger.info("Timelines to look at: %s", path)
 
 

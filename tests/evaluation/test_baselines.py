@@ -10,7 +10,7 @@ from sklearn.metrics import f1_score
 from modeling_tempoformer.baselines import position_and_time, words
 from modeling_tempoformer.baselines.features import post_features
 from modeling_tempoformer.baselines.words import MOST_POSTS
-from modeling_tempoformer.evaluation.baseline_scores import compare, learn_baselines
+from modeling_tempoformer.evaluation.baseline_scores import compare_with_baselines, learn_baselines
 from modeling_tempoformer.evaluation.predictions import all_labels, labelled_posts
 from modeling_tempoformer.timeline_tempoformer import Timeline
 
@@ -117,7 +117,7 @@ def test_words_alone_learn_from_no_more_posts_than_they_can(monkeypatch):
 
 def compared(timelines: list[Timeline], predicted: np.ndarray, *learned_from) -> dict:
     posts = labelled_posts(timelines, predicted, NAMES, np.zeros((len(predicted), 2)))
-    return compare(posts, learn_baselines(timelines, 2, *learned_from))
+    return compare_with_baselines(posts, learn_baselines(timelines, 2, *learned_from))
 
 
 def test_scores_beside_those_that_cost_nothing():

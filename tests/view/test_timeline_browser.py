@@ -10,7 +10,7 @@ import pytest
 from modeling_tempoformer.metrics.change_detection import change_detection
 from stand_ins import NAMES, explained_timelines, page_of, with_states
 
-from modeling_tempoformer.common.pages import write_page
+from modeling_tempoformer.common.pages import write_html
 
 
 pytestmark = pytest.mark.slow
@@ -36,7 +36,7 @@ def timelines() -> list[dict]:
 @pytest.fixture(scope="module")
 def page(timelines, tmp_path_factory):
     path = tmp_path_factory.mktemp("page") / "timelines.html"
-    write_page(path, page_of(timelines, NAMES))
+    write_html(path, page_of(timelines, NAMES))
     return path
 
 
@@ -53,7 +53,7 @@ def open_page(browser, tmp_path):
     """Yields a function that opens a page of other timelines. Checks at the end that there was no problem."""
 
     def write_and_open(*arguments, **settings):
-        write_page(tmp_path / "page.html", page_of(*arguments, **settings))
+        write_html(tmp_path / "page.html", page_of(*arguments, **settings))
         browser.open(tmp_path / "page.html", READY)
         return browser
 

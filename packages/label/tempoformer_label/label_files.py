@@ -103,7 +103,9 @@ def read_label_file(path: str, posts: Dataset, names: Sequence[str], arguments: 
     for timeline in timelines:
         # The labels of a column of annotators
         labels = [facts.labels for facts in timeline.facts or [Facts()] * len(timeline)]
-        rows = [{**cells[row], **read_cells(timeline, post, names)} for post, row in enumerate(timeline.input_rows)]
+        rows = [
+            {**cells[row], **read_label_cells(timeline, post, names)} for post, row in enumerate(timeline.input_rows)
+        ]
         timeline.facts = list(map(Cells, rows, labels))
     labelled = [facts.cells for timeline in timelines for facts in timeline.facts if facts.cells["label"]]
     annotators = {row.get(ANNOTATOR, "").strip() for row in labelled} - {""}
@@ -128,12 +130,12 @@ def usual_cells(posts: Dataset, columns: Columns) -> list[dict[str, str]]:
         if column not in left_out:
             table[name] = cells_of(batch, column, len(posts))
     return [
-        {name: cell_text(cell) for name, cell in zip(table, row, strict=True)}
+        {name: label_cell_text(cell) for name, cell in zip(table, row, strict=True)}
         for row in zip(*table.values(), strict=True)
     ]
 
 
-def cell_text(cell: Any) -> str:
+def label_cell_text(cell: Any) -> str:
     """Returns a cell as the text of a CSV file."""
     if isinstance(cell, str):
         return cell
@@ -142,7 +144,7 @@ def cell_text(cell: Any) -> str:
     return json.dumps(cell, ensure_ascii=False, default=str) if isinstance(cell, (list, dict)) else str(cell)
 
 
-def read_cells(timeline: Timeline, post: int, names: Sequence[str]) -> dict[str, str]:
+def read_label_cells(timeline: Timeline, post: int, names: Sequence[str]) -> dict[str, str]:
     """Returns the cells of a post that were read, by their usual columns."""
     label = timeline.labels[post]
     read = {TIMELINE: str(timeline.timeline_id), "text": timeline.texts[post]}

@@ -64,7 +64,7 @@ def label_page(
         "cannot_say": {"key": CANNOT_SAY_KEY, "cell": YES},
         "columns": columns,
         "rows": rows,
-        "timelines": [pack_timeline(timeline, place) for timeline in timelines],
+        "timelines": [pack_labelled(timeline, place) for timeline in timelines],
         "stretches": [{"timeline": number, "posts": list(posts)} for number, posts in stretches],
         "context": CONTEXT,
         "dated": bool(times) and not are_since_start(min(times), max(times)),
@@ -76,7 +76,7 @@ def label_page(
     return render_page("label_page.html.jinja", data, None, Path(__file__).parent, **values)
 
 
-def pack_timeline(timeline: Timeline, place: dict[int, int]) -> dict[str, Any]:
+def pack_labelled(timeline: Timeline, place: dict[int, int]) -> dict[str, Any]:
     """Packs a timeline for the page's script: the index of each post's row, and its time, in the order of time."""
     times = timeline.timestamps
     return {

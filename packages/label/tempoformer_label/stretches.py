@@ -97,7 +97,7 @@ def choose_stretches(
                 if len(windows := windows_of(left[timeline], length, is_first=before == 0))
             }
             if by_model:
-                best = {timeline: best_of(windows, scores[timeline]) for timeline, windows in ready.items()}
+                best = {timeline: best_stretches(windows, scores[timeline]) for timeline, windows in ready.items()}
                 order = sorted(ready, key=lambda timeline: (-best[timeline][0], timeline))
             else:
                 members = np.array(list(ready), dtype=int)
@@ -132,7 +132,7 @@ def windows_of(mask: np.ndarray, length: int, is_first: bool) -> np.ndarray:
     return np.stack([starts, starts + length], axis=1)
 
 
-def best_of(windows: np.ndarray, scores: np.ndarray) -> tuple[float, list[int]]:
+def best_stretches(windows: np.ndarray, scores: np.ndarray) -> tuple[float, list[int]]:
     """Returns the largest mean score (posts,) of windows (windows, 2), and the first such window."""
     sums = np.concatenate([[0], np.cumsum(scores)])
     means = (sums[windows[:, 1]] - sums[windows[:, 0]]) / (windows[:, 1] - windows[:, 0])

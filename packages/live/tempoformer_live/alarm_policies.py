@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from modeling_tempoformer.evaluation.alarm_costs import PER_DAY, PER_HUNDRED, cut, score_costs
+from modeling_tempoformer.evaluation.alarm_costs import PER_DAY, PER_HUNDRED, score_costs, split_values
 from modeling_tempoformer.evaluation.alarm_goals import AlarmGoal
-from modeling_tempoformer.evaluation.alarm_promises import DAY, Cases, find_cases, promise_words
+from modeling_tempoformer.evaluation.alarm_promises import DAY, LOSS_ROUNDING, Cases, find_cases, promise_words
 from modeling_tempoformer.evaluation.alarms import PARTS, measure_alarms, round_between
 from modeling_tempoformer.posts.facts import unit_of
 from modeling_tempoformer.timeline_tempoformer import Timeline
@@ -21,7 +21,6 @@ from .policy import RAISED, SECONDS, AlarmState, check_policy, follow, lag_of
 
 # The most thresholds that are tried before the search halves the step between two of them
 MOST_LEVELS = 120
-TOLERANCE = 1e-9
 # Without dates, those of days are left out. An alarm ends below the `end_share` of its threshold.
 POLICIES: tuple[dict[str, Any], ...] = (
     {},
@@ -66,7 +65,7 @@ def check_candidate(policy: Mapping[str, Any], timed: bool):
 def follow_all(timelines: Sequence[Timeline], scores: np.ndarray, rule: Rule) -> np.ndarray:
     """Returns the events (posts,) of the labelled posts of timelines ([`follow`]), 0 of others."""
     events = []
-    for timeline, own in zip(timelines, cut(timelines, scores), strict=True):
+    for timeline, own in zip(timelines, split_values(timelines, scores), strict=True):
         asked = np.array(timeline.labels) >= 0
         times = None if timeline.timestamps is None else np.array(timeline.timestamps)[asked].tolist()
         events.append(np.zeros(len(timeline), dtype=np.int64))
@@ -201,7 +200,7 @@ def keeping(
     def breaks(level: float) -> bool:
         nonlocal worst
         largest = np.maximum(worst, losses_at(level)[is_counted])
-        if largest.sum() > promise.share * (len(largest) + 1) - 1 + TOLERANCE:
+        if largest.sum() > promise.share * (len(largest) + 1) - 1 + LOSS_ROUNDING:
             return True
         worst = largest
         return False
@@ -218,7 +217,9 @@ def best_of(rows: Sequence[Mapping[str, Any]], promise: AlarmGoal) -> int | None
     """
     measured = {number: row["measured"] for number, row in enumerate(rows) if row["measured"]}
     kept = [
-        number for number, facts in measured.items() if facts["promise"].get("rate", 1.0) <= promise.share + TOLERANCE
+        number
+        for number, facts in measured.items()
+        if facts["promise"].get("rate", 1.0) <= promise.share + LOSS_ROUNDING
     ]
     if promise.kind == "rate":
         return max(kept, key=lambda number: measured[number]["costs"].get("found_changes", 0.0), default=None)

@@ -148,7 +148,7 @@ class Corpus:
             nothing = [None] * len(table)
             cells = {name: nothing if name in missing else table[name].to_pylist() for name in self.kept}
             kept.extend(
-                (first + row, {KEPT + name: to_text(cells[name][row]) for name in self.kept})
+                (first + row, {KEPT + name: cell_to_text(cells[name][row]) for name in self.kept})
                 for row in range(len(table))
             )
             first += len(table)
@@ -182,7 +182,7 @@ def cells_of_row(kept: deque[tuple[int, dict[str, str | None]]], row: int) -> di
     raise IndexError(row)
 
 
-def to_text(cell: Any) -> str | None:
+def cell_to_text(cell: Any) -> str | None:
     """Returns the text of a cell; None for an empty one."""
     return None if cell is None else str(cell)
 

@@ -63,7 +63,7 @@ def find_drift(before: pd.DataFrame, after: pd.DataFrame, watched: str) -> dict[
             raise ValueError(f"--watch {watched} is not a class of the predictions, which are: {', '.join(names)}.")
     shares = [table[column].to_numpy(float) for table in (before, after)]
     tables = zip(SIDES, (before, after), strict=True)
-    found: dict[str, Any] = {name: describe(table, column, watched) for name, table in tables}
+    found: dict[str, Any] = {name: describe_side(table, column, watched) for name, table in tables}
     edges = np.unique(np.quantile(shares[0], np.arange(1, INDEX_BINS) / INDEX_BINS))
     counts = [
         count_bins(table["timeline_id"], np.searchsorted(edges, values), len(edges) + 1)
@@ -83,7 +83,7 @@ def find_drift(before: pd.DataFrame, after: pd.DataFrame, watched: str) -> dict[
     return {**found, **compare_to_chance(*counts)}
 
 
-def describe(table: pd.DataFrame, column: str, watched: str) -> dict[str, Any]:
+def describe_side(table: pd.DataFrame, column: str, watched: str) -> dict[str, Any]:
     """Returns the counts of a set of predictions, and the histogram of a column of probabilities."""
     # Older files have no columns of alarms.
     is_watched = "alarm" in table and (table["watched"] == watched).all()

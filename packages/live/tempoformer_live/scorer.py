@@ -17,7 +17,7 @@ from transformers.utils import logging
 
 from modeling_tempoformer.common.files import decode_json, written_whole
 from modeling_tempoformer.decisions_tempoformer import class_names
-from modeling_tempoformer.evaluation.alarm_costs import cut
+from modeling_tempoformer.evaluation.alarm_costs import split_values
 from modeling_tempoformer.evaluation.prediction_table import is_predicted, prediction_rows, to_arrow
 from modeling_tempoformer.evaluation.predictions import decide_posts
 from modeling_tempoformer.pipeline_tempoformer import StreamClassificationPipeline
@@ -66,7 +66,7 @@ def make_record(pipe: CountingPipeline, corpus: Corpus, alarm: Alarm | None = No
 
 def check_record(output: Path, record: dict[str, Any]) -> dict[str, Any] | None:
     """Returns the record of a folder, None for a new one. Raises a `ValueError` for another record, or other files."""
-    begun = read_json(output / RECORD)
+    begun = read_json_if_any(output / RECORD)
     if begun is None:
         if present := sorted(path.name for path in output.glob("[!_]*")):
             raise ValueError(f"--output_dir has other files ({present[0]}): give a new one.")
@@ -127,7 +127,7 @@ def with_events(
         alarm ([`Alarm`]): The alarm.
     """
     events = np.zeros(len(rows), dtype=np.int64)
-    for timeline, own in zip(timelines, cut(timelines, probabilities), strict=True):
+    for timeline, own in zip(timelines, split_values(timelines, probabilities), strict=True):
         events[timeline.input_rows] = alarm.find_events(torch.from_numpy(own), timeline.timestamps)
     place = rows.columns.get_loc("alarm")
     rows = rows.assign(alarm=pd.Series(events == RAISED, dtype="boolean"))
@@ -179,6 +179,6 @@ def read_parts(output: Path) -> dict[int, tuple[int, int]]:
     return parts
 
 
-def read_json(path: Path) -> Any:
+def read_json_if_any(path: Path) -> Any:
     """Returns the content of a JSON file, None if there is none. Raises a `ValueError` that names a damaged one."""
     return decode_json(path.read_text(encoding="utf-8"), path) if path.exists() else None

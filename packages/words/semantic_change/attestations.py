@@ -20,7 +20,7 @@ FIRST_TURN = 25
 VectorsByWord = Mapping[str, Mapping[str, np.ndarray]]
 
 
-def first_of(earliest: Iterable[int], is_member: np.ndarray, usages: Sequence[Usage]) -> list[int]:
+def first_usage(earliest: Iterable[int], is_member: np.ndarray, usages: Sequence[Usage]) -> list[int]:
     """Returns the first five usages that are members, one from each text."""
     by_text: dict[str, int] = {}
     for usage in earliest:
@@ -84,7 +84,7 @@ class Search:
         """Returns the place behind which no usage can be among the first five of a sense."""
         order, ends = self.order, []
         for sense in range(len(self.options[option].counts)):
-            first = first_of(order, self.labels[option] == sense, self.pool)
+            first = first_usage(order, self.labels[option] == sense, self.pool)
             ends.append(self.places[first[-1]] if len(first) == NUM_EARLIEST else math.inf)
         return max(ends)
 

@@ -16,12 +16,12 @@ from modeling_tempoformer.common.files import written_whole
 from modeling_tempoformer.common.progress import Progress
 from modeling_tempoformer.time_points_temporal_bert import read_date
 
-from .attestations import Search, VectorsByWord, first_of, search_all
+from .attestations import Search, VectorsByWord, first_usage, search_all
 from .citations import sentence_of
 from .durel import identify
 from .keywords import Collocate, Keywords
 from .known_senses import KnownSenses
-from .measures import design_effects, share_interval
+from .measures import design_effects, interval_of_change
 from .senses import Senses
 from .usages import Usage, Usages, UsagesByText, number_documents
 
@@ -80,7 +80,7 @@ class Entry:
 
     def first_usages(self, option: int, sense: int) -> list[int]:
         """Returns the five earliest usages of a sense, one from each text."""
-        return first_of(self.earliest, self.labels[option] == sense, self.usages)
+        return first_usage(self.earliest, self.labels[option] == sense, self.usages)
 
     def is_sure(self, usage: int) -> bool:
         """Tells whether all usages in the corpus that are older than this one were read."""
@@ -97,7 +97,7 @@ def make_entry(search: Search, frequent: Collection[str] = ()) -> Entry:
     sampled = search.pool[: len(search.options[0].labels)]
     order, labels, pool = search.order, search.labels, search.pool
     first = {
-        index for row in labels for sense in range(row.max() + 1) for index in first_of(order, row == sense, pool)
+        index for row in labels for sense in range(row.max() + 1) for index in first_usage(order, row == sense, pool)
     }
     kept = [*range(len(sampled)), *sorted(index for index in first if index >= len(sampled))]
     number = {index: new for new, index in enumerate(kept)}
@@ -186,7 +186,7 @@ def shares_by_group(
         parts.append(np.bincount(place[is_inside[groups == group]], minlength=len(unique)))
     rows = []
     for part, total, effect in zip(parts, totals, design_effects(parts, totals), strict=True):
-        share = share_interval(part.sum(), total.sum(), effect) if len(total) else [math.nan] * 3
+        share = interval_of_change(part.sum(), total.sum(), effect) if len(total) else [math.nan] * 3
         rows.append(
             {
                 **{"usages": int(part.sum()), "documents": np.count_nonzero(part), "total": int(total.sum())},

@@ -109,7 +109,7 @@ def read_known_senses(path: str | Path) -> GivenTexts:
             )
         try:
             for row in rows:
-                word, text = read_row(row, f"{path}, line {rows.line_num}")
+                word, text = read_example(row, f"{path}, line {rows.line_num}")
                 texts.setdefault(word, []).append(text)
                 other = alike.setdefault((word, fold(text.sense).lower()), text)
                 if other.sense != text.sense:
@@ -127,7 +127,7 @@ def read_known_senses(path: str | Path) -> GivenTexts:
     return texts
 
 
-def read_row(row: Mapping[str | None, str | None], where: str) -> tuple[str, GivenText]:
+def read_example(row: Mapping[str | None, str | None], where: str) -> tuple[str, GivenText]:
     """Reads a word and its text from a row of the table of [`read_known_senses`]."""
     if None in row:
         raise ValueError(f"{where}: there are more cells than columns: put a text with commas in quotation marks.")

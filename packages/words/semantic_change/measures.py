@@ -295,7 +295,7 @@ def design_effects(counts: Sequence[np.ndarray], totals: Sequence[np.ndarray]) -
     return [float(factor * (1 + likeness * np.sum(sizes * (sizes - 1.0)) / max(sizes.sum(), 1))) for sizes in totals]
 
 
-def share_interval(count: int, total: int, design_effect: float = 1) -> list[float]:
+def interval_of_change(count: int, total: int, design_effect: float = 1) -> list[float]:
     """
     Returns a share, and the ends of its 95 % interval (Wilson) for the effective sample size, the total divided by the
     [`design_effects`]. The ends are NaN if the effect is not known.

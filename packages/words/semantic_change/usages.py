@@ -172,7 +172,7 @@ def count_frequencies(
         }
 
 
-def count_words(sentences: Iterable[DatedSentence], counts: Counter[str]) -> Iterator[DatedSentence]:
+def count_tokens(sentences: Iterable[DatedSentence], counts: Counter[str]) -> Iterator[DatedSentence]:
     """Yields the sentences unchanged. At the end `counts` has the number of each token, by its key in lower case."""
     for sentence in sentences:
         counts.update(fold(sentence.text).lower().split())

@@ -21,9 +21,9 @@ from semantic_change.corpora import read_dated_corpus, read_dwug, read_semeval
 from semantic_change.dated_sentences import NUM_BLOCKS, DatedSentence
 from semantic_change.measures import (
     design_effects,
+    interval_of_change,
     prototype_deviations,
     prototype_distance,
-    share_interval,
     shuffled_prototypes,
 )
 from semantic_change.usages import count_documents, count_frequencies, find_usages, sample_usages
@@ -226,10 +226,10 @@ def test_the_interval_of_change_is_of_other_documents():
 def test_an_interval_of_independent_usages_is_that_of_wilson():
     for count, total in ((0, 9), (9, 12), (7, 7)):
         interval = binomtest(count, total).proportion_ci(method="wilson")
-        assert share_interval(count, total) == pytest.approx([count / total, interval.low, interval.high])
+        assert interval_of_change(count, total) == pytest.approx([count / total, interval.low, interval.high])
     # Twelve usages that tell as much as four.
     interval = binomtest(3, 4).proportion_ci(method="wilson")
-    assert share_interval(9, 12, 3) == pytest.approx([0.75, interval.low, interval.high])
+    assert interval_of_change(9, 12, 3) == pytest.approx([0.75, interval.low, interval.high])
 
 
 def factor(freedom: int) -> float:
@@ -260,7 +260,7 @@ def test_intervals_of_shares_hold_the_true_share(share, number):
         totals = generator.integers(1, 30, size=number)
         counts = generator.binomial(totals, generator.beta(2 * share, 2 * (1 - share), size=number))
         for name, effect in {"documents": design_effects([counts], [totals])[0], "usages": 1}.items():
-            _, low, high = share_interval(counts.sum(), totals.sum(), effect)
+            _, low, high = interval_of_change(counts.sum(), totals.sum(), effect)
             held[name] += low <= share <= high
     assert held["documents"] >= 0.88 * 400 and held["usages"] < 0.65 * 400
 

@@ -20,7 +20,7 @@ from semantic_change.usages import (
     Usage,
     by_age,
     count_frequencies,
-    count_words,
+    count_tokens,
     drop_rare,
     drop_rare_times,
     embed_usages,
@@ -152,11 +152,11 @@ def test_the_most_frequent_words_make_up_half_of_a_corpus():
     """Of 20 words, 'the' has 8, and 'of' the next 3. Marks do not count, and 'plane' begins after the half."""
     texts = ["The the, the the the the the (the)", "of of of", "plane plane tree air one two three four five"]
     counts = Counter()
-    assert len(list(count_words((DatedSentence(TIMES[0], text, (), ()) for text in texts), counts))) == 3
+    assert len(list(count_tokens((DatedSentence(TIMES[0], text, (), ()) for text in texts), counts))) == 3
     assert frequent_words(counts) == {"the", "of"}
     printed = [DatedSentence(TIMES[0], text, (), ()) for text in ("Don\u2019t \ufb01nd it", "don't find it", "it")]
     counts = Counter()
-    assert list(count_words(printed, counts)) == printed
+    assert list(count_tokens(printed, counts)) == printed
     assert counts == {"don't": 2, "find": 2, "it": 3}
     assert frequent_words({"don't": 5, "a": 3, "b": 2}) == {"don't"}
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from modeling_tempoformer.common.command_line import parse
 from modeling_tempoformer.common.files import name_of_timeline, naming_broken_file, open_text
-from modeling_tempoformer.common.pages import write_page
+from modeling_tempoformer.common.pages import write_html
 from modeling_tempoformer.posts.arguments import PostArguments
 from modeling_tempoformer.posts.reading import columns_of, form_of, read_file
 
@@ -50,7 +50,7 @@ class LabelArguments(PostArguments):
 
 def main(arguments: list[str]):
     (args,) = parse([LabelArguments], arguments)
-    guideline = "" if args.guideline is None else read_text(args.guideline)
+    guideline = "" if args.guideline is None else read_given(args.guideline)
     tables = [read_file(path, **form_of(args)) for path in args.files]
     names = read_classes(tables, args.labels, args)
     read = [read_label_file(path, table, names, args) for path, table in zip(args.files, tables, strict=True)]
@@ -68,12 +68,12 @@ def main(arguments: list[str]):
         if stretches is None:
             stretches = make_stretches(timelines, [range(len(timeline)) for timeline in timelines])
     name = name_of_timeline(args.files[0])
-    write_page(args.output, label_page(timelines, names, stretches, args.title, name, guideline, agreement))
+    write_html(args.output, label_page(timelines, names, stretches, args.title, name, guideline, agreement))
     count = sum(len(posts) for _, posts in stretches)
     logger.info("To label in a browser: %s (posts: %d, stretches: %d).", args.output, count, len(stretches))
 
 
-def read_text(path: str) -> str:
+def read_given(path: str) -> str:
     """Reads a text file in UTF-8. Raises a `ValueError` that names the file if it cannot be decoded."""
     with naming_broken_file(path), open_text(path) as file:
         return file.read()

@@ -133,7 +133,7 @@ def main(arguments: list[str]):
     if not any(mask.any() for mask in possible):
         raise ValueError(f"{args.posts_file} has no post to label: all are labelled, or begin their timeline.")
 
-    pipe = None if args.model_name_or_path is None else load_model(args)
+    pipe = None if args.model_name_or_path is None else load_trained(args)
     choices = args.labels or names or (class_names(pipe.model.config) if pipe else USUAL_CLASSES)
     if args.predictions and (unknown := set(class_names(pipe.model.config)) - set(choices)):
         raise ValueError(f"The model has the class {sorted(unknown)[0]}, which is none of {', '.join(choices)}.")
@@ -176,7 +176,7 @@ def file_labels(posts: Dataset, args: SelectArguments) -> list[str] | None:
     return None if column is None else args.labels or label_names(posts, column) or None
 
 
-def load_model(args: SelectArguments) -> StreamClassificationPipeline:
+def load_trained(args: SelectArguments) -> StreamClassificationPipeline:
     """Loads the model. Raises a `ValueError` for one that cannot choose posts."""
     pipe = load_pipeline(args.model_name_or_path, **args.downloads)
     config = pipe.model.config

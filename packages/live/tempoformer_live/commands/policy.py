@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 import numpy as np
 import torch
 
-from modeling_tempoformer.commands.threshold import load_config
+from modeling_tempoformer.commands.threshold import load_stream_config
 from modeling_tempoformer.common.command_line import parse, read_overrides
 from modeling_tempoformer.decisions_tempoformer import class_names, decide
 from modeling_tempoformer.evaluation.alarm_goals import read_goal
-from modeling_tempoformer.evaluation.alarms import check_units
+from modeling_tempoformer.evaluation.alarms import check_cases
 from modeling_tempoformer.evaluation.prediction_table import read_held_out
 from modeling_tempoformer.posts.model_fields import class_named
 
@@ -56,14 +56,14 @@ class PolicyArguments:
 
 def main(arguments: list[str]):
     (args,) = parse([PolicyArguments], arguments)
-    config = load_config(args.model_name_or_path)
+    config = load_stream_config(args.model_name_or_path)
     names, promise = class_names(config), read_goal(args.alarm)
     label = class_named(args.watch, names, "watch")
     timelines, probabilities = read_held_out(args.model_name_or_path, names)
     # A post's logarithms are its logits, but for a number that all of them share.
     logits = torch.from_numpy(np.log(np.maximum(probabilities, np.finfo(np.float64).tiny)))
     scores = decide(logits, config.calibration)[0][:, label].numpy()
-    check_units(timelines, label, args.watch, promise)
+    check_cases(timelines, label, args.watch, promise)
     policies = POLICIES if args.set is None else [args.set]
     rows = compare_policies(timelines, scores, label, promise, policies, args.early)
     if not any(row["rule"] for row in rows):

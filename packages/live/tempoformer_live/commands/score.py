@@ -35,7 +35,7 @@ from ..scorer import (
     check_kept,
     check_record,
     make_record,
-    read_json,
+    read_json_if_any,
     read_parts,
     score_partition,
 )
@@ -103,7 +103,7 @@ def main(arguments: list[str]):
         if begun is None or open_partitions(begun, parts):
             with started_ray():
                 # A finished run has deleted its partitions, so they are written again.
-                if begun is None or read_json(output / SCORED) is not None:
+                if begun is None or read_json_if_any(output / SCORED) is not None:
                     begun = {**record, **write_partitions(corpus)}
                     write_json(output / RECORD, begun)
                 left, shared = (

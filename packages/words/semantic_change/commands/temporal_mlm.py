@@ -78,7 +78,7 @@ class ModelArguments(CheckpointArguments):
         return {**given, **(self.config_overrides or {})}
 
 
-def count_documents(texts: Dataset | None, tokenizer, time_column: str, before: dict[str, int]) -> list[int]:
+def count_texts(texts: Dataset | None, tokenizer, time_column: str, before: dict[str, int]) -> list[int]:
     """Counts the training texts of each time point, and adds those of earlier trainings."""
     if texts is None:
         raise ValueError("--time_scaling documents counts the training texts, which must be given.")
@@ -122,7 +122,7 @@ def load_model_and_tokenizer(
     is_scaled = fields.get("time_scaling", getattr(config, "time_scaling", None)) == "documents"
     if is_scaled and (is_grown or not saved_times):
         before = dict(zip(saved_times, config.time_document_counts, strict=True)) if is_grown else {}
-        counts = count_documents(splits.get("train"), tokenizer, data.time_column, before)
+        counts = count_texts(splits.get("train"), tokenizer, data.time_column, before)
     if not saved_times:
         fields |= {"times": times} | ({} if counts is None else {"time_document_counts": counts})
 
@@ -177,10 +177,10 @@ def main(arguments: list[str]):
     fields = {"prepend_time": getattr(config, "prepend_time", False), **model_args.config_fields()}
     check_read(options_given(arguments), read_of_texts(data, training, fields["prepend_time"]))
     with lock_folder(training.output_dir, training.process_index == 0):
-        run(config, model_args, data, training)
+        train_dated(config, model_args, data, training)
 
 
-def run(
+def train_dated(
     config: PreTrainedConfig,
     model_args: ModelArguments,
     data: TextDataTrainingArguments,

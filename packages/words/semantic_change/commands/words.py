@@ -22,7 +22,7 @@ from transformers.utils import logging
 from modeling_tempoformer.common.command_line import check_positive, check_read, options_given, parse
 from modeling_tempoformer.common.figures import all_forms
 from modeling_tempoformer.common.files import lock_folder, written_whole
-from modeling_tempoformer.common.pages import check_view, write_page
+from modeling_tempoformer.common.pages import check_view, write_html
 from modeling_tempoformer.common.progress import Progress
 
 from .. import corpora, measures, usages
@@ -233,7 +233,7 @@ def tell_files(folder: Path, table: pd.DataFrame):
     print(describe_files(table), flush=True)
 
 
-def load_tokenizer(args: ChangeArguments) -> PreTrainedTokenizerBase:
+def load_word_tokenizer(args: ChangeArguments) -> PreTrainedTokenizerBase:
     """Loads the model's tokenizer. Raises a `ValueError` for unknown times, even if the tokenizer accepts them."""
     tokenizer = AutoTokenizer.from_pretrained(args.model_name_or_path)
     if hasattr(tokenizer, "time_points"):
@@ -242,7 +242,7 @@ def load_tokenizer(args: ChangeArguments) -> PreTrainedTokenizerBase:
     return tokenizer
 
 
-def load_model(args: ChangeArguments, auto_class: type = AutoModel) -> PreTrainedModel:
+def load_encoder(args: ChangeArguments, auto_class: type = AutoModel) -> PreTrainedModel:
     model, info = auto_class.from_pretrained(args.model_name_or_path, use_safetensors=True, output_loading_info=True)
     # The pooler is not used.
     if missing := sorted(name for name in info["missing_keys"] if "pooler" not in name):
@@ -266,11 +266,11 @@ class Reader:
     """Reads usages by the encoder of the arguments, which is loaded when it is first needed."""
 
     def __init__(self, args: ChangeArguments):
-        self.args, self.tokenizer = args, load_tokenizer(args)
+        self.args, self.tokenizer = args, load_word_tokenizer(args)
 
     @cached_property
     def model(self) -> PreTrainedModel:
-        return load_model(self.args)
+        return load_encoder(self.args)
 
     @cached_property
     def kept(self) -> KeptVectors:
@@ -369,7 +369,7 @@ def find_words(
 ) -> FoundWords:
     """Finds the words in the texts."""
     frequencies, tokens = {}, Counter()
-    sentences = usages.count_words(read_sentences(args, words, ignore_case, tell_files), tokens)
+    sentences = usages.count_tokens(read_sentences(args, words, ignore_case, tell_files), tokens)
     if args.corpora:
         sentences = usages.count_frequencies(sentences, words, args.times, frequencies)
     found = usages.find_usages(sentences, words, args.times)
@@ -386,7 +386,7 @@ def write_judged(folder: Path, judgments: pd.DataFrame, entries: Mapping[str, En
         print(f"Judgements of people and cosines of the model:\n{format_table(judged)}")
 
 
-def run(
+def rank_words(
     args: ChangeArguments,
     words: corpora.Targets | None,
     steady: corpora.Targets,
@@ -460,11 +460,11 @@ def run(
     if judgments is not None:
         write_judged(folder, judgments, entries)
     said = [*concluded, *said]
-    write_page(folder / PAGE, words_page(table, args.times, entries, frequencies, unranked, said, texts))
+    write_html(folder / PAGE, words_page(table, args.times, entries, frequencies, unranked, said, texts))
     print(f"Words to look at: {folder / PAGE}")
 
 
-def read_words(args: ChangeArguments) -> tuple[dict[str, list[str]] | None, dict[str, float] | None]:
+def read_search(args: ChangeArguments) -> tuple[dict[str, list[str]] | None, dict[str, float] | None]:
     """
     Returns the words to look for with their forms, None if they are to be discovered, and the gold scores if there are
     any.
@@ -481,9 +481,9 @@ def main(arguments: list[str]):
     reads = {"without_names": (args.discover, "without --discover")}
     check_read(options_given(arguments), reads | dict.fromkeys(columns, (args.corpora, "with --dwug")))
     check_view()
-    words, truth = read_words(args)
+    words, truth = read_search(args)
     texts = {} if args.senses is None else read_known_senses(args.senses)
     judgments = None if args.judgments is None else read_judgments(args.judgments)
     steady = {} if args.steady is None or args.num_drawn else corpora.read_targets(args.steady)
     with lock_folder(args.output_dir):
-        run(args, words, steady, truth, texts, judgments)
+        rank_words(args, words, steady, truth, texts, judgments)

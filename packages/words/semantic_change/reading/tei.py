@@ -105,7 +105,7 @@ def read_text(
             yield Passage(date, source, words, keys, glued, origin=origin, places=places)
 
 
-class Found(NamedTuple):
+class FoundText(NamedTuple):
     """A passage: its element, the divisions around it, and the number of the page on which it begins."""
 
     element: ElementTree.Element
@@ -124,13 +124,13 @@ class PassageFinder:
         for page in element.iter("pb"):
             self.page = page.get("n", "").strip()
 
-    def locate(self, element: ElementTree.Element, divisions: Divisions) -> Found:
+    def locate(self, element: ElementTree.Element, divisions: Divisions) -> FoundText:
         """Returns a passage."""
-        found = Found(element, divisions, self.page)
+        found = FoundText(element, divisions, self.page)
         self.turn_page(element)
         return found
 
-    def find(self, element: ElementTree.Element, divisions: Divisions = Divisions()) -> Iterator[Found]:
+    def find(self, element: ElementTree.Element, divisions: Divisions = Divisions()) -> Iterator[FoundText]:
         """
         Yields the outermost passages below an element, without the headings of acts and scenes. Stanzas are passages,
         not the poem around them. Verses outside of stanzas are joined, up to the end of a sentence.

@@ -89,17 +89,17 @@ def read_date_element(element: ElementTree.Element) -> str:
 def read_title(header: ElementTree.Element) -> str:
     """Returns the main title of a text."""
     title = header.find("fileDesc/titleStmt/title[@type='main']")
-    return read_name(header.find("fileDesc/titleStmt/title") if title is None else title)
+    return read_element_name(header.find("fileDesc/titleStmt/title") if title is None else title)
 
 
 def read_author(header: ElementTree.Element) -> str:
     """Returns the name of the author of a text."""
     author = header.find("fileDesc/titleStmt/author")
     name = None if author is None else author.find(".//persName")
-    return read_name(author if name is None else name)
+    return read_element_name(author if name is None else name)
 
 
-def read_name(element: ElementTree.Element | None) -> str:
+def read_element_name(element: ElementTree.Element | None) -> str:
     """Returns a name or title of at most 100 characters; empty if there is no element."""
     pieces = () if element is None else each_name(element)
     return shorten(" ".join("".join(pieces).split()).strip(" .,"), 100, placeholder="\u2026")

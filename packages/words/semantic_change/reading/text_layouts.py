@@ -78,7 +78,7 @@ def read_passages(path: str | Path, columns: Columns = Columns()) -> Iterator[Pa
     that was guessed ([`WhatWasRead`]).
     """
     path, dropped, is_empty = Path(path), Dropped(), True
-    files, judged, joined = find_files(path, dropped), Judged(path), {}
+    files, judged, joined = find_text_files(path, dropped), Judged(path), {}
     for document, volume in find_volumes(files):
         for layout, file, passages in read_volume(volume, document, columns, dropped):
             joined.setdefault(layout, []).append(file)
@@ -102,7 +102,7 @@ def read_passages(path: str | Path, columns: Columns = Columns()) -> Iterator[Pa
         raise ValueError(f"{path}: all texts are left out, first the {one} in {where}.")
 
 
-def find_files(path: Path, dropped: Dropped) -> list[tuple[Path, str]]:
+def find_text_files(path: Path, dropped: Dropped) -> list[tuple[Path, str]]:
     """Returns a file, or the text files of a folder, each with its name in the folder."""
     if not path.is_dir():
         return [(path, path.name)]
@@ -134,7 +134,7 @@ def read_volume(
             yield "pages", files[0][0].parent, read_pages(pages, document, dropped)
             return
     for file, name in files:
-        layout, passages = read_file(file, name, columns, dropped)
+        layout, passages = read_texts(file, name, columns, dropped)
         yield layout, file, passages
 
 
@@ -155,10 +155,10 @@ def find_layout(path: Path, sample: Sequence[str]) -> str:
     return "wrapped" if are_wrapped(sample) else "lines"
 
 
-def read_file(path: Path, name: str, columns: Columns, dropped: Dropped) -> tuple[str, Iterator[Passage]]:
+def read_texts(path: Path, name: str, columns: Columns, dropped: Dropped) -> tuple[str, Iterator[Passage]]:
     """Returns the layout of a file, by its ending or its first lines, and its passages."""
     if is_table(path):
-        return "table", read_rows(path, columns, dropped)
+        return "table", read_text_rows(path, columns, dropped)
     lines = read_lines(path, keep_blank=True)
     # XML may have another encoding than UTF-8.
     is_xml = LAYOUTS.get(Path(unzipped_name(path)).suffix) == "xml"
@@ -208,7 +208,7 @@ def read_text_lines(lines: Lines, path: Path, name: str, dropped: Dropped, line_
         yield Passage.of_text(date, source, line, document, origin)
 
 
-def read_rows(path: Path, columns: Columns, dropped: Dropped) -> Iterator[Passage]:
+def read_text_rows(path: Path, columns: Columns, dropped: Dropped) -> Iterator[Passage]:
     """
     Yields the text of each row of a table. Rows that share date and source are parts of one document.
 

@@ -23,7 +23,7 @@ from modeling_tempoformer.common.pages import COLOURS, render_page
 from ..citations import sentence_of
 from ..entries import Entry, Periods
 from ..known_senses import GivenTexts
-from ..measures import share_interval
+from ..measures import interval_of_change
 from ..report import COUNTS, STEP, measures_of
 from ..senses import principal_components
 from ..usages import Frequencies, Frequency, Usage, number_documents
@@ -192,7 +192,7 @@ def describe_column(column: pd.Series) -> dict[str, Any]:
 
 def per_million(frequency: Frequency) -> list[float | None]:
     """Returns a frequency per million words, and the ends of its 95 % interval, None if they are not known."""
-    return [None if math.isnan(share) else round(1e6 * share, 4) for share in share_interval(*frequency)]
+    return [None if math.isnan(share) else round(1e6 * share, 4) for share in interval_of_change(*frequency)]
 
 
 def describe_entry(entry: Entry, times: Sequence[str], periods: Periods) -> dict[str, Any]:

@@ -14,7 +14,7 @@ import torch
 from helpers import SIZES, VOCABULARY, read_table
 from transformers import BertConfig, BertModel, BertTokenizer
 
-from modeling_tempoformer.common.pages import write_page
+from modeling_tempoformer.common.pages import write_html
 from semantic_change.attestations import Search
 from semantic_change.commands.words import main as rank_words
 from semantic_change.entries import make_entry, write_entries
@@ -399,7 +399,7 @@ def test_a_text_has_one_of_the_earliest_usages(browser, tmp_path):
     entry = make_entry(Search(usages, {time: np.eye(3) for time in TIMES}))
     scores = {"change": {"plane": 0.2}, "change_step": {"plane": np.nan}}
     table = ranked_table(scores, {"plane": dict.fromkeys(TIMES, 3)})
-    write_page(tmp_path / "page.html", words_page(table, TIMES, {"plane": entry}))
+    write_html(tmp_path / "page.html", words_page(table, TIMES, {"plane": entry}))
     browser.open(tmp_path / "page.html", READY)
     sentences = [text.split(": ")[1].split(".")[0] for text in browser.texts("#earliest li")]
     assert sentences == ["One plane left", "Three plane left"]
@@ -421,7 +421,7 @@ def test_the_sentences_of_a_sense_are_of_different_documents(browser, tmp_path):
     vectors = {time: np.stack([np.cos(far), np.sin(far)], axis=1) for time, far in angles.items()}
     entry = make_entry(Search(usages, vectors))
     table = ranked_table({"apd": {"plane": 0.2}}, {"plane": {"1800": 7, "1900": 5}})
-    write_page(tmp_path / "page.html", words_page(table, ["1800", "1900"], {"plane": entry}))
+    write_html(tmp_path / "page.html", words_page(table, ["1800", "1900"], {"plane": entry}))
     browser.open(tmp_path / "page.html", READY)
     browser.set_value("#number", 1)
     old, new = (browser.texts(f"#senses .times > :nth-child({column}) .text") for column in (1, 2))
@@ -438,7 +438,7 @@ def test_the_earliest_usages_outside_the_sample_are_cited_with_their_sense(brows
     searches = {word: Search(usages[word], vectors[word], earlier) for word in usages}
     searches["a"].add(2, earlier, np.eye(3)[:2])
     entries = {word: make_entry(search) for word, search in searches.items()}
-    write_page(tmp_path / "page.html", words_page(table, TIMES, entries))
+    write_html(tmp_path / "page.html", words_page(table, TIMES, entries))
     browser.open(tmp_path / "page.html", READY)
     browser.save_into(tmp_path)
     choose(browser, "b")
@@ -512,7 +512,7 @@ def test_the_trend_of_a_sense_is_that_of_the_file(browser, tmp_path):
     table = ranked_table({"apd": {"plane": 0.2}}, {"plane": dict.fromkeys(usages, 40)})
     entries = {"plane": make_entry(Search(usages, vectors))}
     write_entries(tmp_path, entries, list(usages))
-    write_page(tmp_path / "page.html", words_page(table, list(usages), entries))
+    write_html(tmp_path / "page.html", words_page(table, list(usages), entries))
     browser.open(tmp_path / "page.html", READY)
     expected = pd.read_csv(tmp_path / "trends.csv")
     shown = browser.driver.execute_script("return [spans, state.senses.map((sense) => sense.trend)]")
@@ -539,7 +539,7 @@ def test_a_narrow_table_stands_beside_the_word_in_a_wide_window_and_above_it_in_
     usages = {time: [Usage(time, "the plane flew", 4, 9)] * 3 for time in TIMES[:2]}
     table = ranked_table({"apd": {"plane": 0.2}}, {"plane": dict.fromkeys(usages, 3)})
     entry = make_entry(Search(usages, {time: np.eye(3) for time in usages}))
-    write_page(tmp_path / "page.html", words_page(table, TIMES[:2], {"plane": entry}))
+    write_html(tmp_path / "page.html", words_page(table, TIMES[:2], {"plane": entry}))
     browser.open(tmp_path / "page.html", READY)
     sides = "return ['#lists', '#word'].map((each) => document.querySelector(each).getBoundingClientRect().toJSON())"
     lists, word = browser.driver.execute_script(sides)
