@@ -55,6 +55,15 @@ def test_rooms_import_one_way(room, unknown):
     assert modules and not [path for path in modules if imports.search(path.read_text(encoding="utf-8"))]
 
 
+def test_the_page_of_the_architecture_lists_the_hub_modules_and_the_rooms():
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    modules = {path.stem for path in PACKAGE.glob("*.py")} - {"__init__"}
+    names = re.findall(r"^(?:Hub modules|\(flat\))? +(\w+_(?:tempoformer|temporal_bert|encoders)) ", page, re.M)
+    assert sorted(names) == sorted(modules)
+    rooms = {path.parent.name for path in PACKAGE.glob("*/*.py")}
+    assert rooms <= set(re.findall(r"^\| `(\w+)` \|", page, re.M))
+
+
 PACKAGES = {path.parent.name: path for path in ROOT.glob("packages/*/*/__init__.py") if path.parent.name != "tests"}
 
 

@@ -80,10 +80,10 @@ def score_part(
     95 % of the posts lies, and for each of the model's `experts` its `weight` and its [`compare_with`]; the
     [`score_groups`] of posts with groups, and the [`score_annotators`] of posts that several people have labelled; the
     class that counts as `no_change`; and if `train` is given and is not held out in turn, under `people`
-    [`score_people`]. All these are of labels. If the model watches a class, by its `config`, its [`score_alarms`] follow under `alarm`. `predictions`
-    and `probabilities` are those of [`decide_posts`]; `train` and `vectors` are as in [`learn_baselines`]; `experts`
-    are those of [`decide_experts`]; `without_known_states` are the model's probabilities where no earlier state is
-    known.
+    [`score_people`]. All these are of labels. If the model watches a class, by its `config`, its [`score_alarms`]
+    follow under `alarm`. `predictions` and `probabilities` are those of [`decide_posts`]; `train` and `vectors` are as
+    in [`learn_baselines`]; `experts` are those of [`decide_experts`]; `without_known_states` are the model's
+    probabilities where no earlier state is known.
     """
     posts, facts = labelled_posts(timelines, predictions, names, probabilities), all_facts(timelines)
     labelled = all_labels(timelines) >= 0

@@ -14,8 +14,6 @@ from typing import Any
 import torch
 from transformers import PreTrainedConfig
 
-from modeling_tempoformer.common.files import decode_json, write_json
-
 
 # The file in the folder of a model that has the alarm of its service
 POLICY_FILE = "alarm_policy.json"
@@ -100,6 +98,9 @@ def write_alarm(folder: str, config: PreTrainedConfig, alarm: Alarm, **measured:
         alarm ([`Alarm`]): The alarm.
         measured: What was wanted of it, and what it measured.
     """
+    # Imported here, because it brings Arrow, which no answer needs.
+    from modeling_tempoformer.common.files import write_json
+
     check_policy(alarm.policy, alarm.threshold, config.timed)
     content = {"watch": config.id2label[alarm.label], "threshold": alarm.threshold, "policy": dict(alarm.policy)}
     write_json(Path(folder) / POLICY_FILE, content | measured | {"calibration": config.calibration})
@@ -120,6 +121,8 @@ def read_alarm(folder: str, config: PreTrainedConfig) -> Alarm | None:
     path = Path(folder) / POLICY_FILE
     if not path.exists():
         return None
+    from modeling_tempoformer.common.files import decode_json
+
     content = decode_json(path.read_text(encoding="utf-8"), path)
     if content["calibration"] != config.calibration or content["watch"] not in config.label2id:
         raise ValueError(
