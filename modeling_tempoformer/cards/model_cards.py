@@ -15,7 +15,7 @@ from huggingface_hub.utils import validate_repo_id
 from transformers import PreTrainedModel
 
 from .. import __version__
-from ..common.files import data_folder, written_whole
+from ..common.files import PACKAGE, data_folder, written_whole
 from ..common.markdown import escape_control_characters, markdown, table
 from ..decisions_tempoformer import class_names
 
@@ -193,8 +193,9 @@ def write_card(model: PreTrainedModel, folder: str | Path, facts: CardFacts | No
 
 
 def code_files(folder: Path) -> dict[str, str]:
-    """Returns the modules in the folder of a model, each with the first sentence of its docstring."""
-    texts = {path.name: ast.get_docstring(ast.parse(path.read_text("utf-8"))) for path in sorted(folder.glob("*.py"))}
+    """Returns the modules of this package in the folder of a model, each with the first sentence of its docstring."""
+    own = [path for path in sorted(PACKAGE.glob("*.py")) if (folder / path.name).exists()]
+    texts = {path.name: ast.get_docstring(ast.parse(path.read_text("utf-8"))) for path in own}
     return {name: " ".join((text or "").split(". ")[0].split()).removesuffix(".") for name, text in texts.items()}
 
 
