@@ -33,8 +33,8 @@ from modeling_tempoformer.evaluation.alarm_promises import edges_of, find_cases,
 from modeling_tempoformer.evaluation.alarms import find_threshold, round_between
 from modeling_tempoformer.evaluation.prediction_table import read_held_out, read_predictions
 from modeling_tempoformer.timeline_tempoformer import Timeline
-from tempoformer_live.alarm_policies import POLICIES, at_threshold, follow_all, last_before, levels_of
 from tempoformer_live.policy import RAISED, SECONDS, lag_of
+from tempoformer_live.policy_comparison import POLICIES, at_threshold, follow_all, last_before, levels_of
 
 
 NUM_SPLITS = 200

@@ -1,6 +1,6 @@
 """
 The parts that both models of streams share: the focal loss, the rotation by log time and the attention across posts
-(Tseriotou, Tsakalidis and Liakata, 2024, section 4), and the layout of streams.
+(Tseriotou, Tsakalidis and Liakata, 2024, section 4), and the checks of their inputs.
 """
 
 from collections.abc import Callable, Iterator

@@ -1,4 +1,4 @@
-"""Scores alarms by the changes that they find and by what they cost, as the metric in `hub_cards/` defines it."""
+"""Scores alarms by the changes that they find and by what they cost, as the metric in `metrics/change_detection` does."""
 
 import math
 from collections.abc import Mapping, Sequence

@@ -1,1 +1,1 @@
-"""The Trainers, their arguments and recipes, resuming and cross-validation."""
+"""The Trainers and their arguments, what grows after the gradients, resuming, and what the stock Trainer needs."""

@@ -1,1 +1,1 @@
-"""Serves a model: scores a corpus on Ray (`scorer`), posts as they arrive (`live_classifier`), an app (`space`)."""
+"""Scores posts as they arrive: by themselves (`stepping`), in a service (`server`), and corpora on Ray (`scorer`)."""

@@ -22,8 +22,8 @@ from modeling_tempoformer.evaluation.alarms import check_cases
 from modeling_tempoformer.evaluation.prediction_table import read_held_out
 from modeling_tempoformer.posts.model_fields import class_named
 
-from ..alarm_policies import POLICIES, best_of, compare_policies, policies_table
 from ..policy import POLICY_FILE, Alarm, policy_words, write_alarm
+from ..policy_comparison import POLICIES, best_of, compare_policies, policies_table
 
 
 @dataclass(kw_only=True)

@@ -11,9 +11,9 @@ from modeling_tempoformer.evaluation.alarm_goals import AlarmGoal
 from modeling_tempoformer.evaluation.alarms import find_threshold
 from modeling_tempoformer.evaluation.prediction_table import prediction_rows, read_held_out, write_held_out
 from modeling_tempoformer.posts.facts import Facts, unit_of
-from tempoformer_live.alarm_policies import at_threshold, best_of, compare_policies, follow_all, keeping
 from tempoformer_live.commands import policy as command
 from tempoformer_live.policy import RAISED, AlarmState, follow, read_alarm
+from tempoformer_live.policy_comparison import at_threshold, best_of, compare_policies, follow_all, keeping
 
 
 HOUR = 3600.0
