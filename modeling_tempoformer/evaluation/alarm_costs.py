@@ -1,4 +1,4 @@
-"""Scores alarms by the changes that they find and by what they cost, as the metric in `metrics/change_detection` does."""
+"""Scores alarms by the changes that they find and by what they cost, as `metrics/change_detection` does."""
 
 import math
 from collections.abc import Mapping, Sequence
