@@ -84,8 +84,8 @@ test: .venv/installed_test
 # that wait sleep, as there are more of them than cores. A minute on two cores.
 PLAIN_KERNELS := ATEN_CPU_CAPABILITY=default ONEDNN_MAX_CPU_ISA=SSE41 OMP_NUM_THREADS=2 OMP_WAIT_POLICY=passive
 COMPUTING := $(patsubst %,tests/test_%.py,encode_once encoders explanations model_common modeling_tempoformer \
-	modeling_post_tempoformer modeling_temporal_bert online parity pipeline tree_expert variants export) \
-	packages/live/tests/test_live_classifier.py
+	modeling_post_tempoformer modeling_temporal_bert parity pipeline tree_expert variants export) \
+	packages/live/tests/test_live_classifier.py packages/live/tests/test_stepping.py
 
 test-plain-kernels: .venv/installed_slow
 	$(PLAIN_KERNELS) $(BIN)/python -m pytest --numprocesses $(JOBS) -m "plain_kernels or not slow" $(COMPUTING)
