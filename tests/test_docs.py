@@ -345,7 +345,7 @@ def test_blocks_that_do_not_import_this_package_need_none(clone):
     blocks = [text for page in ("docs/python.md", "docs/hub.md") for _, _, text in FENCE.findall(text_of(page))]
     alone = [text for text in blocks if "me/my-model" in text and "import" in text]
     alone = [text for text in alone if modeling_tempoformer.__name__ not in text]
-    assert len(alone) > 3
+    assert len(alone) >= 3
     # A question to the user would end the process, because nobody can answer.
     run_without_package("\n".join(["import builtins, os", "builtins.input = lambda *question: os._exit(1)", *alone]))
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from ..metrics.change_detection import change_detection
 from ..posts.states import first_of
 from ..timeline_tempoformer import Timeline
+from .metrics import change_detection
 from .significance import bootstrap_difference
 
 
@@ -51,14 +51,14 @@ def score_costs(
         labelled = labels >= 0
         if labelled.any():
             times = np.full(len(labels), math.nan) if timeline.timestamps is None else np.array(timeline.timestamps)
-            posts = change_detection.Posts(labels[labelled] == label, raised[labelled], times[labelled])
+            posts = change_detection().Posts(labels[labelled] == label, raised[labelled], times[labelled])
             back = None if held_back is None else held_back[number][labelled]
-            judged.append(change_detection.judge_alarms(posts, early, late, back))
+            judged.append(change_detection().judge_alarms(posts, early, late, back))
             sizes.append(labelled.sum())
     if not judged:
         return {}
     kinds = ("alarms",) if held_back is None else ("alarms", "held_back")
-    facts = {score.name: score.compute(judged) for score in change_detection.SCORES if score.of in kinds}
+    facts = {score.name: score.compute(judged) for score in change_detection().SCORES if score.of in kinds}
     facts.pop(PER_DAY)
     found = [[np.isfinite(each.delays[:, 0]).sum(), len(each.delays)] for each in judged]
     facts["found_changes_interval"] = ratio_interval(found)
@@ -121,7 +121,7 @@ def alarm_curve(
         labels = np.array(timeline.labels)
         own, is_class = own[labels >= 0], labels[labels >= 0] == label
         outside = np.ones(len(own), dtype=bool)
-        for first, _, end in change_detection.zones_of(is_class, early):
+        for first, _, end in change_detection().zones_of(is_class, early):
             # A change is found from the largest probability in it on.
             best.append(own[first:end].max())
             outside[first:end] = False

@@ -15,10 +15,10 @@ import numpy as np
 import pandas as pd
 from scipy.stats import binomtest
 
-from ..metrics.change_detection import change_detection
 from ..posts.facts import unit_of
 from ..timeline_tempoformer import Timeline
 from .alarm_goals import AlarmGoal
+from .metrics import change_detection
 
 
 # Sums of shares that differ by less are equal up to rounding.
@@ -71,7 +71,7 @@ def find_cases(promise: AlarmGoal, timelines: Sequence[Timeline], label: int, la
         posts, is_class = start + np.flatnonzero(labels >= 0), labels[labels >= 0] == label
         start += len(labels)
         if promise.kind == "missed":
-            zones = change_detection.zones_of(is_class, 0, late)
+            zones = change_detection().zones_of(is_class, 0, late)
             found += [(unit, posts[first:end]) for first, _, end in zones]
             continue
         stretches = np.zeros(len(posts))

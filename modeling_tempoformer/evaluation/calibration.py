@@ -14,10 +14,10 @@ from transformers import PreTrainedConfig
 from transformers.utils import logging
 
 from ..decisions_tempoformer import class_names, decide
-from ..metrics.change_detection import change_detection
 from ..timeline_tempoformer import Timeline
 from .alarm_goals import AlarmGoal
 from .alarms import SCORE_ROUNDING, choose_alarm
+from .metrics import change_detection
 from .predictions import all_labels, decide_posts
 
 
@@ -79,7 +79,7 @@ def expected_calibration_error(probabilities: np.ndarray, labels: np.ndarray) ->
         probabilities.
     """
     probabilities, labels = labelled_probabilities(probabilities, labels)
-    return float(change_detection.expected_calibration_error(probabilities, labels))
+    return float(change_detection().expected_calibration_error(probabilities, labels))
 
 
 def fit_temperature(logits: np.ndarray, labels: np.ndarray) -> float:

@@ -18,10 +18,10 @@ from transformers import PreTrainedConfig
 
 from ..common.figures import COLUMN, DARK, LIGHT, STYLE, new_figure, save_figure
 from ..decisions_tempoformer import class_names
-from ..metrics.change_detection import change_detection
 from ..timeline_tempoformer import Timeline
 from .alarm_costs import PER_DAY, PER_HUNDRED, alarm_curve, false_alarm_rates
 from .calibration import expected_calibration_error
+from .metrics import change_detection
 from .predictions import all_labels
 
 
@@ -117,7 +117,7 @@ def reliability_figure(labels: np.ndarray, probabilities: Mapping[str, np.ndarra
     The share of right predictions by confidence, in bins of at least 10 posts, and the number of posts by confidence.
     `probabilities` are one or two arrays (posts, classes) by name.
     """
-    figure, num_bins = new_figure(COLUMN, COLUMN), change_detection.NUM_BINS
+    figure, num_bins = new_figure(COLUMN, COLUMN), change_detection().NUM_BINS
     upper, lower = figure.subplots(2, sharex=True, height_ratios=(5, 2))
     title, confidences = ["Expected calibration error"], []
     for (name, array), style in zip(probabilities.items(), (DARK, LIGHT)):

@@ -2,12 +2,20 @@
 
 from collections.abc import Callable, Sequence
 from tempfile import TemporaryDirectory
+from types import ModuleType
 
 import numpy as np
 from transformers import EvalPrediction, PreTrainedConfig
 
-from ..metrics.change_detection import change_detection
 from .predictions import Predictions
+
+
+def change_detection() -> ModuleType:
+    """Returns the module of the metric, with its class `ChangeDetection` and its table `SCORES`."""
+    # Imported here, because it brings Evaluate.
+    from ..metrics.change_detection import change_detection as module
+
+    return module
 
 
 def compute_scores(posts: Predictions, no_change: int | None = None) -> dict[str, float]:
@@ -25,7 +33,7 @@ def compute_scores(posts: Predictions, no_change: int | None = None) -> dict[str
     """
     # The metric makes a cache folder, but writes nothing into it with `keep_in_memory`: a temporary one is enough.
     with TemporaryDirectory() as folder:
-        metric = change_detection.ChangeDetection(keep_in_memory=True, cache_dir=folder)
+        metric = change_detection().ChangeDetection(keep_in_memory=True, cache_dir=folder)
     return metric.compute(
         predictions=[posts.predictions],
         references=[posts.labels],
@@ -67,7 +75,7 @@ def score_names(label_names: Sequence[str]) -> list[str]:
 
 def card_titles() -> dict[str, str]:
     """The titles of the scores on a model card, by name."""
-    return {score.name: score.title[0].upper() + score.title[1:] for score in change_detection.SCORES if score.title}
+    return {score.name: score.title[0].upper() + score.title[1:] for score in change_detection().SCORES if score.title}
 
 
 def compute_metrics(label_names: list[str]) -> Callable[[EvalPrediction, bool], dict[str, float]]:

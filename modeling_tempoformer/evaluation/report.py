@@ -13,7 +13,6 @@ from huggingface_hub import hf_hub_download
 from huggingface_hub.errors import EntryNotFoundError
 from transformers import PreTrainedConfig
 
-from ..metrics.change_detection import change_detection
 from ..posts.facts import all_facts
 from ..timeline_tempoformer import Timeline
 from .alarm_costs import PER_DAY, PER_HUNDRED
@@ -22,7 +21,7 @@ from .annotator_scores import score_annotators
 from .baseline_scores import compare_with, compare_with_baselines, learn_baselines
 from .group_scores import score_groups
 from .method_names import baseline_name
-from .metrics import choose_no_change, compute_scores
+from .metrics import change_detection, choose_no_change, compute_scores
 from .people_scores import score_people
 from .predictions import all_labels, labelled_posts, timeline_numbers
 
@@ -124,7 +123,7 @@ def score_part(
 
 def group_by_class(metrics: Mapping[str, Any], prefix: str, names: list[str]) -> dict[str, Any]:
     """Groups the Trainer's metrics of a split: without their prefix, and those of a class in a dict of its own."""
-    kinds = [score.name for score in change_detection.SCORES if score.by_class]
+    kinds = [score.name for score in change_detection().SCORES if score.by_class]
     class_metrics = {f"{kind}_{name}": (name, kind) for name in names for kind in kinds}
     nested: dict[str, Any] = {}
     for metric, value in metrics.items():
@@ -515,7 +514,7 @@ def results_table(part: str, results: Mapping[str, Any]) -> str:
     if "classes" not in results:
         return "\n\n".join([counts, *state_lines(results)])
     counts = "\n".join([counts, *people_lines(results)])
-    titled = [score for score in change_detection.SCORES if score.title]
+    titled = [score for score in change_detection().SCORES if score.title]
     titles = {score.name: score.title for score in titled}
     columns = [score.name for score in titled if score.by_class]
     classes = pd.DataFrame.from_dict(results["classes"], orient="index")
