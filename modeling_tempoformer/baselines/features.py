@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 from sklearn.ensemble import HistGradientBoostingClassifier
 
+from ..evaluation.predictions import all_labels
 from ..timeline_tempoformer import Timeline
 
 
@@ -16,14 +17,34 @@ NOT_HELD_OUT = -1
 
 
 def fit_and_predict(
-    train_features: Any, labels: np.ndarray, features: Any, num_labels: int, **settings: Any
+    train: Sequence[Timeline],
+    timelines: Sequence[Timeline],
+    train_features: pd.DataFrame | np.ndarray,
+    features: pd.DataFrame | np.ndarray,
+    num_labels: int,
+    **settings: Any,
 ) -> np.ndarray:
-    """The probabilities (posts, num_labels) from trees that learn from the labelled training posts."""
-    trees = HistGradientBoostingClassifier(class_weight="balanced", **settings)
-    trees.fit(train_features[labels >= 0], labels[labels >= 0])
+    """
+    Returns the probabilities (posts, num_labels) that trees give to posts. Posts that are `held_out` in training are
+    classified by trees that have not learned from them.
+
+    Args:
+        train (`Sequence[Timeline]`): The timelines from which they learn.
+        timelines (`Sequence[Timeline]`): The timelines whose posts they classify.
+        train_features, features (`pd.DataFrame` or `np.ndarray`): The features (posts, features) of both.
+        num_labels (`int`): Number of classes.
+        settings: Arguments of `HistGradientBoostingClassifier`.
+    """
+    labels, train_members, members = all_labels(train), held_out_posts(train), held_out_posts(timelines)
     probabilities = np.zeros((len(features), num_labels))
-    # For a single class, scikit-learn returns two columns: that class, and an empty one.
-    probabilities[:, trees.classes_] = trees.predict_proba(features)[:, : len(trees.classes_)]
+    for member in np.unique(members):
+        asked = members == member
+        learned = (labels >= 0) & ((train_members != member) | (member == NOT_HELD_OUT))
+        trees = HistGradientBoostingClassifier(class_weight="balanced", **settings)
+        trees.fit(train_features[learned], labels[learned])
+        # For a single class, scikit-learn returns two columns: that class, and an empty one.
+        found = trees.predict_proba(features[asked])[:, : len(trees.classes_)]
+        probabilities[np.ix_(asked, trees.classes_)] = found
     return probabilities
 
 

@@ -7,7 +7,7 @@ import pandas as pd
 
 from ..evaluation.predictions import all_labels
 from ..timeline_tempoformer import Timeline
-from .features import NOT_HELD_OUT, fit_and_predict, held_out_posts, post_features
+from .features import fit_and_predict, post_features
 
 
 def predict(train: Sequence[Timeline], timelines: Sequence[Timeline], num_labels: int) -> np.ndarray:
@@ -43,18 +43,6 @@ def by_members(
     Returns the probabilities of [`predict`] by trees that read given features (posts, features) of the posts of
     `train` and of `timelines`.
     """
-    labels, names = all_labels(train), shared_features(train, train_features, features)
-    train_members, members = held_out_posts(train), held_out_posts(timelines)
-    probabilities = np.zeros((len(features), num_labels))
-    for member in np.unique(members):
-        asked, learned = members == member, (train_members != member) | (member == NOT_HELD_OUT)
-        probabilities[asked] = fit_and_predict(
-            train_features.loc[learned, names],
-            labels[learned],
-            features.loc[asked, names],
-            num_labels,
-            max_depth=2,
-            max_iter=40,
-            random_state=0,
-        )
-    return probabilities
+    names = shared_features(train, train_features, features)
+    settings = {"max_depth": 2, "max_iter": 40, "random_state": 0}
+    return fit_and_predict(train, timelines, train_features[names], features[names], num_labels, **settings)

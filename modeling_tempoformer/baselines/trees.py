@@ -6,7 +6,6 @@ import numpy as np
 import pandas as pd
 from sklearn.decomposition import PCA
 
-from ..evaluation.predictions import all_labels
 from ..timeline_tempoformer import Timeline
 from .features import fit_and_predict, post_features
 
@@ -28,7 +27,8 @@ def predict(
 
     Args:
         train (`Sequence[Timeline]`): The timelines from which they learn.
-        timelines (`Sequence[Timeline]`): The timelines whose posts they classify.
+        timelines (`Sequence[Timeline]`): The timelines whose posts they classify. Posts that are `held_out` in
+            training are classified by trees that have not learned from them.
         num_labels (`int`): Number of classes.
         vectors (`tuple[np.ndarray, np.ndarray]`): The vectors (posts, hidden) of the posts of `train`, 0 for a post
             that no row classifies, and of `timelines`.
@@ -39,7 +39,7 @@ def predict(
     components = PCA(min(COMPONENTS, *present.shape), random_state=seed).fit(present)
     train_features = pair_features(train, train_vectors, components)
     features = pair_features(timelines, asked_vectors, components)
-    return fit_and_predict(train_features, all_labels(train), features, num_labels, random_state=seed)
+    return fit_and_predict(train, timelines, train_features, features, num_labels, random_state=seed)
 
 
 def pair_features(timelines: Sequence[Timeline], vectors: np.ndarray, components: PCA) -> np.ndarray:

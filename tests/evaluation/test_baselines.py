@@ -7,7 +7,7 @@ import pytest
 from helpers import make_timeline
 from sklearn.metrics import f1_score
 
-from modeling_tempoformer.baselines import position_and_time, words
+from modeling_tempoformer.baselines import position_and_time, trees, words
 from modeling_tempoformer.baselines.features import post_features
 from modeling_tempoformer.baselines.words import MOST_POSTS
 from modeling_tempoformer.evaluation.baseline_scores import compare_with_baselines, learn_baselines
@@ -86,6 +86,18 @@ def test_words_alone_learn_a_word_and_no_position():
     # A class that nobody has in training
     probabilities = words.predict(train, test, 3)
     assert np.allclose(probabilities.sum(1), 1) and not probabilities[:, 2].any()
+
+
+def test_trees_of_labels_by_chance_tell_nothing_of_posts_that_are_held_out():
+    """Each vector tells its post apart, so that trees that had learned from a post would know its label."""
+    generator = np.random.default_rng(0)
+    both = [replace(one, held_out=number % 2) for number, one in enumerate(make_timelines(lambda *_: 0, seed=0))]
+    for timeline in both:
+        timeline.labels = generator.integers(0, 2, len(timeline)).tolist()
+    actual, vectors = all_labels(both), generator.normal(size=(240, 16))
+    assert abs((trees.predict(both, both, 2, (vectors, vectors)).argmax(-1) == actual).mean() - 0.5) < 0.1
+    learned = [replace(timeline, held_out=None) for timeline in both]
+    assert (trees.predict(learned, learned, 2, (vectors, vectors)).argmax(-1) == actual).mean() > 0.9
 
 
 def test_words_of_labels_by_chance_tell_nothing_of_posts_that_are_held_out():

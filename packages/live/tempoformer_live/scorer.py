@@ -48,7 +48,7 @@ class CountingPipeline(StreamClassificationPipeline):
 
 def make_record(pipe: CountingPipeline, corpus: Corpus, alarm: Alarm | None = None) -> dict[str, Any]:
     """Returns all that the predictions depend on: the model's SHA-256, the names of columns, and the input files."""
-    digest = hashlib.sha256(Stepper(pipe.model, alarm).fingerprint.encode())
+    digest = hashlib.sha256(Stepper(pipe.model).fingerprint.encode())
     digest.update(b"" if alarm is None else alarm.rule.encode())
     with TemporaryDirectory() as folder:
         pipe.model.config.save_pretrained(folder)

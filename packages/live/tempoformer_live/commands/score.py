@@ -28,7 +28,7 @@ from modeling_tempoformer.view.timelines import load_pipeline
 
 from ..cluster import run_tasks, started_ray
 from ..corpus import WORK, Corpus, check_names, check_times, find_tables
-from ..policy import read_alarm
+from ..policy import read_alarm, use_alarm
 from ..scorer import (
     RECORD,
     CountingPipeline,
@@ -97,6 +97,7 @@ def main(arguments: list[str]):
     if corpus.one_timeline:
         check_names(tables)
     alarm = read_alarm(args.model_name_or_path, pipe.model.config)
+    use_alarm(pipe.model.config, alarm)
     record = make_record(pipe, corpus, alarm)
     begun, parts = check_record(output, record), read_parts(output)
     try:
