@@ -189,7 +189,7 @@ def test_conversations_without_ids_are_scored_as_flat_posts(ray, model, tmp_path
     assert len(flat) == 9
     pd.testing.assert_frame_equal(scored.drop(columns="post_id"), flat.drop(columns="post_id"), rtol=0, atol=1e-5)
     with pytest.raises(ValueError, match="another --drop_incomplete"):
-        start(model, tmp_path / "files", tmp_path / "files_scored", given[0], *given[2:])
+        start(model, tmp_path / "files", tmp_path / "files_scored", *given[:-1])
 
 
 def test_bad_input_is_one_sentence_and_the_command_works_once_it_is_mended(ray, model, tmp_path):
