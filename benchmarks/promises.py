@@ -26,11 +26,12 @@ from modeling_tempoformer.metrics.change_detection import change_detection
 from scipy.stats import bootstrap
 from transformers import AutoConfig
 
+from modeling_tempoformer.common.rounding import round_between
 from modeling_tempoformer.decisions_tempoformer import class_names
 from modeling_tempoformer.evaluation.alarm_costs import split_values
-from modeling_tempoformer.evaluation.alarm_goals import AlarmGoal, read_goal
+from modeling_tempoformer.evaluation.alarm_goals import AlarmGoal
 from modeling_tempoformer.evaluation.alarm_promises import edges_of, find_cases, promise_facts
-from modeling_tempoformer.evaluation.alarms import find_threshold, round_between
+from modeling_tempoformer.evaluation.alarms import find_threshold
 from modeling_tempoformer.evaluation.prediction_table import read_held_out, read_predictions
 from modeling_tempoformer.timeline_tempoformer import Timeline
 from tempoformer_live.policy import RAISED, SECONDS, lag_of
@@ -38,7 +39,7 @@ from tempoformer_live.policy_comparison import POLICIES, at_threshold, follow_al
 
 
 NUM_SPLITS = 200
-PROMISES = tuple(map(read_goal, ("rate=0.05", "rate=0.1", "rate=0.2", "missed=0.2", "missed=0.4")))
+PROMISES = tuple(map(AlarmGoal.read, ("rate=0.05", "rate=0.1", "rate=0.2", "missed=0.2", "missed=0.4")))
 Scored = list[tuple[Timeline, np.ndarray]]
 
 
@@ -75,7 +76,7 @@ def observe_tests(folder: Path, method: str) -> Iterator[dict]:
     for path in sorted(folder.glob(f"*/{method}/_held_out.parquet")):
         config = AutoConfig.from_pretrained(path.parent)
         names = class_names(config)
-        held_out, probabilities = read_held_out(path.parent, names)
+        held_out, probabilities = read_held_out(path.parent)
         table = read_predictions(path.parent / "_predictions.parquet")
         table = table[table["label"].notna()]
         tested = [

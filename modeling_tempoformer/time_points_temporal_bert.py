@@ -87,7 +87,7 @@ class TimePoints:
         if parts := read_date(value):
             why = "is in none of the time points"
             if self.granularity is not None:
-                if (name := name_date(parts, self.granularity)) in self.names:
+                if (name := name_time(value, self.granularity)) in self.names:
                     return name
                 why = f"is in '{name}', which is none of the time points"
             start, end = span_of_months(parts, parts)
@@ -133,7 +133,10 @@ class TimePoints:
 
 
 def read_years(name: str) -> tuple[int, ...]:
-    """Reads the year, or the first and the last year, in a time point's name; empty for other names."""
+    """
+    Reads the year, or the first and the last year, in a time point's name, such as `"1815"`, `"1810-1860"` or
+    `"200-100BC"`: those before the common era are negative. Empty for other names.
+    """
     if not (match := YEARS.fullmatch(name)):
         return ()
     first, is_first_bc, last, is_last_bc = match.groups()
@@ -215,8 +218,21 @@ def read_point(text: str) -> datetime | None:
         return None
 
 
-def name_date(parts: tuple[int, ...], granularity: str) -> str:
-    """Names a date at a granularity. Raises an [`UnknownTimeError`] if the date is less exact."""
+def name_time(value: Any, granularity: str | None = None) -> str:
+    """
+    Returns the name of a time, or at a granularity that of the period which a date lies in.
+
+    Args:
+        value: A time. At a granularity it must be a date that [`read_date`] reads.
+        granularity (`str`, *optional*): One of [`TimePoints`]. By default an integer is named without a fraction, a
+            date (31.12.2024 too) as in ISO-8601, and any other time as it is written.
+
+    Raises an [`UnknownTimeError`] for a value that is no date, or not exact enough for the granularity.
+    """
+    if granularity is None:
+        return as_name(value)
+    if not (parts := read_date(value)):
+        raise UnknownTimeError(f"{value!r} is not a date.")
     form, needed = GRANULARITIES[granularity]
     if len(parts) < needed:
         written = "-".join(f"{part:02}" for part in parts)

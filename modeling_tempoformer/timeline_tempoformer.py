@@ -83,10 +83,19 @@ def read_role(role: str, value: Any) -> str:
         raise BadValue(role, value, str(problem)) from None
 
 
-def known_ids(states: Sequence[str], config: PreTrainedConfig, names: Sequence[str]) -> list[int]:
+def number_states(states: Sequence[str], config: PreTrainedConfig, names: Sequence[str]) -> list[int]:
     """
-    Returns the number of each state of a model with this configuration, -1 where it is missing. Raises a [`BadValue`]
-    for one that the model has not learned, whose post `names` names.
+    Returns the number of each state among those of a model.
+
+    Args:
+        states (`Sequence[str]`): The state of each post, as [`~names_tempoformer.read_name`] returns it; empty where
+            it is not known.
+        config (`PreTrainedConfig`): The model's configuration, which has the `states`, and for numbers the
+            `state_values`, of which the nearest one counts.
+        names (`Sequence[str]`): The name of each post in errors.
+
+    Returns:
+        `list[int]`: -1 where the state is empty. Raises a [`BadValue`] for one that the model has not learned.
     """
     ids = state_ids(states, config.states, config.state_values)
     for state, number, name in zip(states, ids, names, strict=True):
@@ -94,6 +103,20 @@ def known_ids(states: Sequence[str], config: PreTrainedConfig, names: Sequence[s
             learned = f"it is none of the model's states, {', '.join(config.states)}"
             raise BadValue(f"{name}: state", state, f"{learned}; leave it empty where it is not known")
     return ids
+
+
+def warn_of_speakers(speakers: Iterable[str], timeline_id: str | int | None = None):
+    """
+    Warns, once a run, of speakers whose names look alike.
+
+    Args:
+        speakers (`Iterable[str]`): The names of the speakers of a timeline.
+        timeline_id (`str` or `int`, *optional*): The timeline. Without it the warning names neither the timeline nor
+            the speakers, which may be private.
+    """
+    if alike := look_alike(dict.fromkeys(speakers)):
+        named = "" if timeline_id is None else f" of timeline {timeline_id!r}: {', '.join(map(repr, alike[0]))}"
+        logger.warning_once(f"SPEAKERS COUNT AS DIFFERENT PEOPLE THAT {ALIKE}{named}. Write each alike.")
 
 
 @dataclass
@@ -221,9 +244,7 @@ class Timeline:
                 value = f" {bad.value!r}" if shows_values else ""
                 raise ValueError(f"{name_post(row)}: {bad.field}{value}: {bad.problem}.") from None
         times.warn()
-        if alike := look_alike(dict.fromkeys(post.speaker or "" for post in posts)):
-            named = f" of timeline {timeline_id!r}: {', '.join(map(repr, alike[0]))}" if shows_values else ""
-            logger.warning_once(f"SPEAKERS COUNT AS DIFFERENT PEOPLE THAT {ALIKE}{named}. Write each alike.")
+        warn_of_speakers((post.speaker or "" for post in posts), timeline_id if shows_values else None)
         return cls.from_posts(timeline_id, posts)
 
     def __len__(self) -> int:
@@ -260,7 +281,7 @@ class Timeline:
         configuration. Raises a [`BadValue`] that names the post for a state that the model has not learned.
         """
         names = [f"Timeline {self.timeline_id!r}, post {row}" for row in self.input_rows]
-        ids = known_ids(self.states or [""] * len(self), config, names)
+        ids = number_states(self.states or [""] * len(self), config, names)
         return states_before(ids, self.speakers if config.reads_speakers else None, len(config.states))
 
     def compared_posts(self) -> list[int]:

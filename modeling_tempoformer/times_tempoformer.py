@@ -115,16 +115,6 @@ def read_text(text: str) -> float | datetime | timedelta | None:
         raise ValueError(NO_TIME) from None
 
 
-def check_kind(kind: str, earlier: str):
-    """Raises a `ValueError` if a post's time is of another kind than those of the earlier posts of its timeline."""
-    if kind != earlier:
-        raise ValueError(
-            f"the time is {kind}, while those of the timeline's earlier posts are of another kind ({earlier}); the "
-            "times of a timeline must be all ISO-8601 dates (2024-05-01), all numbers of seconds, all durations "
-            "(00:01:30), or all missing"
-        )
-
-
 class TimeColumn:
     """
     Reads the times of one column, all of one kind: a bare number among dates (`20240502` among `2024-05-01`) would be

@@ -54,6 +54,8 @@ class TimedEncoding:
 class TemporalTokenizer:
     """Adds time to a tokenizer; see [`TemporalBertTokenizer`]."""
 
+    # The `time_ids` of padding, of a mask and of an unknown time
+    padding_time_id, mask_time_id, unknown_time_id = PADDING_TIME, MASK_TIME, UNKNOWN_TIME
     # If True, the token of a word includes the space before it.
     _spaces_in_words = False
     # The second text of a pair with its special tokens, in the form of `TemplateProcessing`.

@@ -13,10 +13,10 @@ from transformers import HfArgumentParser, TrainingArguments
 
 import tempoformer
 from modeling_tempoformer.commands import compare, predict, train
+from modeling_tempoformer.common.columns import read_columns
 from modeling_tempoformer.common.command_line import find_recipe, parse
 from modeling_tempoformer.common.renamed_options import RENAMED
 from modeling_tempoformer.posts.arguments import DataTrainingArguments
-from modeling_tempoformer.posts.columns import read_columns
 from modeling_tempoformer.posts.synthetic import synthetic_posts
 from modeling_tempoformer.training.fine_tuning import ARGUMENTS
 

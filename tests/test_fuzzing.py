@@ -25,7 +25,7 @@ from hypothesis import strategies as st
 from transformers import BertTokenizer
 
 from modeling_tempoformer import StreamCollator
-from modeling_tempoformer.posts.columns import Columns
+from modeling_tempoformer.common.columns import Columns
 from modeling_tempoformer.posts.rows import timeline_to_rows
 from modeling_tempoformer.posts.tables import load_table
 from modeling_tempoformer.posts.timelines import read_posts

@@ -1,5 +1,6 @@
 """Checks which modules `import modeling_tempoformer` loads, and which folders import which."""
 
+import ast
 import re
 import subprocess
 import sys
@@ -84,8 +85,35 @@ def test_packages_know_the_plugin_and_not_each_other(package):
     assert any("from modeling_tempoformer" in text for text in texts)
 
 
+@pytest.mark.parametrize("package", PACKAGES)
+def test_packages_import_public_names_of_the_plugin_alone(package):
+    """These are the names in `__all__`, and what `common` has."""
+    names = set(modeling_tempoformer.__all__)
+    imported, refused = [], []
+    for path in PACKAGES[package].parent.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            for name in imported_names(node):
+                imported.append(name)
+                top, _, rest = name.partition(".")
+                if top == PACKAGE.name and rest not in names and not rest.startswith("common."):
+                    refused.append((path.name, name))
+    assert any(name.startswith(f"{PACKAGE.name}.") for name in imported)
+    assert not refused
+
+
+def imported_names(node: ast.AST) -> list[str]:
+    """Returns the full names of what an import statement imports; none for other code and for relative imports."""
+    if isinstance(node, ast.Import):
+        return [alias.name for alias in node.names]
+    if isinstance(node, ast.ImportFrom) and node.level == 0:
+        return [f"{node.module}.{alias.name}" for alias in node.names]
+    return []
+
+
 def test_what_all_share_knows_no_room_of_the_plugin():
-    imports = re.compile(r"^\s*from (?:modeling_tempoformer\.\w|\.\.\w)", flags=re.MULTILINE)
+    """It may import Hub modules, which are flat in the package."""
+    hub = "|".join(path.stem for path in PACKAGE.glob("*_*.py") if not path.stem.startswith("_"))
+    imports = re.compile(rf"^\s*from (?:modeling_tempoformer\.\w|\.\.(?!(?:{hub}) )\w)", flags=re.MULTILINE)
     modules = list((PACKAGE / "common").rglob("*.py"))
     assert modules and not [path for path in modules if imports.search(path.read_text(encoding="utf-8"))]
 

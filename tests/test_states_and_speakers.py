@@ -23,7 +23,6 @@ from modeling_tempoformer.decisions_tempoformer import read_states
 from modeling_tempoformer.states_tempoformer import States
 from modeling_tempoformer.timeline_tempoformer import Timeline
 from modeling_tempoformer.training.experts import grow_experts
-from tempoformer_live import memory
 from tempoformer_live.memory import StreamMemory
 from tempoformer_live.stepping import Stepper
 
@@ -150,8 +149,7 @@ def test_a_name_is_one_person_however_it_is_written_and_by_every_path():
 
 def test_speakers_that_look_alike_are_warned_of_by_pipeline_and_step(caplog, monkeypatch):
     monkeypatch.setattr(logging.getLogger("modeling_tempoformer"), "propagate", True)
-    for module in (timeline_tempoformer, memory):
-        module.logger.warning_once.cache_clear()
+    timeline_tempoformer.logger.warning_once.cache_clear()
     model, tokenizer = tiny_reader(**EXPERTS)
     Timeline.read(0, ["so", "sad"], speakers=["Ann", "Ben"])
     assert "DIFFERENT" not in caplog.text
@@ -160,6 +158,7 @@ def test_speakers_that_look_alike_are_warned_of_by_pipeline_and_step(caplog, mon
     caplog.clear()
     # A service does not log names.
     Timeline.read(0, ["so", "sad"], None, "post {}".format, False, ["Ann", "ＡＮＮ"])
+    timeline_tempoformer.logger.warning_once.cache_clear()
     tokens = tokenizer(["so", "so"], return_tensors="pt")
     tokens.pop("token_type_ids", None)
     Stepper(model).step(**tokens, timeline_ids=["a", "a"], timestamps=[1.0, 2.0], speakers=["Ann", "a nn"])

@@ -12,13 +12,13 @@ from space_posts import MOST_POSTS, parse_posts
 from starlette.middleware import Middleware
 from starlette.middleware.body_limit import RequestBodyLimitMiddleware
 
+from modeling_tempoformer.common.table_arguments import PostArguments, columns_of
 from modeling_tempoformer.decisions_tempoformer import class_names
 from modeling_tempoformer.evaluation.prediction_table import PREDICTIONS, prediction_rows, to_csv
 from modeling_tempoformer.evaluation.predictions import decide_posts
-from modeling_tempoformer.evaluation.report import read_test, test_summary
+from modeling_tempoformer.evaluation.report import describe_test
 from modeling_tempoformer.pipeline_tempoformer import StreamClassificationPipeline
-from modeling_tempoformer.posts.arguments import PostArguments
-from modeling_tempoformer.posts.reading import columns_of, read_timelines
+from modeling_tempoformer.posts.reading import read_timelines
 from modeling_tempoformer.posts.splits import hold_back, read_split
 from modeling_tempoformer.view.timeline_page import timeline_page
 from modeling_tempoformer.view.timelines import explain_timelines, load_pipeline
@@ -88,7 +88,7 @@ def predict_posts(text: str, pipe: StreamClassificationPipeline, model: str) -> 
             timelines,
             names,
             config.calibration,
-            verdict=test_summary(read_test(model), config),
+            verdict=describe_test(model, config),
             no_change=config.no_change,
             watched=config.watched,
         ),

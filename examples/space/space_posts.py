@@ -4,8 +4,8 @@ import re
 
 from datasets import Dataset
 
-from modeling_tempoformer.posts.columns import find_column
-from modeling_tempoformer.posts.csv_shapes import find_separator
+from modeling_tempoformer.common.columns import find_column
+from modeling_tempoformer.common.files import find_separator
 from modeling_tempoformer.posts.tables import TIMELINE, read_pasted
 
 

@@ -15,15 +15,15 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 from datasets import Dataset
 
-from ..common.command_line import check_positive, parse
-from ..posts.arguments import PostArguments
-from ..posts.columns import USUAL
+from ..common.columns import USUAL
+from ..common.command_line import check_positive, class_named, parse
+from ..common.table_arguments import PostArguments, columns_of, form_of
 from ..posts.labels_ahead import with_labels_ahead
-from ..posts.model_fields import class_named
 from ..posts.post_splits import choose_change_step
-from ..posts.reading import columns_of, form_of, make_timelines, read_file
+from ..posts.reading import make_timelines
 from ..posts.states import DERIVED_LABELS, no_change_class
 from ..posts.surveys import survey
+from ..posts.tables import load_table
 from ..posts.timelines import label_names
 from ..timeline_tempoformer import NO_LABEL, Timeline
 from .written_tables import check_output, write_table
@@ -67,7 +67,7 @@ class AheadArguments(PostArguments):
 
 def main(arguments: list[str]):
     (args,) = parse([AheadArguments], arguments)
-    posts = read_file(args.posts_file, **form_of(args))
+    posts = load_table(args.posts_file, **form_of(args))
     change_step = choose_change_step({"posts": posts}, args)
     names = (
         DERIVED_LABELS if change_step is not None else label_names(posts, columns_of(args)["label"] or USUAL["label"])

@@ -26,6 +26,7 @@ from ..common.command_line import check_read, options_given, parse, split_recipe
 from ..common.files import lock_folder, write_json
 from ..common.markdown import table as markdown_table
 from ..common.renamed_options import check_renamed
+from ..common.splits import SPLITS
 from ..evaluation.cross_validation import FOLDS, collect, compare_all, cross_validate
 from ..evaluation.latex import write_latex
 from ..evaluation.method_names import checkpoint_name
@@ -41,7 +42,7 @@ from ..posts.post_splits import (
     load_splits,
 )
 from ..posts.reading import make_timelines
-from ..posts.splits import SPLITS, check_apart, check_tested_once, make_folds, read_folds, select_fold
+from ..posts.splits import check_apart, check_tested_once, make_folds, read_folds, select_fold
 from ..posts.surveys import survey
 from ..timeline_tempoformer import Timeline
 from ..training.arguments import ModelArguments

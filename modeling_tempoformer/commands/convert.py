@@ -13,12 +13,13 @@ from itertools import chain
 
 import pandas as pd
 
+from ..common.columns import TIMELINE, USUAL
 from ..common.command_line import parse
+from ..common.table_arguments import PostArguments, columns_of, form_of
 from ..evaluation.prediction_table import time_column
 from ..importers.export import POST_ID
-from ..posts.arguments import PostArguments
-from ..posts.columns import TIMELINE, USUAL
-from ..posts.reading import columns_of, form_of, has_no_column, make_timelines, read_file
+from ..posts.reading import has_no_column, make_timelines
+from ..posts.tables import load_table
 from ..posts.timelines import label_names
 from ..timeline_tempoformer import NO_LABEL, Timeline
 from .written_tables import check_output, write_table
@@ -37,7 +38,7 @@ class ConvertArguments(PostArguments):
 
 def main(arguments: list[str]):
     (args,) = parse([ConvertArguments], arguments)
-    posts = read_file(args.posts_file, **form_of(args))
+    posts = load_table(args.posts_file, **form_of(args))
     columns = columns_of(args)
     if columns["id"] is None and POST_ID in posts.column_names:
         args.columns = [*args.columns, f"id={POST_ID}"]

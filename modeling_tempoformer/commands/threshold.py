@@ -16,12 +16,11 @@ from transformers import AutoConfig
 from transformers.utils import CONFIG_NAME
 
 from ..cards.model_cards import update_alarm
-from ..common.command_line import parse
+from ..common.command_line import class_named, parse
 from ..common.files import written_whole
 from ..configuration_streams_tempoformer import StreamFields
 from ..decisions_tempoformer import class_names
 from ..evaluation.alarms import alarm_sentence
-from ..posts.model_fields import class_named
 
 
 @dataclass(kw_only=True)

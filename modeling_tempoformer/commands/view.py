@@ -8,17 +8,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from ..common.arguments import DownloadArguments
-from ..common.command_line import check_positive, parse
+from ..common.command_line import check_positive, class_named, parse
 from ..common.pages import check_view
+from ..common.splits import evenly_spaced
+from ..common.table_arguments import PostArguments, form_of
 from ..decisions_tempoformer import class_names
-from ..evaluation.report import read_test, test_summary
+from ..evaluation.report import describe_test
 from ..names_tempoformer import read_name
-from ..posts.arguments import PostArguments
-from ..posts.model_fields import class_named
-from ..posts.post_splits import evenly_spaced
-from ..posts.reading import form_of, make_timelines, read_file
+from ..posts.reading import make_timelines
 from ..posts.remembered_columns import recall_columns
 from ..posts.splits import hold_back, read_split
+from ..posts.tables import load_table
 from ..timeline_tempoformer import Timeline
 from ..view.timelines import TIMELINES, load_pipeline, write_view
 
@@ -60,7 +60,7 @@ def main(arguments: list[str]):
     if args.watch is not None:
         config.watched = class_named(args.watch, names, "watch")
     recall_columns(args, args.model_name_or_path, args.test_file)
-    posts = read_file(args.test_file, **form_of(args))
+    posts = load_table(args.test_file, **form_of(args))
     timelines = make_timelines({"test": posts}, args, names, config.change_step)["test"]
     # The page shows scores of labelled posts, which must not be posts that the model has learned from.
     model_folder = args.model_name_or_path
@@ -69,7 +69,7 @@ def main(arguments: list[str]):
     if args.watched_speakers is not None:
         args.watched_speakers = list(map(read_name, args.watched_speakers))
         check_speakers(args.watched_speakers, timelines)
-    verdict = test_summary(read_test(model_folder, **args.downloads), config)
+    verdict = describe_test(model_folder, config, **args.downloads)
     shown = (timelines, args.title, verdict, args.watched_speakers, model_folder)
     write_view(args.output, pipe.model, pipe.tokenizer, *shown)
 

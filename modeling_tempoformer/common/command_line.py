@@ -3,7 +3,7 @@
 import json
 import logging
 import sys
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, fields
 from itertools import takewhile
 from pathlib import Path
@@ -16,6 +16,7 @@ from tqdm.contrib.logging import logging_redirect_tqdm
 from transformers import HfArgumentParser, PreTrainedConfig
 from transformers.utils import logging as transformers_logging
 
+from ..names_tempoformer import read_name
 from .files import data_folder
 from .renamed_options import check_renamed
 
@@ -207,3 +208,10 @@ def check_positive(arguments: Any, *names: str):
     for name in names:
         if (value := getattr(arguments, name, None)) is not None and value < 1:
             raise ValueError(f"--{name} must be at least 1, got {value}.")
+
+
+def class_named(name: str, names: Sequence[str], option: str) -> int:
+    """Returns the id of the class that an option names. Raises a `ValueError` for a name that no class has."""
+    if (read := read_name(name)) not in (known := list(map(read_name, names))):
+        raise ValueError(f"--{option} must be one of {', '.join(names)}, got {name!r}.")
+    return known.index(read)

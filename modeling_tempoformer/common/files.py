@@ -21,6 +21,11 @@ PACKAGE = Path(__file__).parents[1]
 ROWS_AT_ONCE = 1000
 # Endings of compressed files, which are decompressed while they are read.
 ZIPPED = (".gz", ".zst")
+# Endings of tables of text, which may be compressed, and of all tables.
+JSON, CELLS, PARQUET, EXCEL = (".json", ".jsonl", ".ndjson"), (".csv", ".tsv"), ".parquet", ".xlsx"
+TABLES = tuple(kind + zipped for kind in (*CELLS, *JSON) for zipped in ("", *ZIPPED)) + (EXCEL, PARQUET)
+SEPARATORS = ",;\t|"
+IN_QUOTES = re.compile(r'"[^"]*(?:"|$)')
 # Files whose names begin with an underscore are never pushed.
 LOCK = "_lock"
 # Beginnings of files that are not of the kind that their names say, and advice.
@@ -82,6 +87,14 @@ def read_lines(path: str | Path, keep_blank: bool = False) -> Iterator[tuple[int
         for number, line in enumerate(file, 1):
             if keep_blank or line.strip():
                 yield number, line.rstrip("\n")
+
+
+def find_separator(header: str) -> str:
+    """
+    Returns the separator of a table: the comma, semicolon, tab or vertical bar, whichever its first line has most of
+    outside of quotes.
+    """
+    return max(SEPARATORS, key=IN_QUOTES.sub("", header).count)
 
 
 def decode_json(text: str, path: str | Path, line: int = 1, hint: str = "", **settings: Any) -> Any:

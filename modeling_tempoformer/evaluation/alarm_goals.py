@@ -37,19 +37,27 @@ class AlarmGoal:
         """Whether the goal is a promise about new timelines."""
         return self.kind in PROMISES
 
+    @classmethod
+    def read(cls, spelling: str) -> "AlarmGoal":
+        """
+        Reads a goal.
 
-def read_goal(spelling: str) -> AlarmGoal:
-    """Reads the spelling of a goal. Raises a `ValueError` that lists the spellings, or names the wrong number."""
-    try:
-        kind, share, days = SPELLING.fullmatch(spelling).groups()
-        goal = AlarmGoal(kind, float(share), None if days is None else float(days))
-    except (AttributeError, ValueError):
-        raise ValueError(
-            f"--alarm is one of precision=0.8, recall=0.7, rate=0.05, rate=0.05/30d and missed=0.2, got {spelling!r}."
-        ) from None
-    if not 0 < goal.share <= 1 or (goal.is_promise and goal.share == 1):
-        most = "less than 1" if goal.is_promise else "at most 1"
-        raise ValueError(f"--alarm {spelling}: the {kind} must be more than 0 and {most}.")
-    if days is not None and (kind != "rate" or not 0 < goal.days < float("inf")):
-        raise ValueError(f"--alarm {spelling}: only a rate has days, more than 0.")
-    return goal
+        Args:
+            spelling (`str`): `"precision=0.8"`, `"recall=0.7"`, `"rate=0.05"`, `"rate=0.05/30d"` or `"missed=0.2"`.
+
+        Raises a `ValueError` that lists the spellings, or names the wrong number.
+        """
+        try:
+            kind, share, days = SPELLING.fullmatch(spelling).groups()
+            goal = cls(kind, float(share), None if days is None else float(days))
+        except (AttributeError, ValueError):
+            raise ValueError(
+                "--alarm is one of precision=0.8, recall=0.7, rate=0.05, rate=0.05/30d and missed=0.2, got "
+                f"{spelling!r}."
+            ) from None
+        if not 0 < goal.share <= 1 or (goal.is_promise and goal.share == 1):
+            most = "less than 1" if goal.is_promise else "at most 1"
+            raise ValueError(f"--alarm {spelling}: the {kind} must be more than 0 and {most}.")
+        if days is not None and (kind != "rate" or not 0 < goal.days < float("inf")):
+            raise ValueError(f"--alarm {spelling}: only a rate has days, more than 0.")
+        return goal

@@ -12,13 +12,14 @@ import numpy as np
 import pandas as pd
 from transformers import PreTrainedConfig
 
+from ..common.rounding import round_between
 from ..decisions_tempoformer import own_alarm
 from ..posts.facts import unit_of
 from ..posts.states import first_of
 from ..timeline_tempoformer import Timeline
 from ..times_tempoformer import are_since_start
 from .alarm_costs import score_costs
-from .alarm_goals import AlarmGoal, read_goal
+from .alarm_goals import AlarmGoal
 from .alarm_promises import (
     DAY,
     edges_of,
@@ -213,14 +214,6 @@ def choose_cut(cuts: Mapping[str, np.ndarray], kind: str, least: float) -> int |
     return int(enough[-1 if kind == "precision" else 0]) if len(enough) else None
 
 
-def round_between(low: float, high: float) -> float:
-    """Returns the middle of two numbers, rounded to as few digits as leave it in the middle half of the two."""
-    middle, digits = (low + high) / 2, 1
-    while abs(round(middle, digits) - middle) > (high - low) / 4 and digits < 17:
-        digits += 1
-    return float(round(middle, digits))
-
-
 def measure_alarms(
     timelines: Sequence[Timeline],
     alarms: np.ndarray,
@@ -313,7 +306,7 @@ def score_alarms(
     alarm = own_alarm(config.watched, config.calibration) or {}
     goal, facts = None, {}
     if "wanted" in alarm:
-        goal, facts = read_goal(alarm["wanted"]), {"wanted": alarm["wanted"]}
+        goal, facts = AlarmGoal.read(alarm["wanted"]), {"wanted": alarm["wanted"]}
     facts |= measure_alarms(timelines, alarms, predictions >= 0, config.watched, config.first_posts, goal)
     facts["costs"] = score_costs(timelines, alarms, config.watched, facts, config.first_posts)
     labels = all_labels(timelines)
@@ -330,7 +323,7 @@ def score_alarms(
 
 def alarm_kind(facts: Mapping[str, Any]) -> str:
     """Returns the share that baselines' alarms must reach: the model's precision, or its recall if that was wanted."""
-    goal = read_goal(facts["wanted"]) if "wanted" in facts else None
+    goal = AlarmGoal.read(facts["wanted"]) if "wanted" in facts else None
     return "recall" if goal is not None and goal.kind in ("recall", "missed") else "precision"
 
 
@@ -412,7 +405,7 @@ def wanted_words(alarm: Mapping[str, Any], name: str) -> str:
     """Returns what was wanted of an alarm of the class `name`, in words; empty without a wish."""
     if "wanted" not in alarm:
         return ""
-    goal = read_goal(alarm["wanted"])
+    goal = AlarmGoal.read(alarm["wanted"])
     if goal.is_promise:
         return f", which promises that {promise_words(goal, name)}"
     return f", for a wanted {goal.kind} of {goal.share:g}"

@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
 import torch
 from pyarrow import parquet
 from transformers import PreTrainedConfig
 
+from ..common.data_frames import to_arrow
 from ..common.files import written_whole
 from ..decisions_tempoformer import read_states, watched_threshold
 from ..posts.facts import Facts
@@ -169,24 +169,27 @@ def write_held_out(output_dir: str, table: pd.DataFrame, timelines: Sequence[Tim
         parquet.write_table(to_arrow(table.assign(unit=table["timeline_id"].map(units))), partial)
 
 
-def read_held_out(folder: str | Path, names: Sequence[str]) -> tuple[list[Timeline], np.ndarray]:
+def read_held_out(folder: str | Path) -> tuple[list[Timeline], np.ndarray]:
     """
-    Reads `_held_out.parquet` of a run.
+    Reads the posts that a training held out, with what its model said of them: `_held_out.parquet` of a run.
 
     Args:
-        folder (`str`): The folder of the run.
-        names (`Sequence[str]`): The classes in the order of their ids.
+        folder (`str` or `Path`): The folder of the run.
 
     Returns:
-        The timelines, with ids, times, labels and units, and the probabilities (posts, classes) without temperature, 0
-        of posts without a label. Raises a `FileNotFoundError` if there is no such file.
+        The timelines, with ids, times in seconds, labels, units and empty texts; and the probabilities (posts,
+        classes), timeline after timeline, without the temperature of a calibration, 0 of posts without a label. Raises
+        a `FileNotFoundError` if there is no such file.
     """
     path = Path(folder) / HELD_OUT
     if not path.exists():
         raise FileNotFoundError(
             f"{folder} has no {HELD_OUT}, the posts that its model held out: train it with --do_eval by this version."
         )
-    table, ids = pd.read_parquet(path), {name: label for label, name in enumerate(names)}
+    table = pd.read_parquet(path)
+    # In the order of the ids of classes
+    shares = [name for name in table if name.startswith(PROBABILITY)]
+    ids = {name.removeprefix(PROBABILITY): label for label, name in enumerate(shares)}
     timelines, probabilities = [], []
     for timeline_id, own in table.groupby("timeline_id", sort=False):
         times = None
@@ -201,17 +204,8 @@ def read_held_out(folder: str | Path, names: Sequence[str]) -> tuple[list[Timeli
         timelines.append(
             Timeline(timeline_id, rows, [""] * len(own), times, own["post_id"].tolist(), labels, facts=facts)
         )
-        probabilities.append(own[[PROBABILITY + name for name in names]].to_numpy())
+        probabilities.append(own[shares].to_numpy())
     return timelines, np.concatenate(probabilities)
-
-
-def to_arrow(table: pd.DataFrame) -> pa.Table:
-    """Returns a table for a Parquet file. All texts have one type, whatever the version of pandas calls them."""
-    columns = pa.Table.from_pandas(table, preserve_index=False)
-    types = {
-        field.name: pa.string() if pa.types.is_large_string(field.type) else field.type for field in columns.schema
-    }
-    return columns.cast(pa.schema(types, columns.schema.metadata))
 
 
 def write_mistakes(output_dir: str, table: pd.DataFrame, timelines: Sequence[Timeline]):
@@ -297,8 +291,14 @@ def is_number(name: str) -> bool:
     return name in NUMBERS or name.startswith((PROBABILITY, STATE_PROBABILITY))
 
 
-def is_predicted(name: str, names: Collection[str]) -> bool:
-    """Tells whether a table of predictions of the classes `names`, without [`GIVEN`], may have such a column."""
+def is_prediction_column(name: str, names: Collection[str]) -> bool:
+    """
+    Tells whether the [`prediction_rows`] of a model, without any of `given`, may have a column.
+
+    Args:
+        name (`str`): The name of the column.
+        names (`Collection[str]`): The model's classes.
+    """
     own = (*KEY, "time", "prediction", *(PROBABILITY + each for each in names), "alarm", "watched")
     own += ("state_prediction",)
     return name in own or name in NUMBERS or name.startswith(STATE_PROBABILITY)

@@ -13,6 +13,7 @@ from huggingface_hub import hf_hub_download
 from huggingface_hub.errors import EntryNotFoundError
 from transformers import PreTrainedConfig
 
+from ..common.data_frames import to_table
 from ..posts.facts import all_facts
 from ..timeline_tempoformer import Timeline
 from .alarm_costs import PER_DAY, PER_HUNDRED
@@ -460,12 +461,6 @@ def difference_of(score: Mapping[str, Any]) -> str:
     return NO_DIFFERENCE if compared(score) == AS_GOOD else f"{score['difference']:+.3f}"
 
 
-def to_table(rows: Sequence[Sequence[str]]) -> str:
-    """A table of rows, the header first."""
-    (_, *columns), *body = rows
-    return pd.DataFrame([row[1:] for row in body], [row[0] for row in body], columns).to_string()
-
-
 def test_summary(results: Mapping[str, Any], config: PreTrainedConfig | None = None) -> list[str]:
     """
     A summary of a model's test in sentences: its macro F1, that of its baselines, other [`remarks`], its alarms, its
@@ -483,6 +478,22 @@ def test_summary(results: Mapping[str, Any], config: PreTrainedConfig | None = N
     sentences += [*cost_lines(results), *last]
     sentences += [*calibration_lines(results), *annotator_lines(results), *state_lines(results)]
     return [*sentences, *people_lines(results)]
+
+
+def describe_test(model: str, config: PreTrainedConfig | None = None, **downloads: Any) -> list[str]:
+    """
+    Describes the results of a model's own test.
+
+    Args:
+        model (`str`): The model's folder or Hub id. Its results lie beside its weights.
+        config (`PreTrainedConfig`, *optional*): The model's configuration. With it the last sentence says from which
+            probability on a post is an alarm.
+        downloads: Arguments of `hf_hub_download`, such as `token`.
+
+    Returns:
+        `list[str]`: Sentences ([`test_summary`]); of a model without results, that no score is known.
+    """
+    return test_summary(read_test(model, **downloads), config)
 
 
 def training_line(results: Mapping[str, Any]) -> str:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from ..posts.columns import TIMELINE
+from ..common.columns import TIMELINE
 from .export import Export, tell_left_out
 
 

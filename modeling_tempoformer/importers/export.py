@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 from transformers.utils import logging
 
-from ..posts.columns import TIMELINE, USUAL
+from ..common.columns import TIMELINE, USUAL
 from ..posts.csv_tables import to_tables
 from ..posts.json_tables import columns_of_records
 

@@ -11,22 +11,26 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 from transformers.utils import logging
 
+from ..common.labelling_fields import (
+    ACCEPTED,
+    ANNOTATOR,
+    CHOICE,
+    CONTEXT,
+    FIELDS,
+    LABEL,
+    NUMBER,
+    POST_ID,
+    POSTS,
+    STRETCH,
+    TIMELINE,
+    TURN,
+)
 from ..names_tempoformer import read_name
 from .export import Export
 from .nested_json import CANCELLED
 
 
 logger = logging.get_logger(__name__)
-
-# Fields of a task beside those of its tool
-STRETCH, ANNOTATOR, CONTEXT, POSTS = FIELDS = ("stretch", "annotator", "context", "posts")
-# Fields of a post: its place in its timeline, counting from 1, its name in the file that it was chosen from, and a
-# heading for people who label.
-NUMBER, POST_ID, TURN = "post_number", "post_id", "turn"
-TIMELINE, LABEL = "timeline_id", "label"
-# The names of the choices in Label Studio end in the number of the post in its task, counting from 0.
-CHOICE = "label_"
-ACCEPTED = "accept"
 
 
 class Choice(NamedTuple):

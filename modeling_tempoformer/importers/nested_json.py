@@ -6,8 +6,8 @@ from typing import Any
 
 from transformers.utils import logging
 
+from ..common.columns import AROUND, TIMELINE, find_column, plain_name
 from ..common.files import name_of_timeline
-from ..posts.columns import AROUND, TIMELINE, find_column, plain_name
 from .export import Export
 
 

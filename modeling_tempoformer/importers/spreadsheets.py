@@ -9,12 +9,12 @@ from zipfile import BadZipFile
 import pandas as pd
 from transformers.utils import logging
 
+from ..common.files import EXCEL
 from .export import Export
 
 
 logger = logging.get_logger(__name__)
 
-EXCEL = ".xlsx"
 # The number of digits that a spreadsheet keeps.
 DIGITS_OF_EXCEL = 15
 

@@ -1,55 +1,11 @@
-"""Arguments of the scripts that describe the posts or texts that they read."""
+"""Arguments of the scripts that train on posts: the posts, and how they are cut into streams."""
 
 import math
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
 from ..common.arguments import DatasetArguments
-
-
-@dataclass
-class TableArguments:
-    """The place of the posts in a table, and its columns."""
-
-    # The columns that may be named
-    roles: ClassVar[tuple[str, ...]] = ("timeline", "timestamp", "text", "id", "speaker", "state")
-
-    records: str | None = field(
-        default=None,
-        metadata={
-            "help": "Where objects of JSON hold lists of posts: the path of these (messages, chats.list.messages; '*' "
-            "for posts that are keyed by their ids)."
-        },
-    )
-    drop_incomplete: bool = field(
-        default=False,
-        metadata={
-            "help": "Leave out rows without text, time or id, and objects of JSON without --records, and count."
-        },
-    )
-    missing: list[str] = field(
-        default_factory=list,
-        metadata={"help": "Codes for missing values (NA -99): cells that hold one are read as empty ones."},
-    )
-    columns: list[str] = field(
-        default_factory=list,
-        metadata={
-            "action": "extend",
-            "help": "Which column is what, where it has not the usual name: timeline=person timestamp=date+time "
-            "text=entry label=change id=number speaker=author; state=mood, whose change is asked; annotator=coder, "
-            "if posts have a row for each one's label, of which a post gets the one that most gave; group=platform, "
-            "whose values have scores of their own; split=family, whose values stay in one split, and in the held-out "
-            "fold of one member. 'none' leaves out a column that would be read; timeline=none says that all posts of "
-            "a file are of one timeline, which is named after the file.",
-        },
-    )
-
-
-@dataclass
-class PostArguments(TableArguments):
-    """The form of a file of posts."""
-
-    roles: ClassVar[tuple[str, ...]] = (*TableArguments.roles, "label", "annotator")
+from ..common.table_arguments import PostArguments
 
 
 @dataclass

@@ -4,9 +4,9 @@ import csv
 import re
 from collections.abc import Sequence
 
+from ..common.files import find_separator
 
-SEPARATORS = ",;\t|"
-IN_QUOTES = re.compile(r'"[^"]*(?:"|$)')
+
 QUOTED = (
     "a text with the separator, a quote or a line break must be quoted and its quotes doubled, not put after a "
     "backslash; or the file was cut short"
@@ -14,14 +14,6 @@ QUOTED = (
 ROW_NAMES = "R leaves out its row names by row.names = FALSE, in write.csv and write.table"
 # Lines that are looked at, and among them those that may stand before the names of the columns
 LOOKED_AT, BEFORE = 1000, 30
-
-
-def find_separator(header: str) -> str:
-    """
-    Returns the separator of a table: the comma, semicolon, tab or vertical bar, whichever its first line has most of
-    outside of quotes.
-    """
-    return max(SEPARATORS, key=IN_QUOTES.sub("", header).count)
 
 
 def explain(lines: Sequence[str], separator: str, before: int = 0) -> str:

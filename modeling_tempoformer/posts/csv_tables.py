@@ -13,8 +13,8 @@ from typing import IO
 import pyarrow as pa
 from transformers.utils import logging
 
-from ..common.files import ROWS_AT_ONCE, open_text
-from .csv_shapes import LOOKED_AT, ROW_NAMES, explain, find_separator
+from ..common.files import ROWS_AT_ONCE, find_separator, open_text
+from .csv_shapes import LOOKED_AT, ROW_NAMES, explain
 
 
 logger = logging.get_logger(__name__)

@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ..common.columns import Columns
 from ..timeline_tempoformer import NO_LABEL, Post, Timeline
 from .agreement import krippendorff_alpha
-from .columns import Columns
 from .post_errors import PostError
 
 

@@ -11,8 +11,8 @@ from typing import Any
 import pyarrow as pa
 from transformers.utils import logging
 
+from ..common.columns import plain_name
 from ..common.files import ROWS_AT_ONCE, decode_json, open_text, read_lines
-from .columns import plain_name
 
 
 logger = logging.get_logger(__name__)

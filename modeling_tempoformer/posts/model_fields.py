@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from ..common.command_line import class_named
 from ..modeling_post_tempoformer import PostTempoFormerForStreamClassification
 from ..modeling_streams_tempoformer import StreamPreTrainedModel
-from ..names_tempoformer import read_name
 from ..timeline_tempoformer import Timeline
 from .states import choose_states, first_posts_rule, no_change_class
 from .surveys import Survey, survey
@@ -128,13 +128,6 @@ def choose_class_weights(labels: Counter[int], names: list[str]) -> list[float]:
     shown = ", ".join(f"{name} {weight:.2f}" for name, weight in zip(names, weights, strict=True))
     logger.info("Class weights in the loss, from the shares of the training posts: %s", shown)
     return weights
-
-
-def class_named(name: str, names: Sequence[str], option: str) -> int:
-    """Returns the id of the class that an option names. Raises a `ValueError` for a name that no class has."""
-    if (read := read_name(name)) not in (known := list(map(read_name, names))):
-        raise ValueError(f"--{option} must be one of {', '.join(names)}, got {name!r}.")
-    return known.index(read)
 
 
 def choose_watched(labels: Counter[int], names: list[str], no_change: int | None) -> int:

@@ -6,9 +6,9 @@ from itertools import pairwise
 from datasets import Dataset
 from transformers.utils import logging
 
+from ..common.columns import Columns, plain_name
 from ..names_tempoformer import read_name, read_number
 from ..timeline_tempoformer import Post
-from .columns import Columns, plain_name
 
 
 logger = logging.get_logger(__name__)

@@ -2,27 +2,28 @@
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from functools import partial
 from itertools import chain
 from typing import Any, NamedTuple
 
-from datasets import Dataset, IterableDataset, load_dataset
+from datasets import Dataset, IterableDataset
 
-from ..common.arguments import DatasetArguments
+from ..common.columns import NO_COLUMN
 from ..common.command_line import check_read
+from ..common.splits import check_given, read_splits
+from ..common.table_arguments import columns_of, form_of
 from ..names_tempoformer import read_name
 from ..timeline_tempoformer import Timeline
-from .arguments import DataTrainingArguments, PostArguments
-from .columns import NO_COLUMN
+from .arguments import DataTrainingArguments
 from .date_splits import split_by_date
 from .facts import unit_of
-from .reading import OF_FILES, columns_of, form_of, has_only_states, make_timelines, read_file, with_source
+from .reading import has_only_states, make_timelines, with_source
 from .remembered_columns import named_columns
 from .spellings import check_labels, compare_splits
 from .splits import (
     COLUMNS,
     DATES,
-    SPLITS,
     check_apart,
     check_folds,
     hold_back,
@@ -34,18 +35,14 @@ from .splits import (
 )
 from .states import DERIVED_LABELS
 from .surveys import Survey, survey
+from .tables import load_table
 from .timelines import TimelineStream, label_names
 
 
 logger = logging.getLogger(__name__)
 
-
-# Names of splits in datasets, the first one that is there being read
-USUAL_SPLITS = {
-    "train": ("train", "training"),
-    "validation": ("validation", "valid", "val", "dev", "development"),
-    "test": ("test", "testing"),
-}
+# Options for the files of tables
+OF_FILES = {"records": "--records", "one_timeline": "--columns timeline=none", "missing": "--missing"}
 
 
 class Splits(NamedTuple):
@@ -74,46 +71,17 @@ class Splits(NamedTuple):
 
 
 def load_splits(
-    arguments: DatasetArguments,
-    cache_dir: str | None = None,
-    token: str | None = None,
-    load: Callable[..., Dataset | IterableDataset] = read_file,
-    option: str = "file",
+    arguments: DataTrainingArguments, cache_dir: str | None = None, token: str | None = None
 ) -> dict[str, Dataset | IterableDataset]:
     """
-    Returns the rows of each given split, read by `load`. The splits are given by arguments that end in `option`, such
-    as `--train_file`, or are those of `--dataset_name`, under their [`USUAL_SPLITS`]; a warning names others. With
-    `--streaming` the training split is a stream.
+    Returns the rows of posts of each given split, as [`read_splits`] does. Raises a `ValueError` for an option of
+    files that is given with a dataset of the Hub.
     """
-    files = {name: getattr(arguments, f"{name}_{option}") for name in SPLITS}
-    files = {name: path for name, path in files.items() if path}
-    name = arguments.dataset_name
-    if bool(files) == (name is not None):
-        options = " and ".join(f"--{split}_{option}" for split in SPLITS)
-        raise ValueError(f"Give either --dataset_name or at least one of {options}.")
-    form = form_of(arguments) if isinstance(arguments, PostArguments) else {}
-    if files:
-        streamed = {split: arguments.streaming and split == "train" for split in files}
-        return {split: load(path, streamed[split], **form) for split, path in files.items()}
-    for key, option in OF_FILES.items():
+    form = form_of(arguments)
+    for key, option in OF_FILES.items() if arguments.dataset_name is not None else ():
         if form.get(key):
             raise ValueError(f"{option} reads files, not --dataset_name.")
-    where = {"path": name, "name": arguments.dataset_config_name, "cache_dir": cache_dir, "token": token}
-    present = load_dataset(**where, streaming=arguments.streaming)
-    names = {split: next(filter(present.__contains__, USUAL_SPLITS[split]), None) for split in SPLITS}
-    names = {split: own for split, own in names.items() if own is not None}
-    if not names:
-        raise ValueError(f"{name} has the splits {', '.join(present)}; none of {', '.join(SPLITS)}.")
-    read = ", ".join(own if own == split else f"{own} as {split}" for split, own in names.items())
-    if other := [own for own in present if own not in names.values()]:
-        logger.warning("%s: read the splits %s, and left out %s.", name, read, ", ".join(other))
-    else:
-        logger.info("%s: read the splits %s.", name, read)
-    streamed = {split: arguments.streaming and split == "train" for split in names}
-    return {
-        split: present[own] if streamed[split] == arguments.streaming else load_dataset(**where, split=own)
-        for split, own in names.items()
-    }
+    return read_splits(arguments, partial(load_table, **form), "file", cache_dir, token)
 
 
 def choose_label_names(posts: Mapping[str, Dataset | IterableDataset], arguments: DataTrainingArguments) -> list[str]:
@@ -314,28 +282,6 @@ def divide(
         fraction = arguments.validation_fraction
         splits["train"], splits["validation"] = split_timelines(splits["train"], fraction, seed)
     return splits
-
-
-def check_given(
-    splits: dict[str, list[Timeline] | Dataset], arguments: DatasetArguments, wanted: Sequence[str], option: str
-) -> dict[str, list[Timeline] | Dataset]:
-    """
-    Returns the splits of timelines or of texts, and checks that the wanted ones exist. The test split keeps at most
-    `--max_predict_samples` timelines or texts, evenly spaced.
-    """
-    if missing := [name for name in wanted if name not in splits]:
-        raise ValueError(f"There is no {missing[0]} split: give --{missing[0]}_{option}.")
-    if (test := splits.get("test")) is None:
-        return splits
-    return splits | {"test": evenly_spaced(test, arguments.max_predict_samples)}
-
-
-def evenly_spaced(items: list[Timeline] | Dataset, number: int | None) -> list[Timeline] | Dataset:
-    """Returns `number` of the timelines or texts, evenly spaced; all of them if it is None."""
-    if number is None or number >= len(items):
-        return items
-    chosen = [index * len(items) // number for index in range(number)]
-    return items.select(chosen) if isinstance(items, Dataset) else [items[index] for index in chosen]
 
 
 def survey_timelines(

@@ -1,61 +1,26 @@
 """
-Reads files to rows ([`read_file`]), and rows of posts to timelines ([`make_timelines`]). Training, prediction, the
-page, the comparison and the Space read posts by these functions. Scoring, which holds no whole file in memory, reads
+Makes timelines of the rows that [`load_table`] reads ([`make_timelines`]). Training, prediction, the page, the
+comparison and the Space read posts so. Scoring, which holds no whole file in memory, reads
 each piece in the same way ([`~tables.read_tables`], [`~timelines.read_posts`]).
 """
 
 import logging
 from collections import Counter
 from collections.abc import Mapping
-from typing import Any
 
 from datasets import Dataset, IterableDataset
 
+from ..common.columns import NO_COLUMN, Columns, column_names
+from ..common.table_arguments import PostArguments, columns_of
 from ..timeline_tempoformer import NO_LABEL, Timeline
-from .arguments import PostArguments, TableArguments
-from .columns import NEEDED, NO_COLUMN, ROLES, TIMELINE, USUAL, Columns, read_columns
 from .facts import describe_annotators
 from .post_errors import PostError
 from .states import check_step, with_changes
-from .tables import find_files, load_table, stream_table
-from .timelines import TimelineStream, column_names, group_posts
+from .tables import find_files
+from .timelines import TimelineStream, group_posts
 
 
 logger = logging.getLogger(__name__)
-
-# Options for the files of tables
-OF_FILES = {"records": "--records", "one_timeline": "--columns timeline=none", "missing": "--missing"}
-
-
-def read_file(path: str, streaming: bool = False, **form: Any) -> Dataset | IterableDataset:
-    """
-    Reads the rows of a table, which may be streamed. `form` has the arguments of [`load_table`]: those of [`form_of`]
-    for posts.
-    """
-    return stream_table(find_files(path), **form) if streaming else load_table(path, **form)
-
-
-def columns_of(arguments: TableArguments) -> Columns:
-    """Returns the names of the columns of posts."""
-    columns = Columns({**dict.fromkeys(ROLES), **NEEDED, **read_columns(arguments.columns, arguments.roles)})
-    if columns["timeline"] == NO_COLUMN:
-        # The name of the file is written there.
-        columns["timeline"] = TIMELINE
-    return columns
-
-
-def form_of(arguments: PostArguments) -> dict[str, Any]:
-    """Returns the arguments of [`load_table`]."""
-    columns = columns_of(arguments)
-    return {**table_options(arguments), "columns": columns.wanted(), "label": columns["label"] or USUAL["label"]}
-
-
-def table_options(arguments: TableArguments) -> dict[str, Any]:
-    """Returns the arguments of [`load_table`] but the columns."""
-    one_timeline = read_columns(arguments.columns, arguments.roles).get("timeline") == NO_COLUMN
-    named = {name: getattr(arguments, name) for name in ("records", "drop_incomplete")}
-    # A stream would be divided by a list.
-    return {**named, "one_timeline": one_timeline, "missing": tuple(arguments.missing)}
 
 
 def make_timelines(

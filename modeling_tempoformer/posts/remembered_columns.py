@@ -5,8 +5,8 @@ again for posts that are predicted, shown or scored.
 
 import logging
 
-from .arguments import TableArguments
-from .columns import NEEDED, NO_COLUMN, USUAL, column_of_role, read_columns
+from ..common.columns import NEEDED, NO_COLUMN, USUAL, column_of_role, read_columns
+from ..common.table_arguments import TableArguments
 from .splits import COLUMNS, read_split_record
 from .tables import find_files, read_tables
 

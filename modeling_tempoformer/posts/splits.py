@@ -16,6 +16,7 @@ from sklearn.model_selection import StratifiedGroupKFold
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
 from ..common.files import decode_json, write_json
+from ..common.splits import SPLITS
 from ..names_tempoformer import read_name
 from ..timeline_tempoformer import Timeline
 from .date_splits import after, until
@@ -24,7 +25,6 @@ from .facts import unit_of
 
 logger = logging.getLogger(__name__)
 
-SPLITS = ("train", "validation", "test")
 # A file beside a model, with hashes of the timelines on which it was trained, validated and tested. Files whose names
 # begin with an underscore are never pushed.
 SPLIT = "_split.json"

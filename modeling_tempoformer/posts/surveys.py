@@ -2,9 +2,10 @@
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Iterable
+from typing import NamedTuple
 
+from ..common.hashes import to_bytes
 from ..timeline_tempoformer import NO_LABEL, Timeline
 from .states import first_of, same_state
 
@@ -73,16 +74,3 @@ def survey(timelines: Iterable[Timeline]) -> Survey:
         values = {name: value for name, value in vars(timeline).items() if name not in NOT_READ}
         digest.update(to_bytes(values))
     return Survey(ids, labels, timed, digest.hexdigest(), first_posts, unchanged)
-
-
-def fingerprint(rows: Iterable[Mapping[str, Any]]) -> str:
-    """Returns the SHA-256 of all rows, in their order."""
-    digest = hashlib.sha256()
-    for row in rows:
-        digest.update(to_bytes(row))
-    return digest.hexdigest()
-
-
-def to_bytes(row: Mapping[str, Any]) -> bytes:
-    """Returns the names and values of a row as bytes."""
-    return repr(sorted(row.items())).encode()

@@ -10,21 +10,17 @@ import pyarrow as pa
 from datasets import Dataset, IterableDataset, Value
 from pyarrow import parquet
 
-from ..common.files import ZIPPED, name_of_timeline, naming_broken_file, unzipped_name
+from ..common.columns import TIMELINE, find_column
+from ..common.files import CELLS, EXCEL, JSON, PARQUET, TABLES, name_of_timeline, naming_broken_file, unzipped_name
 from ..importers import import_file
 from ..importers.export import Export, Form
 from ..importers.labelling_tasks import in_order
-from ..importers.spreadsheets import EXCEL
 from .column_types import cast_columns, common_features
-from .columns import TIMELINE, find_column
 from .csv_tables import read_rows
 from .json_tables import LISTS, read_values, text_column
 from .missing_codes import without_codes
 
 
-# Endings of tables of text, which may be compressed, and of all tables.
-JSON, CELLS, PARQUET = (".json", ".jsonl", ".ndjson"), (".csv", ".tsv"), ".parquet"
-TABLES = tuple(kind + zipped for kind in (*CELLS, *JSON) for zipped in ("", *ZIPPED)) + (EXCEL, PARQUET)
 # How to make a table of a file of another program, by its ending
 OTHER_KINDS = {
     **dict.fromkeys((".xls", ".xlsm", ".xlsb", ".ods"), 'save the sheet as "CSV UTF-8", or as .xlsx'),
@@ -50,9 +46,10 @@ def load_table(
     drop_incomplete: bool = False,
     label: str | None = None,
     missing: Sequence[str] = (),
-) -> Dataset:
+    streaming: bool = False,
+) -> Dataset | IterableDataset:
     """
-    Reads a table, or several, into memory.
+    Reads a table, or several.
 
     Args:
         path (`str` or `Path`): A `.csv`, `.tsv`, `.json`, `.jsonl`, `.ndjson`, `.xlsx` or `.parquet` file, or a
@@ -73,15 +70,17 @@ def load_table(
         label (`str`, *optional*): The column of labels: a warning says if it stands in the objects around `records`.
         missing (`Sequence[str]`, *optional*): Codes for missing values, such as `NA` and `-99`: cells that hold one,
             as a text or a number, are empty.
+        streaming (`bool`, *optional*, defaults to `False`): True to read the rows as they are needed, and not into
+            memory; errors are then raised when a file is read, and all files must have the same columns.
 
     Returns:
-        `Dataset`: Parquet columns keep their types, or get one that holds the values of all files. Cells of the other
-        formats are text as it was written: ids such as `007` or 18446744073709551615 keep all digits. An empty cell is
-        an empty text. In JSON, `7.0` is read as `7`, since programs write integers so in a column with gaps; null, NaN
-        and missing keys are None. A list of one value is read as that value, and an empty list as None. If some list
-        has several values, all values of the column become lists, with at most the first five values of each. Other
-        nested values are left out, with a warning if the column has values in other rows; in one of the `columns` they
-        are an error.
+        `Dataset`, or an `IterableDataset` with a shard for each file. Parquet columns keep their types, or get one
+        that holds the values of all files. Cells of the other formats are text as it was written: ids such as `007` or
+        18446744073709551615 keep all digits. An empty cell is an empty text. In JSON, `7.0` is read as `7`, since
+        programs write integers so in a column with gaps; null, NaN and missing keys are None. A list of one value is
+        read as that value, and an empty list as None. If some list has several values, all values of the column become
+        lists, with at most the first five values of each. Other nested values are left out, with a warning if the
+        column has values in other rows; in one of the `columns` they are an error.
 
         Warnings say what was left out: a column without a name, such as the row names of R, the two rows of Qualtrics
         that describe its columns, and lines that repeat the names of the columns; and which columns had texts of UTF-8
@@ -90,8 +89,12 @@ def load_table(
         Raises a `ValueError` that names the file, and if possible the line, for a file that is not such a table or has
         no rows, and one that names two files whose columns cannot be put together.
     """
-    form = (records, columns, one_timeline, drop_incomplete, label, missing)
-    pieces = [(file, table) for file in find_files(str(path)) for table in read_tables(file, *form)]
+    form = {"records": records, "columns": columns, "one_timeline": one_timeline, "label": label}
+    form |= {"drop_incomplete": drop_incomplete, "missing": missing}
+    files = find_files(str(path))
+    if streaming:
+        return stream_table(files, **form)
+    pieces = [(file, table) for file in files for table in read_tables(file, **form)]
     if not pieces:
         raise ValueError(f"{path} has no posts.")
     # Perhaps only one piece of a JSON file has lists in a column.
@@ -112,19 +115,8 @@ def find_files(pattern: str) -> list[str]:
     return [pattern] if Path(pattern).exists() else sorted(glob(pattern)) or [pattern]
 
 
-def stream_table(
-    paths: list[str], records: str | None = None, columns: Sequence[str] = (), **form: Any
-) -> IterableDataset:
-    """
-    Reads tables as a stream, with one shard for each file.
-
-    Args:
-        paths (`list[str]`): Files as [`load_table`] takes them. All have the same columns.
-        records, columns, form: The other arguments of [`load_table`].
-
-    Returns:
-        `IterableDataset`: The rows that [`load_table`] returns. Its errors are raised when a file is read.
-    """
+def stream_table(paths: list[str], **form: Any) -> IterableDataset:
+    """Returns the rows of tables as a stream, with one shard for each file. `form` is that of [`read_tables`]."""
     # Only Parquet files have types.
     typed = [path for path in paths if path.lower().endswith(PARQUET) and Path(path).exists()]
     features = None
@@ -133,8 +125,8 @@ def stream_table(
         if form.get("one_timeline"):
             features[TIMELINE] = Value("string")
     # A list would be divided into shards.
-    arguments = {"paths": paths, "records": records, "columns": tuple(columns), **form}
-    return IterableDataset.from_generator(read_each_row, features=features, gen_kwargs=arguments)
+    form = {name: tuple(value) if isinstance(value, list) else value for name, value in form.items()}
+    return IterableDataset.from_generator(read_each_row, features=features, gen_kwargs={"paths": paths, **form})
 
 
 def read_schema(path: str) -> pa.Schema:

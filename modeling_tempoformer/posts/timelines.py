@@ -12,12 +12,23 @@ import pyarrow as pa
 from datasets import ClassLabel, Dataset, IterableDataset
 from transformers.utils import logging
 
+from ..common.columns import (
+    NEEDED,
+    NO_COLUMN,
+    ROLES,
+    USUAL,
+    Columns,
+    cells_of,
+    column_names,
+    is_missing,
+    read_columns,
+    require_column,
+)
 from ..common.files import ROWS_AT_ONCE
 from ..common.markup import is_marked_up, warn_of_markup
 from ..names_tempoformer import read_name
 from ..timeline_tempoformer import NO_LABEL, BadValue, Post, Timeline, read_post, read_role
 from ..times_tempoformer import NO_TIME, TimeColumn, to_seconds
-from .columns import NEEDED, NO_COLUMN, ROLES, USUAL, Columns, cells_of, is_missing, read_columns, require_column
 from .facts import Facts, check_units, merge_annotators
 from .missing_codes import USUAL as USUAL_CODES
 from .missing_codes import NameCounts
@@ -73,11 +84,6 @@ def single(value: Any, row: int, column: str, role: str) -> Any:
     if isinstance(value, str) and CONVOKIT_MARK.fullmatch(value):
         raise PostError(row, column, value, OF_CONVOKIT)
     return value
-
-
-def column_names(posts: Dataset | IterableDataset) -> list[str]:
-    """Returns the columns of a table, or of the first row of a stream without column names."""
-    return posts.column_names or list(next(iter(posts), {}))
 
 
 def declared_names(posts: Dataset | IterableDataset, column: str) -> list[str] | None:
@@ -321,19 +327,18 @@ def watched(timelines: Iterable[tuple[str, list[Post]]]) -> Iterator[tuple[str, 
     Yields the id and the posts of each timeline unchanged. Warns at the end of likely mistakes: posts that occur
     twice, and timelines whose id means an unknown person.
     """
-    nobody: Counter[str] = Counter()
+    nobody = UnknownPeople()
     number, equal, differing, first_equal, first_differing = 0, 0, 0, "", ""
     for timeline_id, posts in timelines:
         number += len(posts)
-        if is_nobody(timeline_id):
-            nobody[timeline_id] += len(posts)
+        nobody.add(timeline_id, len(posts))
         for one, other in find_equal(posts):
             rows = f"the first in row {other.row} (counting from 0), as in row {one.row}, of timeline {timeline_id!r}"
             equal, first_equal = equal + 1, first_equal or rows
             if NO_LABEL not in (one.label, other.label) and one.label != other.label:
                 differing, first_differing = differing + 1, first_differing or rows
         yield timeline_id, posts
-    warn_of_nobody(nobody)
+    nobody.warn()
     if equal:
         logger.warning_once(
             f"{equal} of {number} posts have the timeline, the time and the text of another ({first_equal}), and "
@@ -361,19 +366,22 @@ def find_equal(posts: list[Post]) -> Iterator[tuple[Post, Post]]:
                 first[key] = post
 
 
-def is_nobody(timeline_id: str) -> bool:
-    """Returns whether an id most likely means an unknown person."""
-    return timeline_id.casefold() in NOBODY
+class UnknownPeople(Counter[str]):
+    """Counts the posts of timelines whose id most likely means an unknown person, such as `unknown` or `[deleted]`."""
 
+    def add(self, timeline_id: str, num_posts: int = 1):
+        """Counts posts of a timeline, if its id means an unknown person."""
+        if timeline_id.casefold() in NOBODY:
+            self[timeline_id] += num_posts
 
-def warn_of_nobody(num_posts: Mapping[str, int]):
-    """Warns of timelines of unknown persons. `num_posts` is the number of posts by timeline id."""
-    for timeline, number in num_posts.items():
-        if number > 1:
-            logger.warning_once(
-                f"{number} posts are of the timeline {timeline!r}, and so of one person, but such an id most likely "
-                "stands for many. Leave them out, or give each an id of its own."
-            )
+    def warn(self):
+        """Warns, once a run, of each such timeline of several posts."""
+        for timeline_id, number in self.items():
+            if number > 1:
+                logger.warning_once(
+                    f"{number} posts are of the timeline {timeline_id!r}, and so of one person, but such an id most "
+                    "likely stands for many. Leave them out, or give each an id of its own."
+                )
 
 
 class TimelineStream:
@@ -476,7 +484,8 @@ def to_timelines(
         stream with annotators. A stream raises what is wrong with its posts when it is read. It notices a timeline
         that comes back only among the shards that one worker or process reads; [`survey`] reads all shards.
     """
-    columns = Columns({**dict.fromkeys(ROLES), **NEEDED, **read_columns(columns or {})})
+    if not isinstance(columns, Columns):
+        columns = Columns({**dict.fromkeys(ROLES), **NEEDED, **read_columns(columns or {})})
     return group_posts(posts, labels, columns, drop_incomplete)
 
 

@@ -6,7 +6,7 @@ from typing import Any, Literal
 from transformers import TrainingArguments
 
 from ..common.arguments import CheckpointArguments, read_anywhere
-from ..evaluation.alarm_goals import AlarmGoal, read_goal
+from ..evaluation.alarm_goals import AlarmGoal
 from ..posts.arguments import DataTrainingArguments
 
 
@@ -61,7 +61,7 @@ class ModelArguments(CheckpointArguments):
     @property
     def goal(self) -> AlarmGoal | None:
         """The goal of `--alarm`, None without one."""
-        return None if self.alarm is None else read_goal(self.alarm)
+        return None if self.alarm is None else AlarmGoal.read(self.alarm)
 
 
 def read_of_posts(

@@ -19,9 +19,18 @@ from transformers import (
 )
 
 from ..common.arguments import check_asked, wanted_splits
-from ..common.command_line import check_overrides, check_read, options_given, parse, recipe_arguments, split_recipes
+from ..common.command_line import (
+    check_overrides,
+    check_read,
+    class_named,
+    options_given,
+    parse,
+    recipe_arguments,
+    split_recipes,
+)
 from ..common.files import data_folder, lock_folder
 from ..common.renamed_options import check_renamed
+from ..common.streaming import check_streaming, shuffle_forever
 from ..configuration_streams_tempoformer import StreamFields
 from ..data_collator_tempoformer import StreamCollator
 from ..decisions_tempoformer import class_names
@@ -31,7 +40,7 @@ from ..modeling_streams_tempoformer import StreamPreTrainedModel
 from ..modeling_tempoformer import TempoFormerForStreamClassification
 from ..names_tempoformer import read_name
 from ..posts.arguments import DataTrainingArguments
-from ..posts.model_fields import choose_class_weights, choose_watched, class_named, fields_of_posts
+from ..posts.model_fields import choose_class_weights, choose_watched, fields_of_posts
 from ..posts.post_splits import (
     choose_change_step,
     choose_label_names,
@@ -47,12 +56,12 @@ from ..view import check_view
 from .arguments import ModelArguments, read_of_posts
 from .encoder_backends import convert_encoder
 from .experts import GrowExperts
+from .first_timelines import begin_streams
 from .frozen_encoder import embed_rows, freeze_encoder, freeze_layers
 from .kept_states import keep_lower_states
 from .reporting import report_more_labels, report_results
 from .resuming import begun_checkpoint, check_posts, train_or_resume
 from .stream_trainer import StreamTrainer, StreamTrainingArguments
-from .streaming import begin_streams, check_streaming, shuffle_forever
 from .time_estimate import tell_minutes
 from .word_fitting import fit_words
 

@@ -1,7 +1,5 @@
 """Embeds posts by a frozen encoder. Each post is encoded once, and its vector is kept."""
 
-import hashlib
-import json
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
@@ -15,7 +13,7 @@ from transformers.utils import logging
 
 from ..common.batches import batches_by_length
 from ..common.files import written_whole
-from ..common.hashes import sha256_of
+from ..common.hashes import hash_inputs
 from ..modeling_post_tempoformer import PostTempoFormerForStreamClassification
 from ..modeling_streams_tempoformer import StreamPreTrainedModel
 from ..modeling_tempoformer_encoders import get_encoder_adapter
@@ -168,19 +166,6 @@ def read_batches(
     for chosen, batch in batches:
         values[chosen] = read(**batch).float().cpu().numpy()
     return values
-
-
-def hash_inputs(encoder: PreTrainedModel, posts: Any, has_pooler: bool = True) -> str:
-    """
-    Returns a hash of all that vectors depend on: the encoder's configuration and weights, and the posts. Without
-    `has_pooler` they do not depend on the encoder's pooler.
-    """
-    config = json.loads(encoder.config.to_json_string(use_diff=False))
-    # A copy of the encoder in another folder computes the same.
-    config.pop("_name_or_path", None)
-    read = ((name, weight) for name, weight in encoder.state_dict().items() if has_pooler or "pooler" not in name)
-    weights = sha256_of(read)
-    return hashlib.sha256(json.dumps([config, weights, posts]).encode()).hexdigest()
 
 
 def post_vectors(rows: Dataset, timelines: Sequence[Timeline]) -> np.ndarray:

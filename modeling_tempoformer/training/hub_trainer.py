@@ -299,6 +299,11 @@ class HubTrainer(Trainer):
         if self.is_world_process_zero():
             self.write_results()
 
+    def report(self, split: str, metrics: dict[str, float]):
+        """Prints the metrics of a split, `"train"`, `"eval"` or `"predict"`, and saves them in `all_results.json`."""
+        self.log_metrics(split, metrics)
+        self.save_metrics(split, metrics)
+
     def write_results(self):
         """Writes `all_results.json` from the saved metrics."""
         write_json(

@@ -17,10 +17,11 @@ from transformers.models.mpnet.modeling_mpnet import MPNetLayer
 
 from ..common.batches import batches_by_length
 from ..common.files import written_whole
+from ..common.hashes import hash_inputs
 from ..modeling_streams_tempoformer import StreamPreTrainedModel
 from ..modeling_tempoformer import TempoFormerForStreamClassification
 from ..modeling_tempoformer_encoders import get_encoder_adapter
-from .frozen_encoder import BATCH_SIZE, hash_inputs
+from .frozen_encoder import BATCH_SIZE
 
 
 logger = logging.getLogger(__name__)

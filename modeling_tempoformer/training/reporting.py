@@ -19,7 +19,7 @@ from ..view.timelines import TIMELINES, write_view
 from .arguments import ModelArguments
 from .fewer_labels import measure_more_labels
 from .hub_trainer import kept_evaluation
-from .resuming import clear_results, clear_test, report_metrics
+from .resuming import clear_results, clear_test
 from .stream_trainer import MORE_LABELS, StreamTrainer
 
 
@@ -52,7 +52,7 @@ def report_results(
     validation = kept_evaluation(trainer.state, training.load_best_model_at_end) if training.do_train else {}
     if training.do_eval:
         validation = trainer.predict_timelines("validation", items, timelines)
-        report_metrics(trainer, "eval", validation)
+        trainer.report("eval", validation)
     if training.do_train and trainer.is_world_process_zero():
         warn_of_worthless(validation, trainer.class_names)
     if calibrates:
@@ -61,7 +61,7 @@ def report_results(
         clear_test(training)
         # The page explains the same posts.
         metrics = trainer.predict_timelines("test", items, timelines, not data.no_text, model_args.view)
-        report_metrics(trainer, "predict", metrics)
+        trainer.report("predict", metrics)
         if trainer.is_world_process_zero():
             config, results = trainer.model.config, group_by_class(metrics, "predict", trainer.class_names)
             method = getattr(model_args, "method", None) or config.model_type

@@ -15,13 +15,13 @@ from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, get_last_checkpoin
 
 from ..cards.pushing import PUSHED
 from ..checks_tempoformer import check_whole
+from ..common.columns import read_columns
 from ..common.figures import all_forms, save_figure
 from ..common.files import write_json
 from ..evaluation.figures import FIGURES, LEARNING_CURVE, OF_TEST, learning_curve
 from ..evaluation.latex import TEST_TABLE
 from ..evaluation.prediction_table import HELD_OUT, MISTAKES, PREDICTIONS, PREDICTIONS_PARQUET
 from ..evaluation.report import RESULTS
-from ..posts.columns import read_columns
 from ..posts.splits import SPLIT, write_split
 from ..view.timelines import TIMELINES
 from .hub_trainer import HubTrainer
@@ -129,7 +129,7 @@ def train_or_resume(trainer: HubTrainer, posts: str, *arguments: Any):
         metrics.pop("epoch", None)
     # The library's callback that prints takes it out of the metrics, the one with a progress bar does not.
     metrics.pop("total_flos", None)
-    report_metrics(trainer, "train", {"train_parameters": trainer.get_num_trainable_parameters(), **metrics})
+    trainer.report("train", {"train_parameters": trainer.get_num_trainable_parameters(), **metrics})
     trainer.save_state()
     draw_learning_curve(trainer)
 
@@ -341,12 +341,6 @@ def clear_test(training: TrainingArguments):
         figures = [name for figure in OF_TEST for name in all_forms(figure)]
         for name in (PREDICTIONS, PREDICTIONS_PARQUET, MISTAKES, TEST_TABLE, *figures):
             (Path(training.output_dir) / name).unlink(missing_ok=True)
-
-
-def report_metrics(trainer: Trainer, split: str, metrics: dict[str, float]):
-    """Prints the metrics of a split, and saves them in `all_results.json`."""
-    trainer.log_metrics(split, metrics)
-    trainer.save_metrics(split, metrics)
 
 
 def draw_learning_curve(trainer: Trainer):

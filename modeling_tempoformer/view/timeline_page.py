@@ -15,12 +15,12 @@ import numpy as np
 import torch
 
 from ..common.pages import COLOURS, render_page
+from ..common.silences import SILENCE, find_silences
 from ..decisions_tempoformer import alarm_threshold, find_alarms, own_alarm
 from ..names_tempoformer import read_number
 from ..posts.states import to_numbers
 from ..timeline_tempoformer import Timeline
 from ..times_tempoformer import are_since_start
-from .silences import SILENCE, find_silences
 
 
 # The page's probabilities are integers, in 1 / UNIT: short in the file, and compared with a threshold exactly.

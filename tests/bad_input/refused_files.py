@@ -11,7 +11,6 @@ from datasets import Dataset
 from helpers import VOCABULARY
 from transformers import BertTokenizer
 
-from modeling_tempoformer.posts.reading import read_file
 from modeling_tempoformer.posts.rows import to_rows
 from modeling_tempoformer.posts.tables import load_table
 from modeling_tempoformer.posts.timelines import to_timelines
@@ -23,7 +22,7 @@ HEADER = "timeline_id,timestamp,text,label\n"
 GOOD = "ann,2024-05-01,hello,O\n"
 
 
-def table(content: str | bytes, name: str = "posts.csv", read: Callable[[str], object] = read_file):
+def table(content: str | bytes, name: str = "posts.csv", read: Callable[[str], object] = load_table):
     """Reads a file with this content, as a table or by another function."""
 
     def read_in(folder: Path):

@@ -13,13 +13,13 @@ from helpers import make_timeline
 from sklearn.metrics import f1_score
 
 from modeling_tempoformer import PostTempoFormerConfig
+from modeling_tempoformer.common.data_frames import to_arrow
 from modeling_tempoformer.evaluation.metrics import compute_scores
 from modeling_tempoformer.evaluation.prediction_table import (
     GIVEN,
     GIVEN_BUT_TEXTS,
     prediction_rows,
     read_predictions,
-    to_arrow,
     write_mistakes,
     write_predictions,
 )

@@ -7,10 +7,11 @@ from datasets import Dataset, IterableDataset
 from helpers import write_table
 
 from modeling_tempoformer import label_names, load_table, to_timelines
+from modeling_tempoformer.common.columns import ROLES, logger
+from modeling_tempoformer.common.columns import Columns as PostColumns
 from modeling_tempoformer.common.command_line import parse
-from modeling_tempoformer.posts.arguments import DataTrainingArguments, PostArguments
-from modeling_tempoformer.posts.columns import ROLES, logger
-from modeling_tempoformer.posts.columns import Columns as PostColumns
+from modeling_tempoformer.common.table_arguments import PostArguments, columns_of
+from modeling_tempoformer.posts.arguments import DataTrainingArguments
 from modeling_tempoformer.posts.post_errors import PostError
 from modeling_tempoformer.posts.post_splits import (
     choose_change_step,
@@ -18,7 +19,7 @@ from modeling_tempoformer.posts.post_splits import (
     load_splits,
     split_posts,
 )
-from modeling_tempoformer.posts.reading import columns_of, make_timelines
+from modeling_tempoformer.posts.reading import make_timelines
 from modeling_tempoformer.posts.remembered_columns import named_columns, recall_columns
 from modeling_tempoformer.posts.splits import COLUMNS, write_split
 from modeling_tempoformer.posts.states import choose_states

@@ -5,7 +5,7 @@ import json
 import pytest
 from helpers import write_table
 
-from modeling_tempoformer.posts.reading import read_file
+from modeling_tempoformer import load_table
 
 
 def make_task(stretch: int, first: int, *annotations: dict) -> dict:
@@ -33,7 +33,7 @@ def annotate(person: int | dict, *labels: str | None, **fields) -> dict:
 
 def read(path, tasks) -> list[tuple]:
     path.write_text(json.dumps(tasks), encoding="utf-8")
-    rows = read_file(str(path))
+    rows = load_table(str(path))
     return [(row["post_id"], row["stretch"], row["label"], row["annotator"]) for row in rows]
 
 
@@ -58,4 +58,4 @@ def test_several_files_of_other_tools_are_read_one_after_the_other(tmp_path):
     """Their posts are not sorted."""
     for name, texts in (("a", "xy"), ("b", "zx")):
         write_table(tmp_path / f"{name}.jsonl", [{"timeline_id": "t", "text": text} for text in texts])
-    assert read_file(str(tmp_path / "*.jsonl"))["text"][:] == list("xyzx")
+    assert load_table(str(tmp_path / "*.jsonl"))["text"][:] == list("xyzx")

@@ -9,13 +9,12 @@ import pytest
 from helpers import NAMES, write_table
 
 from modeling_tempoformer import load_table, to_timelines
+from modeling_tempoformer.common.columns import Columns
 from modeling_tempoformer.importers.nested_json import logger
 from modeling_tempoformer.posts.arguments import DataTrainingArguments
-from modeling_tempoformer.posts.columns import Columns
 from modeling_tempoformer.posts.post_errors import PostError
 from modeling_tempoformer.posts.post_splits import choose_label_names, load_splits
 from modeling_tempoformer.posts.reading import make_timelines
-from modeling_tempoformer.posts.tables import stream_table
 from tempoformer_live.corpus import Corpus
 
 
@@ -77,7 +76,7 @@ def test_each_form_is_the_table_of_pandas(form, tmp_path):
     flat["meta.label"] = flat["meta.label"].map(lambda labels: labels[0])
     flat = flat.rename(columns={f"..{name}": name for name in ("conversation.id", "conversation.topic.name")})
     flat = flat.drop(columns=[column for column in flat if "votes" in column]).astype(str)
-    for rows in (load_table(path, records, WANTED), stream_table([str(path)], records, WANTED)):
+    for rows in (load_table(path, records, WANTED), load_table(path, records, WANTED, streaming=True)):
         read = pd.DataFrame(list(rows))
         # Values in objects are read if they are asked for: there are no columns of votes.
         assert set(read) == set(flat)
@@ -174,7 +173,7 @@ def test_what_records_cannot_name_is_refused(tmp_path):
     with pytest.raises(ValueError, match="one.json, line 5"):
         load_table(indented, "messages")
     table = write_table(tmp_path / "a.csv", [{"timeline_id": "a", "text": "so"}])
-    for read in (load_table, lambda path, records: list(stream_table([path], records))):
+    for read in (load_table, lambda path, records: list(load_table(path, records, streaming=True))):
         with pytest.raises(ValueError, match=r"--records.*a.csv"):
             read(table, "messages")
     with pytest.raises(ValueError, match="--records.*--dataset_name"):

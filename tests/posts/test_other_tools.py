@@ -11,12 +11,12 @@ from helpers import ROOT
 from other_tools import DISCORD, SLACK, write_samples
 from transformers import HfArgumentParser
 
+from modeling_tempoformer.common.columns import read_columns
+from modeling_tempoformer.common.table_arguments import columns_of
 from modeling_tempoformer.importers import IMPORTERS
 from modeling_tempoformer.posts.arguments import DataTrainingArguments
-from modeling_tempoformer.posts.columns import read_columns
 from modeling_tempoformer.posts.csv_tables import logger
 from modeling_tempoformer.posts.post_splits import choose_label_names, load_splits
-from modeling_tempoformer.posts.reading import columns_of
 from modeling_tempoformer.posts.timelines import group_posts
 
 

@@ -8,10 +8,10 @@ from datasets import ClassLabel, Dataset
 from helpers import make_timeline
 
 from modeling_tempoformer import PostTempoFormerConfig, TempoFormerConfig
+from modeling_tempoformer.common.command_line import class_named
 from modeling_tempoformer.posts import spellings
 from modeling_tempoformer.posts.arguments import DataTrainingArguments
 from modeling_tempoformer.posts.facts import Facts
-from modeling_tempoformer.posts.model_fields import class_named
 from modeling_tempoformer.posts.post_errors import PostError
 from modeling_tempoformer.posts.post_splits import choose_label_names, load_splits, split_posts
 from modeling_tempoformer.posts.spellings import compare_splits

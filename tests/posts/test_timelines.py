@@ -3,7 +3,6 @@
 import logging
 import random
 import re
-from collections import Counter
 from datetime import UTC, datetime, timedelta, timezone
 from decimal import Decimal
 from itertools import product
@@ -15,10 +14,10 @@ from datasets import ClassLabel, Dataset
 from helpers import tiny_reader, write_posts
 from transformers import pipeline
 
-from modeling_tempoformer.posts.columns import Columns
+from modeling_tempoformer.common.columns import Columns
 from modeling_tempoformer.posts.post_errors import PostError
 from modeling_tempoformer.posts.tables import load_table
-from modeling_tempoformer.posts.timelines import label_names, logger, to_timelines, warn_of_nobody
+from modeling_tempoformer.posts.timelines import UnknownPeople, label_names, logger, to_timelines
 from modeling_tempoformer.timeline_tempoformer import Timeline
 from modeling_tempoformer.times_tempoformer import are_since_start, to_date, to_seconds
 from tempoformer_live.corpus import Corpus, check_times
@@ -324,7 +323,10 @@ def test_a_timeline_of_nobody_is_counted(caplog, tmp_path, name):
     logger.warning_once.cache_clear()
     tables = [write_posts(tmp_path / f"{number}.csv", posts) for number in range(2)]
     corpus = Corpus(tmp_path, tables, COLUMNS, 2)
-    warn_of_nobody(sum((corpus.write_file(number)[3] for number in range(2)), Counter()))
+    nobody = UnknownPeople()
+    for number in range(2):
+        nobody.update(corpus.write_file(number)[3])
+    nobody.warn()
     assert said(caplog, "timeline", repr(name)) == [6]
 
 

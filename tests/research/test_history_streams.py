@@ -11,11 +11,11 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoModel, AutoTokenizer
 
 from modeling_tempoformer import StreamCollator
+from modeling_tempoformer.common.hashes import hash_inputs
 from modeling_tempoformer.posts.arguments import DataTrainingArguments
 from modeling_tempoformer.posts.rows import to_rows
 from modeling_tempoformer.posts.timelines import to_timelines
 from modeling_tempoformer.timeline_tempoformer import Timeline
-from modeling_tempoformer.training.frozen_encoder import hash_inputs
 from research.baselines import find_baseline
 from research.baselines.history import collate_streams, load_embedder
 

@@ -2,9 +2,9 @@
 
 import pytest
 
+from modeling_tempoformer.common.columns import read_columns
 from modeling_tempoformer.common.command_line import parse
 from modeling_tempoformer.posts.arguments import DataTrainingArguments
-from modeling_tempoformer.posts.columns import read_columns
 from modeling_tempoformer.training.arguments import ModelArguments
 from modeling_tempoformer.training.stream_trainer import StreamTrainingArguments
 from research import paper_tables

@@ -16,10 +16,10 @@ from transformers import EarlyStoppingCallback, TrainerCallback, set_seed
 from transformers.trainer_utils import compare_trainer_and_checkpoint_args
 
 from modeling_tempoformer import TempoFormerForStreamClassification
+from modeling_tempoformer.common.hashes import fingerprint
 from modeling_tempoformer.evaluation.report import RESULTS
 from modeling_tempoformer.posts.arguments import DataTrainingArguments as StreamData
 from modeling_tempoformer.posts.splits import hash_id, make_split, read_split
-from modeling_tempoformer.posts.surveys import fingerprint
 from modeling_tempoformer.training.arguments import ModelArguments as StreamArguments
 from modeling_tempoformer.training.resuming import DEFINING, train_or_resume
 from modeling_tempoformer.training.stream_trainer import StreamTrainer, StreamTrainingArguments

@@ -7,8 +7,8 @@ from test_resuming import Stop, assert_same_weights
 from transformers import set_seed
 
 from modeling_tempoformer import to_rows, to_timelines
+from modeling_tempoformer.common.streaming import shuffle_forever
 from modeling_tempoformer.posts.synthetic import synthetic_posts
-from modeling_tempoformer.training.streaming import shuffle_forever
 
 
 BOTH = pytest.mark.parametrize("kind", MODELS, ids=lambda kind: kind["model_type"])

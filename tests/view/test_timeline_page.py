@@ -18,10 +18,10 @@ import run_glue_style
 from modeling_tempoformer.commands import threshold
 from modeling_tempoformer.commands.view import main as write_page_of
 from modeling_tempoformer.common.files import write_json
+from modeling_tempoformer.common.silences import find_silences
 from modeling_tempoformer.evaluation.prediction_table import read_predictions
 from modeling_tempoformer.posts.synthetic import synthetic_posts
 from modeling_tempoformer.view import show
-from modeling_tempoformer.view.silences import find_silences
 from modeling_tempoformer.view.timeline_page import (
     first_thresholds,
     floor_units,

@@ -1,11 +1,12 @@
 """
 Writes stretches of posts for people who label: a table, or tasks for Label Studio, doccano or Prodigy.
-[`read_file`] reads all of them back.
+[`load_table`] reads all of them back.
 """
 
 import csv
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 from html import escape
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,8 +15,10 @@ from xml.sax.saxutils import quoteattr
 import pyarrow as pa
 from datasets import Dataset
 
+from modeling_tempoformer import Timeline
+from modeling_tempoformer.common.columns import PLUS, TIMELINE, Columns
 from modeling_tempoformer.common.files import written_whole
-from modeling_tempoformer.importers.labelling_tasks import (
+from modeling_tempoformer.common.labelling_fields import (
     ACCEPTED,
     ANNOTATOR,
     CHOICE,
@@ -27,9 +30,6 @@ from modeling_tempoformer.importers.labelling_tasks import (
     STRETCH,
     TURN,
 )
-from modeling_tempoformer.posts.columns import PLUS, TIMELINE, Columns
-from modeling_tempoformer.timeline_tempoformer import Timeline
-from modeling_tempoformer.times_tempoformer import to_date
 
 from .stretches import Stretch
 
@@ -134,7 +134,10 @@ def describe_posts(timeline: Timeline, posts: Dataset, others: Sequence[str], ha
 
 def write_time(seconds: float, as_date: bool) -> str:
     """Returns a time as a date in UTC, or as seconds."""
-    return to_date(seconds).isoformat() if as_date else f"{seconds:.6f}".rstrip("0").rstrip(".")
+    if not as_date:
+        return f"{seconds:.6f}".rstrip("0").rstrip(".")
+    # `datetime.fromtimestamp` fails for early years.
+    return (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=seconds)).isoformat()
 
 
 def heading(post: Mapping[str, str]) -> str:

@@ -6,9 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from modeling_tempoformer.importers.labelling_tasks import ANNOTATOR
-from modeling_tempoformer.posts.agreement import krippendorff_alpha
-from modeling_tempoformer.timeline_tempoformer import NO_LABEL, Post, Timeline
+from modeling_tempoformer import Post, Timeline, krippendorff_alpha
+from modeling_tempoformer.common.labelling_fields import ANNOTATOR
 
 from .label_files import CANNOT_SAY, NOTE, YES, Cells, LabelFile
 
@@ -74,7 +73,7 @@ def name_annotators(files: Sequence[LabelFile]) -> list[str]:
 def of_annotator(timeline: Timeline, post: int, annotator: str) -> Cells:
     """Returns the cells of a post, with the label and the note of the only annotator of its file, or of several."""
     cells, labels, _ = timeline.facts[post]
-    if not labels and timeline.labels[post] != NO_LABEL:
+    if not labels and timeline.labels[post] >= 0:
         labels = {annotator: timeline.labels[post]}
     said = [cells[NOTE]] if cells.get(NOTE) else []
     said = ["cannot say", *said] if cells.get(CANNOT_SAY) == YES else said

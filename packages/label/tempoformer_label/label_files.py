@@ -7,17 +7,11 @@ from typing import Any, NamedTuple
 
 from datasets import Dataset
 
+from modeling_tempoformer import PostError, Timeline, check_labels, label_names, read_name, to_timelines
+from modeling_tempoformer.common.columns import TIMELINE, USUAL, Columns, cells_of, is_missing
 from modeling_tempoformer.common.files import name_of_timeline
-from modeling_tempoformer.importers.labelling_tasks import ANNOTATOR, STRETCH
-from modeling_tempoformer.names_tempoformer import read_name
-from modeling_tempoformer.posts.arguments import PostArguments
-from modeling_tempoformer.posts.columns import TIMELINE, USUAL, Columns, cells_of, is_missing
-from modeling_tempoformer.posts.facts import Facts
-from modeling_tempoformer.posts.post_errors import PostError
-from modeling_tempoformer.posts.reading import columns_of, read_timelines
-from modeling_tempoformer.posts.spellings import check_labels
-from modeling_tempoformer.posts.timelines import label_names
-from modeling_tempoformer.timeline_tempoformer import NO_LABEL, Timeline
+from modeling_tempoformer.common.labelling_fields import ANNOTATOR, STRETCH
+from modeling_tempoformer.common.table_arguments import PostArguments, columns_of
 
 
 logger = logging.getLogger(__name__)
@@ -94,15 +88,10 @@ def read_label_file(path: str, posts: Dataset, names: Sequence[str], arguments: 
 
     Raises a `ValueError` that names the file for a post that cannot be read, as a training would.
     """
-    columns = columns_of(arguments)
-    try:
-        timelines = read_timelines(posts, columns, list(names))
-    except ValueError as problem:
-        raise ValueError(str(problem) if str(problem).startswith(path) else f"{path}: {problem}") from None
-    cells = usual_cells(posts, columns)
+    timelines, cells = read_file_posts(path, posts, names, arguments), usual_cells(posts, columns_of(arguments))
     for timeline in timelines:
         # The labels of a column of annotators
-        labels = [facts.labels for facts in timeline.facts or [Facts()] * len(timeline)]
+        labels = [{} if facts is None else facts.labels for facts in timeline.facts or [None] * len(timeline)]
         rows = [
             {**cells[row], **read_label_cells(timeline, post, names)} for post, row in enumerate(timeline.input_rows)
         ]
@@ -111,6 +100,20 @@ def read_label_file(path: str, posts: Dataset, names: Sequence[str], arguments: 
     annotators = {row.get(ANNOTATOR, "").strip() for row in labelled} - {""}
     annotator = annotators.pop() if len(annotators) == 1 else name_of_timeline(path)
     return LabelFile(path, annotator, timelines)
+
+
+def read_file_posts(
+    path: str, posts: Dataset, names: Sequence[str] | None, arguments: PostArguments
+) -> list[Timeline]:
+    """
+    Returns the timelines of the rows of a file. Labels are read if the names of classes are given. Raises a
+    `ValueError` that names the file for a post that cannot be read.
+    """
+    try:
+        labels = None if names is None else list(names)
+        return to_timelines(posts, labels, columns_of(arguments), arguments.drop_incomplete)
+    except ValueError as problem:
+        raise ValueError(str(problem) if str(problem).startswith(path) else f"{path}: {problem}") from None
 
 
 def usual_cells(posts: Dataset, columns: Columns) -> list[dict[str, str]]:
@@ -148,7 +151,7 @@ def read_label_cells(timeline: Timeline, post: int, names: Sequence[str]) -> dic
     """Returns the cells of a post that were read, by their usual columns."""
     label = timeline.labels[post]
     read = {TIMELINE: str(timeline.timeline_id), "text": timeline.texts[post]}
-    read["label"] = "" if label == NO_LABEL else names[label]
+    read["label"] = "" if label < 0 else names[label]
     for column, values in (("speaker", timeline.speakers), ("state", timeline.states)):
         read |= {} if values is None else {column: values[post]}
     return read

@@ -9,11 +9,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from modeling_tempoformer import Timeline, are_since_start
+from modeling_tempoformer.common.labelling_fields import ANNOTATOR
 from modeling_tempoformer.common.pages import render_page
-from modeling_tempoformer.importers.labelling_tasks import ANNOTATOR
-from modeling_tempoformer.timeline_tempoformer import Timeline
-from modeling_tempoformer.times_tempoformer import are_since_start
-from modeling_tempoformer.view.silences import find_silences
+from modeling_tempoformer.common.silences import find_silences
 
 from .disagreements import Agreement
 from .label_files import CANNOT_SAY, NOTE, YES

@@ -9,10 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from modeling_tempoformer.decisions_tempoformer import class_names
-from modeling_tempoformer.evaluation.predictions import decide_posts
-from modeling_tempoformer.pipeline_tempoformer import StreamClassificationPipeline
-from modeling_tempoformer.timeline_tempoformer import Timeline
+from modeling_tempoformer import StreamClassificationPipeline, Timeline, class_names, decide_posts
 
 
 logger = logging.getLogger(__name__)

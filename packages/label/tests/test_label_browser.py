@@ -6,8 +6,8 @@ import pandas as pd
 import pytest
 from helpers import NAMES, save_encoder, write_posts
 
+from modeling_tempoformer import load_table
 from modeling_tempoformer.commands import train
-from modeling_tempoformer.posts.reading import read_file
 from modeling_tempoformer.posts.synthetic import synthetic_posts
 from modeling_tempoformer.posts.timelines import to_timelines
 from tempoformer_label.commands import label
@@ -126,7 +126,7 @@ def test_fifty_posts_are_labelled_by_keys_and_a_training_reads_them(opened, post
     assert list(table["cannot_say"]) == ["yes" if name == "cannot say" else "" for name in wanted] + [""] * 30
     assert list(table["annotator"]) == ["Ann" if name != "no label" else "" for name in wanted] + [""] * 30
     assert [(n, said) for n, said in enumerate(table["note"]) if said] == [(49, note)]
-    given = to_timelines(read_file(str(tmp_path / "posts_Ann.csv")), NAMES)
+    given = to_timelines(load_table(str(tmp_path / "posts_Ann.csv")), NAMES)
     assert [NAMES[found] if found >= 0 else "" for one in given for found in one.labels] == expected
     assert [text for one in given for text in one.texts] == [post["text"] for post in posts]
     # A page of the saved file goes on from it, and so does the first page once it opens the file.
@@ -241,5 +241,5 @@ def test_differences_of_annotators_are_decided(opened, posts, tmp_path):
     assert list(table["label_Ann"]) == [post["label"] for post in ann]
     assert list(table["label_bob"]) == [post["label"] for post in bob]
     assert table["cannot_say"][40] == "yes" and set(table["cannot_say"].drop(40)) == {""}
-    (timelines,) = {len(to_timelines(read_file(str(path)), NAMES))}
+    (timelines,) = {len(to_timelines(load_table(str(path)), NAMES))}
     assert timelines == 10

@@ -8,12 +8,13 @@ import pytest
 from exports import EXPORTS, export, read_lines
 from helpers import MODELS, NAMES, read_json, read_table, save_encoder, tiny_reader, with_other_ids, write_posts
 
+from modeling_tempoformer import load_table
 from modeling_tempoformer.commands import train
 from modeling_tempoformer.common.command_line import parse
 from modeling_tempoformer.posts.agreement import krippendorff_alpha
 from modeling_tempoformer.posts.arguments import DataTrainingArguments
 from modeling_tempoformer.posts.post_splits import load_splits
-from modeling_tempoformer.posts.reading import make_timelines, read_file
+from modeling_tempoformer.posts.reading import make_timelines
 from modeling_tempoformer.posts.synthetic import synthetic_posts
 from modeling_tempoformer.posts.timelines import label_names, to_timelines
 from tempoformer_label.commands import select
@@ -60,10 +61,10 @@ def test_labelled_tasks_are_read_back_without_an_option(tool, tmp_path, capsys):
     said = capsys.readouterr().out
     unclear = {"n7", "n20"}
     exported = export(output, tool, lambda post: None if post["name"] in unclear else truth(post))
-    rows = read_file(str(exported))
+    rows = load_table(str(exported))
     names = label_names(rows)
     assert set(names) <= set(NAMES)
-    original = {timeline.timeline_id: timeline for timeline in to_timelines(read_file(str(tmp_path / "posts.csv")))}
+    original = {timeline.timeline_id: timeline for timeline in to_timelines(load_table(str(tmp_path / "posts.csv")))}
     stretches, labelled = {}, 0
     read = to_timelines(rows, names, columns={"id": "post_id", "group": "platform"})
     for timeline in read:
@@ -87,7 +88,7 @@ def test_labelled_tasks_are_read_back_without_an_option(tool, tmp_path, capsys):
         assert len({timeline for timeline, _ in chosen}) == 1 and len(chosen) == 4
         assert np.diff([place for _, place in chosen]).tolist() == [1, 1, 1] and chosen[0][1] > 0
     # In a stream, a timeline's posts must stand together.
-    streamed = to_timelines(read_file(str(exported), streaming=True), names)
+    streamed = to_timelines(load_table(str(exported), streaming=True), names)
     assert [timeline.labels for timeline in streamed] == [timeline.labels for timeline in read]
     # Without the ids, which nobody has to name, the timelines are the same.
     assert [timeline.labels for timeline in to_timelines(rows, names)] == [timeline.labels for timeline in read]
@@ -130,7 +131,7 @@ def doubled(request, tmp_path) -> tuple[list[str], np.ndarray]:
         choose(tmp_path, tool, "--num", "20", "--double", "0.3", posts=posts), (1, 0.5), strict=True
     ):
         exported = export(file, tool, lambda post, right=right: give(names, post, right))
-        for row in read_file(str(exported)):
+        for row in load_table(str(exported)):
             if row["label"]:
                 votes.setdefault((row["timeline_id"], row["post_id"]), []).append(NAMES.index(row["label"]))
     several = np.array([[given.count(0), given.count(1)] for given in votes.values() if len(given) > 1])
@@ -201,7 +202,7 @@ def test_a_model_chooses_and_labels_first(kind, tmp_path, capsys):
         rows = [row for row in read_table(tmp_path / "to_label.csv") if row["stretch"]]
         assert found == {(row["timeline_id"], row["name"]): row["prediction"] for row in rows}
         # A model's labels are nobody's.
-        assert not any(read_file(str(output))["label"])
+        assert not any(load_table(str(output))["label"])
 
 
 def test_posts_of_earlier_rounds_are_not_chosen_again(tmp_path, capsys):
@@ -215,7 +216,7 @@ def test_posts_of_earlier_rounds_are_not_chosen_again(tmp_path, capsys):
     assert len(chosen[0]) == 16 and chosen[1] and not chosen[0] & chosen[1]
     # A timeline of two rounds is whole and in order; here without times, so that only the order tells.
     export(again, "csv", truth)
-    rows = read_file(str(tmp_path / "exported-*.csv"))
+    rows = load_table(str(tmp_path / "exported-*.csv"))
     form = {"annotator": "annotator", "id": "post_id", "timestamp": "none"}
     for timeline in to_timelines(rows, NAMES, form):
         numbers = [int(rows[row]["post_number"]) for row in timeline.input_rows]

@@ -1,7 +1,7 @@
 """Partitions of the posts of many files. Each holds whole timelines and is small enough for one process."""
 
 import os
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from glob import escape, glob
@@ -13,12 +13,9 @@ from zlib import crc32
 import pyarrow as pa
 from pyarrow import parquet
 
-from modeling_tempoformer.common.files import naming_broken_file, written_whole
-from modeling_tempoformer.posts.columns import Columns
-from modeling_tempoformer.posts.post_errors import PostError
-from modeling_tempoformer.posts.tables import TABLES, name_of_timeline, read_tables
-from modeling_tempoformer.posts.timelines import is_nobody, read_posts
-from modeling_tempoformer.times_tempoformer import TimeColumn, are_since_start
+from modeling_tempoformer import PostError, TimeColumn, UnknownPeople, are_since_start, read_posts, read_tables
+from modeling_tempoformer.common.columns import Columns
+from modeling_tempoformer.common.files import TABLES, name_of_timeline, naming_broken_file, written_whole
 
 
 # Folder in the output folder, deleted at the end. Readers of Parquet skip names that begin with an underscore.
@@ -95,12 +92,12 @@ class Corpus:
         """The columns of a partition. The names of kept ones begin with [`KEPT`]."""
         return pa.schema([*POSTS, *(pa.field(KEPT + name, pa.string()) for name in self.kept)])
 
-    def write_file(self, number: int) -> tuple[int, TimeColumn, list[int], Counter]:
+    def write_file(self, number: int) -> tuple[int, TimeColumn, list[int], UnknownPeople]:
         """
         Reads a file, checks its posts and writes them by partition. Returns the file's number, its times, the number
         of posts in each partition, and the number of posts under each id that means an unknown person.
         """
-        table, times, counts, nobody = self.tables[number], TimeColumn(), [0] * self.num_partitions, Counter()
+        table, times, counts, nobody = self.tables[number], TimeColumn(), [0] * self.num_partitions, UnknownPeople()
         with (
             written_whole(self.output / WORK / f"{number}.parquet") as path,
             parquet.ParquetWriter(path, self.schema, compression="zstd") as writer,
@@ -122,8 +119,7 @@ class Corpus:
                         partition = crc32(timeline_id.encode()) % self.num_partitions
                         row |= {**cells_of_row(kept, post.row), "file": number, "row": post.row}
                         partitions[partition].append(row)
-                        if is_nobody(timeline_id):
-                            nobody[timeline_id] += 1
+                        nobody.add(timeline_id)
                     for partition, rows in enumerate(partitions):
                         writer.write_table(pa.Table.from_pylist(rows, self.schema))
                         counts[partition] += len(rows)

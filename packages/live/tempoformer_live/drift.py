@@ -10,12 +10,14 @@ from matplotlib import rc_context
 from matplotlib.figure import Figure
 from scipy.stats import entropy, fisher_exact, ks_2samp, permutation_test
 
+from modeling_tempoformer import read_predictions
+from modeling_tempoformer.common.data_frames import to_table
 from modeling_tempoformer.common.figures import COLUMN, DARK, LIGHT, STYLE, new_figure
-from modeling_tempoformer.evaluation.prediction_table import KEY, PROBABILITY, read_predictions
-from modeling_tempoformer.evaluation.report import to_table
 
 
 SIDES = ("before", "after")
+# Columns of predictions: those that name a post, and the prefix of the classes' probabilities
+KEY, PROBABILITY = ["timeline_id", "post_id"], "probability_"
 # The bins of the histogram that is shown, and those of the index: tenths of the posts of the first predictions.
 SHOWN_BINS, INDEX_BINS = 10, 10
 RESAMPLES = 999

@@ -8,6 +8,7 @@ import time
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime
 from itertools import accumulate
 from typing import Any, NamedTuple
 
@@ -15,14 +16,22 @@ import torch
 from safetensors.torch import load, save
 from transformers.utils import logging
 
-from modeling_tempoformer.data_collator_tempoformer import StreamCollator
-from modeling_tempoformer.decisions_tempoformer import read_answers
-from modeling_tempoformer.names_tempoformer import read_id, read_name, state_ids
-from modeling_tempoformer.pipeline_tempoformer import StreamClassificationPipeline
-from modeling_tempoformer.timeline_tempoformer import BadValue, Timeline, known_ids, read_role, tokenize_posts
-from modeling_tempoformer.times_tempoformer import ReadTime, are_since_start, check_kind, read_time, to_date
+from modeling_tempoformer import (
+    BadValue,
+    ReadTime,
+    StreamClassificationPipeline,
+    StreamCollator,
+    Timeline,
+    are_since_start,
+    number_states,
+    read_answers,
+    read_id,
+    read_name,
+    read_time,
+    tokenize_posts,
+)
 
-from .memory import RememberedTimeline, StreamMemory, with_checksum
+from .memory import RememberedTimeline, StreamMemory, check_kind, with_checksum
 from .policy import Alarm, due_time, follow_policy, raise_due
 from .redis_store import Forgotten, RedisStore, StoredTimeline
 from .stepping import Stepper
@@ -295,19 +304,24 @@ class LiveClassifier:
     def read_state(self, state: Any, name: str) -> str:
         """Reads a state of the post that `name` names. Raises a `ValueError`, which does not repeat it."""
         try:
-            read = read_role("state", state)
-            known_ids([read], self.model.config, [name])
-        except BadValue as bad:
-            raise ValueError(f"{name}: the state: {bad.problem}.") from None
+            read = read_name(state)
+            number_states([read], self.model.config, [name])
+        except ValueError as bad:
+            problem = bad.problem if isinstance(bad, BadValue) else bad
+            raise ValueError(f"{name}: the state: {problem}.") from None
         return read
 
     def learned_states(self, states: Sequence[str]) -> list[str]:
         """Returns kept states, empty where the model has not learned one, as those of another model's posts."""
-        config = self.model.config
-        ids = state_ids(states, config.states, config.state_values)
-        if any(state and number < 0 for state, number in zip(states, ids, strict=True)):
-            logger.warning_once("Kept posts have states that this model has not learned: they count as not known.")
-        return [state if number >= 0 else "" for state, number in zip(states, ids, strict=True)]
+        learned = []
+        for state in states:
+            try:
+                number_states([state], self.model.config, ["a kept post"])
+                learned.append(state)
+            except BadValue:
+                logger.warning_once("Kept posts have states that this model has not learned: they count as not known.")
+                learned.append("")
+        return learned
 
     def tokenize(self, texts: Sequence[str]) -> dict[str, list]:
         """Returns the columns of texts, truncated to what the model reads."""
@@ -661,10 +675,11 @@ def check_clock(moment: ReadTime):
         raise ValueError("the post: timestamp: it is before 1970, when nobody posted: check the year.")
     now = time.time()
     if moment.seconds > now + MOST_AHEAD:
+        today = datetime.fromtimestamp(round(now), UTC)
         raise ValueError(
-            f"the post: timestamp: it is more than a day later than now ({to_date(round(now)).isoformat()}), so that "
-            "all later posts of the timeline would be late; check the year, and that a number is the seconds since "
-            "1970-01-01 UTC."
+            f"the post: timestamp: it is more than a day later than now ({today.isoformat()}), so that all later "
+            "posts of the timeline would be late; check the year, and that a number is the seconds since 1970-01-01 "
+            "UTC."
         )
 
 

@@ -5,17 +5,11 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, replace
 
 import torch
-from transformers.utils import logging
 
+from modeling_tempoformer import ReadTime, keep_last, read_id, warn_of_speakers
 from modeling_tempoformer.common.hashes import sha256_of
-from modeling_tempoformer.names_tempoformer import ALIKE, look_alike, read_id
-from modeling_tempoformer.streams_tempoformer import keep_last
-from modeling_tempoformer.times_tempoformer import ReadTime, check_kind
 
 from .policy import AlarmState
-
-
-logger = logging.get_logger(__name__)
 
 
 class LatePostError(ValueError):
@@ -63,9 +57,8 @@ class RememberedTimeline:
         self.posts.append(post)
         self.num_seen += 1
         if speaker:
-            if speaker not in self.by_speaker and look_alike([*self.by_speaker, speaker]):
-                # Without the names, which may be private.
-                logger.warning_once(f"SPEAKERS COUNT AS DIFFERENT PEOPLE THAT {ALIKE}. Write each alike.")
+            if speaker not in self.by_speaker:
+                warn_of_speakers([*self.by_speaker, speaker])
             keep_last(self.by_speaker, speaker, post)
 
     def cut(self, window: int):
@@ -73,6 +66,16 @@ class RememberedTimeline:
         count = max(1, window - 1)
         self.posts = self.posts[-count:]
         self.times = None if self.times is None else self.times[-count:]
+
+
+def check_kind(kind: str, earlier: str):
+    """Raises a `ValueError` if a post's time is of another kind than those of the earlier posts of its timeline."""
+    if kind != earlier:
+        raise ValueError(
+            f"the time is {kind}, while those of the timeline's earlier posts are of another kind ({earlier}); the "
+            "times of a timeline must be all ISO-8601 dates (2024-05-01), all numbers of seconds, all durations "
+            "(00:01:30), or all missing"
+        )
 
 
 def with_checksum(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:

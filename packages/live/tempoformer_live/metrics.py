@@ -10,7 +10,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info
 from prometheus_client.core import CounterMetricFamily
 from prometheus_client.registry import Collector
 
-from modeling_tempoformer.decisions_tempoformer import class_names
+from modeling_tempoformer import class_names
 
 from .live_classifier import CONTEXTS, LiveClassifier
 from .policy import EVENTS, HELD_BACK, TAKEN_BACK

@@ -9,16 +9,17 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from modeling_tempoformer.evaluation.alarm_costs import PER_DAY, PER_HUNDRED, score_costs, split_values
-from modeling_tempoformer.evaluation.alarm_goals import AlarmGoal
-from modeling_tempoformer.evaluation.alarm_promises import DAY, LOSS_ROUNDING, Cases, find_cases, promise_words
-from modeling_tempoformer.evaluation.alarms import PARTS, measure_alarms, round_between
-from modeling_tempoformer.posts.facts import unit_of
-from modeling_tempoformer.timeline_tempoformer import Timeline
+from modeling_tempoformer import AlarmGoal, Timeline, find_cases, measure_alarms, promise_words, score_costs, unit_of
+from modeling_tempoformer.common.rounding import round_between
 
 from .policy import RAISED, SECONDS, AlarmState, check_policy, follow, lag_of
 
 
+DAY = 86_400  # seconds
+# Sums of shares that differ by less are equal up to rounding.
+LOSS_ROUNDING = 1e-9
+# Folds of timelines, each measured by a threshold that was chosen on the others
+PARTS = 5
 # The most thresholds that are tried before the search halves the step between two of them
 MOST_LEVELS = 120
 # Without dates, those of days are left out. An alarm ends below the `end_share` of its threshold.
@@ -60,6 +61,11 @@ def check_candidate(policy: Mapping[str, Any], timed: bool):
     if {"end_share", "end_below"} <= set(policy):
         raise ValueError("`end_share` and `end_below` are two ways to say one thing: give one of them.")
     check_policy({name: value for name, value in policy.items() if name != "end_share"}, 1.0, timed)
+
+
+def split_values(timelines: Sequence[Timeline], values: np.ndarray) -> list[np.ndarray]:
+    """Returns the values (posts, ...) of each timeline."""
+    return np.split(values, np.cumsum(list(map(len, timelines)))[:-1])
 
 
 def follow_all(timelines: Sequence[Timeline], scores: np.ndarray, rule: Rule) -> np.ndarray:
@@ -111,15 +117,15 @@ def compare_policies(
         if not levels:
             raise ValueError(f"`end_below` {policy['end_below']} is more than any probability here.")
         late = lag_of(policy)
-        cases = find_cases(promise, timelines, label, late)
+        judge = find_cases(promise, timelines, label, late).judge
 
         @cache
         def events_at(level: float, policy: Mapping[str, Any] = policy) -> np.ndarray:
             return follow_all(timelines, scores, at_threshold(policy, level))
 
         @cache
-        def losses_at(level: float, cases: Cases = cases, events_at: Callable = events_at) -> np.ndarray:
-            return unit_losses(cases, events_at(level) == RAISED, promise.kind, units.max() + 1)
+        def losses_at(level: float, judge: Callable = judge, events_at: Callable = events_at) -> np.ndarray:
+            return unit_losses(judge(events_at(level) == RAISED), promise.kind, units.max() + 1)
 
         chosen = keeping(losses_at, levels, promise)
         rule = None if chosen is None else at_threshold(policy, chosen)
@@ -165,9 +171,11 @@ def last_before(breaks: Callable[[float], bool], levels: Sequence[float]) -> int
     return None if low < 0 else low
 
 
-def unit_losses(cases: Cases, alarms: np.ndarray, kind: str, num_units: int) -> np.ndarray:
-    """Returns the loss (units,) of each unit of timelines, NaN for one without a case of the promise."""
-    judged = cases.judge(alarms)
+def unit_losses(judged: pd.DataFrame, kind: str, num_units: int) -> np.ndarray:
+    """
+    Returns the loss (units,) of each unit of timelines, NaN for one without a case of the promise. The cases are
+    `judged` by their alarms.
+    """
     broken = (judged["score"] > 0) == (kind == "rate")
     sums = np.bincount(judged["unit"], broken * judged["weight"], num_units)
     return np.where(np.isin(np.arange(num_units), judged["unit"]), sums, np.nan)
@@ -242,12 +250,14 @@ def policies_table(
             continue
         costs = measured["costs"]
         kept = measured["promise"]
-        false = PER_DAY if PER_DAY in costs else PER_HUNDRED
+        a_day = "false_alarms_per_day" in costs
         lines[number] = {
             "policy": json.dumps(rule.policy),
             "threshold": f"{rule.threshold:g}",
             "changes found": share_text(costs, "found_changes"),
-            f"false alarms {'a day' if false == PER_DAY else 'of 100 posts'}": share_text(costs, false, 2),
+            f"false alarms {'a day' if a_day else 'of 100 posts'}": share_text(
+                costs, "false_alarms_per_day" if a_day else "false_alarms_per_hundred_posts", 2
+            ),
             "delay, posts": share_text(costs, "median_alarm_delay_posts", 0),
             "rightly held back": share_text(costs, "recovery", 2),
             "promise broken in": f"{kept['broken']} of {kept['promised_of']}" if "broken" in kept else "",

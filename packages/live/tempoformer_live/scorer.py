@@ -15,16 +15,21 @@ import torch
 from pyarrow import parquet
 from transformers.utils import logging
 
+from modeling_tempoformer import (
+    Post,
+    StreamClassificationPipeline,
+    Timeline,
+    class_names,
+    decide_posts,
+    is_prediction_column,
+    prediction_rows,
+)
+from modeling_tempoformer.common.data_frames import to_arrow
 from modeling_tempoformer.common.files import decode_json, written_whole
-from modeling_tempoformer.decisions_tempoformer import class_names
-from modeling_tempoformer.evaluation.alarm_costs import split_values
-from modeling_tempoformer.evaluation.prediction_table import is_predicted, prediction_rows, to_arrow
-from modeling_tempoformer.evaluation.predictions import decide_posts
-from modeling_tempoformer.pipeline_tempoformer import StreamClassificationPipeline
-from modeling_tempoformer.timeline_tempoformer import Post, Timeline
 
 from .corpus import KEPT, Corpus
 from .policy import EVENTS, RAISED, Alarm
+from .policy_comparison import split_values
 from .stepping import Stepper
 
 
@@ -138,7 +143,7 @@ def with_events(
 def check_kept(kept: Sequence[str], names: Sequence[str]):
     """Raises a `ValueError` for a column to keep that has the name of a column of predictions, or is named twice."""
     for number, name in enumerate(kept):
-        if name == EVENT or is_predicted(name, names):
+        if name == EVENT or is_prediction_column(name, names):
             raise ValueError(f"--keep_columns {name}: predictions have a column of that name, so rename yours.")
         if name in kept[:number]:
             raise ValueError(f"--keep_columns names {name} twice.")

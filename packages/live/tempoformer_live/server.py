@@ -23,12 +23,16 @@ from starlette.exceptions import HTTPException as StarletteHTTPException
 from starlette.middleware.body_limit import RequestBodyLimitMiddleware
 from transformers import AutoTokenizer
 
-from modeling_tempoformer.decisions_tempoformer import read_answers
-from modeling_tempoformer.evaluation.report import read_test, test_summary
-from modeling_tempoformer.names_tempoformer import read_id, read_name
-from modeling_tempoformer.pipeline_tempoformer import StreamClassificationPipeline
-from modeling_tempoformer.timeline_tempoformer import BadValue, Timeline
-from modeling_tempoformer.view.timelines import load_pipeline
+from modeling_tempoformer import (
+    BadValue,
+    StreamClassificationPipeline,
+    Timeline,
+    describe_test,
+    load_pipeline,
+    read_answers,
+    read_id,
+    read_name,
+)
 
 from .batches import AGAIN, MAX_TOKENS, Batches
 from .bodies import (
@@ -104,7 +108,7 @@ class LoadedModel:
         self.alarm = read_alarm(name, self.pipe.model.config)
         self.classifier = LiveClassifier(self.pipe, store, self.alarm)
         self.watching = LiveMetrics(self.classifier, name)
-        self.said = test_summary(read_test(name), self.pipe.model.config)
+        self.said = describe_test(name, self.pipe.model.config)
         logger.info("The model %s is known to Redis as %s.", name, self.classifier.model_id)
 
     def score_some(self, posts: list[LivePost]) -> list[Result]:

@@ -10,12 +10,20 @@ from transformers import PreTrainedModel
 from transformers.integrations.accelerate import load_offloaded_parameter
 from transformers.utils import ModelOutput
 
-from modeling_tempoformer.checks_tempoformer import check_shape, narrow_float
+from modeling_tempoformer import (
+    ReadTime,
+    check_finite,
+    decide,
+    lay_out_streams,
+    number_states,
+    posts_before,
+    read_answers,
+    read_id,
+    read_name,
+    read_time,
+    states_before,
+)
 from modeling_tempoformer.common.hashes import sha256_of
-from modeling_tempoformer.decisions_tempoformer import check_finite, decide, read_answers
-from modeling_tempoformer.streams_tempoformer import lay_out_streams, posts_before, states_before
-from modeling_tempoformer.timeline_tempoformer import BadValue, known_ids, read_role
-from modeling_tempoformer.times_tempoformer import ReadTime, read_time
 
 from .memory import LatePostError, RememberedTimeline, StreamMemory
 from .policy import NOTHING, Alarm, follow_policy, use_alarm
@@ -218,8 +226,10 @@ class Stepper:
         input_ids = tokens["input_ids"]
         if tokens["attention_mask"] is None:
             tokens["attention_mask"] = torch.ones_like(input_ids)
+        shape = (len(input_ids), input_ids.shape[-1])
         for name, tensor in tokens.items():
-            check_shape(name, tensor, len(input_ids), input_ids.shape[-1])
+            if tensor is not None and tuple(tensor.shape) != shape:
+                raise ValueError(f"`{name}` must have the shape {shape}, got {tuple(tensor.shape)}.")
         inputs = {name: tensor.cpu() for name, tensor in tokens.items() if tensor is not None}
         is_context = [False] * len(input_ids) if is_context is None else is_context
         lists = {
@@ -256,7 +266,7 @@ class Stepper:
         if states is None or not self.model.config.reads_known_states:
             return [-1] * len(names)
         read = [checked_name("state", *pair) for pair in zip(states, names, strict=True)]
-        return known_ids(read, self.model.config, names)
+        return number_states(read, self.model.config, names)
 
     def lay_out_posts(self, new: NewPosts, memory: StreamMemory, drop_late: bool) -> StepRow:
         """
@@ -394,7 +404,8 @@ class Stepper:
 
 def read_moment(value: Any, name: str) -> ReadTime:
     """Reads a time that must be there. Raises a `ValueError` that begins with the name of the post."""
-    if isinstance(value, torch.Tensor) and not narrow_float(value):
+    # A float of fewer bits stays a tensor, which is refused.
+    if isinstance(value, torch.Tensor) and (value.dtype == torch.float64 or not value.is_floating_point()):
         value = value.item()
     try:
         time = read_time(value)
@@ -406,8 +417,8 @@ def read_moment(value: Any, name: str) -> ReadTime:
 
 
 def checked_name(role: str, value: Any, post: str) -> str:
-    """Returns a name as [`read_role`] does. Raises a `ValueError` that begins with the name of the post."""
+    """Returns a state or an id in one spelling. Raises a `ValueError` that begins with the name of the post."""
     try:
-        return read_role(role, value)
-    except BadValue as problem:
-        raise ValueError(f"{post}: {problem}.") from None
+        return read_name(value) if role == "state" else read_id(value)
+    except ValueError as problem:
+        raise ValueError(f"{post}: {role} {value!r}: {problem}.") from None

@@ -144,7 +144,7 @@ def test_a_family_and_a_timeline_of_one_name_stay_two_units(tmp_path):
         timeline.input_rows = [2 * number, 2 * number + 1]
     table = prediction_rows(timelines, np.zeros(6, dtype=int), np.full((6, 2), 0.5), ["no", "yes"], ["label"])
     write_held_out(str(tmp_path), table, timelines)
-    read, _ = read_held_out(tmp_path, ["no", "yes"])
+    read, _ = read_held_out(tmp_path)
     assert [unit_of(timeline) for timeline in read] == [unit_of(timeline) for timeline in timelines]
     assert len({unit_of(timeline) for timeline in read}) == 2
 
@@ -168,7 +168,7 @@ def test_the_command_compares_and_sets_a_policy(tmp_path, capsys, model_type):
     shares = np.stack([1 - scores, scores], 1)
     table = prediction_rows(timelines, (scores > 0.5).astype(int), shares, ["no", "Turn"], ["label"])
     write_held_out(str(tmp_path), table, timelines)
-    read, found = read_held_out(tmp_path, ["no", "Turn"])
+    read, found = read_held_out(tmp_path)
     np.testing.assert_allclose(found, shares)
     assert [own.labels for own in read] == [own.labels for own in timelines]
     np.testing.assert_allclose(

@@ -14,9 +14,9 @@ from datasets import Dataset
 from helpers import WITH_STATES, tiny_model, tiny_reader, write_posts, write_table
 from transformers import AutoTokenizer
 
+from modeling_tempoformer.common.columns import Columns
 from modeling_tempoformer.common.files import write_json
 from modeling_tempoformer.evaluation.prediction_table import prediction_rows
-from modeling_tempoformer.posts.columns import Columns
 from modeling_tempoformer.posts.timelines import to_timelines
 from modeling_tempoformer.times_tempoformer import to_date
 from tempoformer_live import corpus as corpus_module

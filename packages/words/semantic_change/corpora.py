@@ -11,8 +11,8 @@ from typing import Any
 import pandas as pd
 from transformers.utils import logging
 
+from modeling_tempoformer import TimePoints
 from modeling_tempoformer.common.files import read_lines
-from modeling_tempoformer.time_points_temporal_bert import TimePoints
 
 from .dated_sentences import Blocks, Capitals, DatedSentence, TargetFinder, Targets
 from .reading.dated_texts import count_by_reason, time_order

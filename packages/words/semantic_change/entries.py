@@ -12,9 +12,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from scipy.spatial.distance import cdist
 
+from modeling_tempoformer import read_date
 from modeling_tempoformer.common.files import written_whole
 from modeling_tempoformer.common.progress import Progress
-from modeling_tempoformer.time_points_temporal_bert import read_date
 
 from .attestations import Search, VectorsByWord, first_usage, search_all
 from .citations import sentence_of

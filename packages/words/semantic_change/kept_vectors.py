@@ -10,7 +10,7 @@ import numpy as np
 from transformers import PreTrainedModel
 from transformers.utils import logging
 
-from modeling_tempoformer.training.frozen_encoder import hash_inputs
+from modeling_tempoformer.common.hashes import hash_inputs
 
 
 logger = logging.get_logger(__name__)

@@ -11,9 +11,8 @@ from typing import NamedTuple
 import numpy as np
 from transformers.utils import logging
 
-from modeling_tempoformer.common.files import naming_broken_file, open_text
+from modeling_tempoformer.common.files import find_separator, naming_broken_file, open_text
 from modeling_tempoformer.common.markdown import escape_control_characters
-from modeling_tempoformer.posts.csv_shapes import find_separator
 
 from .citations import sentence_of
 from .reading.files_read import count

@@ -6,8 +6,6 @@ from typing import Any
 import torch
 from transformers import DataCollatorForLanguageModeling
 
-from modeling_tempoformer.configuration_temporal_bert import MASK_TIME, PADDING_TIME, UNKNOWN_TIME
-
 
 @dataclass
 class TemporalMlmCollator(DataCollatorForLanguageModeling):
@@ -36,8 +34,10 @@ class TemporalMlmCollator(DataCollatorForLanguageModeling):
         if self.tokenizer.prepend_time:
             self.mask_times(batch)
         if self.tokenizer.mask_token_time:
-            is_masked = (batch["input_ids"] == self.tokenizer.mask_token_id) & (batch["time_ids"] > UNKNOWN_TIME)
-            batch["time_ids"][is_masked] = MASK_TIME
+            is_masked = (batch["input_ids"] == self.tokenizer.mask_token_id) & (
+                batch["time_ids"] > self.tokenizer.unknown_time_id
+            )
+            batch["time_ids"][is_masked] = self.tokenizer.mask_time_id
         return batch
 
     def torch_mask_tokens(self, inputs, special_tokens_mask=None, offset_mapping=None):
@@ -63,5 +63,5 @@ class TemporalMlmCollator(DataCollatorForLanguageModeling):
         replaced = torch.where(at_random, others, replaced)
         batch["input_ids"][rows, positions] = torch.where(chosen, replaced, tokens)
         batch["labels"][rows, positions] = torch.where(chosen, tokens, batch["labels"][rows, positions])
-        hidden = chosen.unsqueeze(-1) & (batch["time_ids"] != PADDING_TIME)
-        batch["time_ids"] = batch["time_ids"].masked_fill(hidden, UNKNOWN_TIME)
+        hidden = chosen.unsqueeze(-1) & (batch["time_ids"] != self.tokenizer.padding_time_id)
+        batch["time_ids"] = batch["time_ids"].masked_fill(hidden, self.tokenizer.unknown_time_id)

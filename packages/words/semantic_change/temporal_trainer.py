@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from torch import nn
 
-from modeling_tempoformer.training.hub_trainer import HubTrainer, HubTrainingArguments
+from modeling_tempoformer import HubTrainer, HubTrainingArguments
 
 
 # Time embeddings; W_T and b_T; alpha

@@ -6,7 +6,6 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import logging
 
 from modeling_tempoformer.common.batches import batches_by_length
-from modeling_tempoformer.configuration_temporal_bert import UNKNOWN_TIME
 
 from .reading.dated_texts import check_same_times, make_row, special_tokens, token_limit
 
@@ -43,7 +42,7 @@ def predict_times(
     size = token_limit(model, tokenizer) - len(before) - len(after)
     if num_truncated := sum(len(ids) > size for ids in tokens):
         logger.warning(f"{num_truncated} of {len(texts)} texts are truncated to {size} tokens.")
-    rows = [make_row(ids[:size], before, after, UNKNOWN_TIME) for ids in tokens]
+    rows = [make_row(ids[:size], before, after, tokenizer.unknown_time_id) for ids in tokens]
     probabilities = np.zeros((len(rows), len(tokenizer.times)))
     for indices, batch in batches_by_length(rows, tokenizer, batch_size, model.device, "Reading texts"):
         logits = model(**batch).logits[:, TIME_POSITION, tokenizer.time_token_ids]

@@ -15,8 +15,8 @@ import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import logging
 
+from modeling_tempoformer import read_date
 from modeling_tempoformer.common.batches import batches_by_length
-from modeling_tempoformer.time_points_temporal_bert import read_date
 
 from .dated_sentences import DatedSentence
 from .kept_vectors import KeptVectors

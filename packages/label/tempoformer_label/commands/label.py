@@ -9,11 +9,11 @@ Given the files of several annotators, it asks about the posts on which these di
 import logging
 from dataclasses import dataclass, field
 
+from modeling_tempoformer import load_table
 from modeling_tempoformer.common.command_line import parse
 from modeling_tempoformer.common.files import name_of_timeline, naming_broken_file, open_text
 from modeling_tempoformer.common.pages import write_html
-from modeling_tempoformer.posts.arguments import PostArguments
-from modeling_tempoformer.posts.reading import columns_of, form_of, read_file
+from modeling_tempoformer.common.table_arguments import PostArguments, columns_of, form_of
 
 from ..disagreements import compare_annotators, differing_posts, merge_files
 from ..label_files import given_stretches, read_classes, read_label_file
@@ -51,7 +51,7 @@ class LabelArguments(PostArguments):
 def main(arguments: list[str]):
     (args,) = parse([LabelArguments], arguments)
     guideline = "" if args.guideline is None else read_given(args.guideline)
-    tables = [read_file(path, **form_of(args)) for path in args.files]
+    tables = [load_table(path, **form_of(args)) for path in args.files]
     names = read_classes(tables, args.labels, args)
     read = [read_label_file(path, table, names, args) for path, table in zip(args.files, tables, strict=True)]
     if len(read) > 1 or columns_of(args)["annotator"] is not None:

@@ -18,23 +18,24 @@ from typing import ClassVar, Literal
 import numpy as np
 from datasets import Dataset
 
+from modeling_tempoformer import (
+    StreamClassificationPipeline,
+    Timeline,
+    check_labels,
+    class_names,
+    label_names,
+    load_pipeline,
+    load_table,
+    read_name,
+)
 from modeling_tempoformer.common.arguments import DownloadArguments
-from modeling_tempoformer.common.command_line import check_positive, check_read, options_given, parse
-from modeling_tempoformer.decisions_tempoformer import class_names
-from modeling_tempoformer.importers.labelling_tasks import LABEL, POST_ID
-from modeling_tempoformer.names_tempoformer import read_name
-from modeling_tempoformer.pipeline_tempoformer import StreamClassificationPipeline
-from modeling_tempoformer.posts.arguments import PostArguments
-from modeling_tempoformer.posts.columns import TIMELINE
-from modeling_tempoformer.posts.model_fields import class_named
-from modeling_tempoformer.posts.reading import columns_of, form_of, make_timelines, read_file
-from modeling_tempoformer.posts.spellings import check_labels, read_label
-from modeling_tempoformer.posts.timelines import label_names
-from modeling_tempoformer.timeline_tempoformer import Timeline
-from modeling_tempoformer.view.timelines import load_pipeline
+from modeling_tempoformer.common.columns import TIMELINE
+from modeling_tempoformer.common.command_line import check_positive, check_read, class_named, options_given, parse
+from modeling_tempoformer.common.labelling_fields import LABEL, POST_ID
+from modeling_tempoformer.common.table_arguments import PostArguments, columns_of, form_of
 
 from ..annotation_files import FIRST_DATE, WRITERS, Selection, describe_posts, other_columns, write_configuration
-from ..label_files import USUAL_CLASSES
+from ..label_files import USUAL_CLASSES, read_file_posts
 from ..stretches import (
     Stretch,
     change_scores,
@@ -48,6 +49,8 @@ from ..stretches import (
 
 FORMATS = {".csv": "csv", ".json": "label-studio"}
 ANNOTATORS = ("first", "second")
+# Cells of posts that nobody has labelled
+NO_LABEL = ("", "-100")
 
 
 @dataclass(kw_only=True)
@@ -124,9 +127,9 @@ def main(arguments: list[str]):
     for path in args.outputs:
         if path.exists():
             raise ValueError(f"{path} is there, and may hold somebody's labels: give another --output.")
-    posts = read_file(args.posts_file, **form_of(args))
+    posts = load_table(args.posts_file, **form_of(args))
     names = file_labels(posts, args)
-    timelines = make_timelines({"posts": posts}, args, names)["posts"]
+    timelines = read_file_posts(args.posts_file, posts, names, args)
     done = labelled_before(args.labelled, timelines)
     possible = [open_posts(timeline) & ~earlier for timeline, earlier in zip(timelines, done, strict=True)]
     print(describe_open(timelines, possible, done))
@@ -195,7 +198,7 @@ def labelled_before(pattern: str | None, timelines: Sequence[Timeline]) -> list[
     masks = [np.zeros(len(timeline), dtype=bool) for timeline in timelines]
     if pattern is None:
         return masks
-    earlier = read_file(pattern)
+    earlier = load_table(pattern)
     if missing := {TIMELINE, POST_ID, LABEL, "text"} - set(earlier.column_names):
         raise ValueError(
             f"{pattern} was not written by `tempoformer select`: the column {sorted(missing)[0]!r} is missing."
@@ -208,7 +211,7 @@ def labelled_before(pattern: str | None, timelines: Sequence[Timeline]) -> list[
     for timeline_id, post_id, text, label in zip(
         *(earlier[name] for name in (TIMELINE, POST_ID, "text", LABEL)), strict=True
     ):
-        if not read_label(label):
+        if read_name(label) in NO_LABEL:
             continue
         number, place = places.get((read_name(timeline_id), read_name(post_id)), (None, None))
         if number is None or timelines[number].texts[place] != text:

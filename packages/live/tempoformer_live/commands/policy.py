@@ -13,14 +13,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import torch
+from transformers import AutoConfig
 
-from modeling_tempoformer.commands.threshold import load_stream_config
-from modeling_tempoformer.common.command_line import parse, read_overrides
-from modeling_tempoformer.decisions_tempoformer import class_names, decide
-from modeling_tempoformer.evaluation.alarm_goals import read_goal
-from modeling_tempoformer.evaluation.alarms import check_cases
-from modeling_tempoformer.evaluation.prediction_table import read_held_out
-from modeling_tempoformer.posts.model_fields import class_named
+from modeling_tempoformer import AlarmGoal, check_cases, class_names, decide, read_held_out
+from modeling_tempoformer.common.command_line import class_named, parse, read_overrides
 
 from ..policy import POLICY_FILE, Alarm, policy_words, write_alarm
 from ..policy_comparison import POLICIES, best_of, compare_policies, policies_table
@@ -47,7 +43,7 @@ class PolicyArguments:
     )
 
     def __post_init__(self):
-        if not read_goal(self.alarm).is_promise:
+        if not AlarmGoal.read(self.alarm).is_promise:
             raise ValueError(f"--alarm {self.alarm} is no promise that policies keep: give rate=... or missed=...")
         if self.early < 0:
             raise ValueError(f"--early is a number of posts, 0 or more, got {self.early}.")
@@ -56,10 +52,12 @@ class PolicyArguments:
 
 def main(arguments: list[str]):
     (args,) = parse([PolicyArguments], arguments)
-    config = load_stream_config(args.model_name_or_path)
-    names, promise = class_names(config), read_goal(args.alarm)
-    label = class_named(args.watch, names, "watch")
-    timelines, probabilities = read_held_out(args.model_name_or_path, names)
+    timelines, probabilities = read_held_out(args.model_name_or_path)
+    config, promise = (
+        AutoConfig.from_pretrained(args.model_name_or_path, trust_remote_code=False),
+        AlarmGoal.read(args.alarm),
+    )
+    label = class_named(args.watch, class_names(config), "watch")
     # A post's logarithms are its logits, but for a number that all of them share.
     logits = torch.from_numpy(np.log(np.maximum(probabilities, np.finfo(np.float64).tiny)))
     scores = decide(logits, config.calibration)[0][:, label].numpy()

@@ -8,23 +8,18 @@ import logging
 import os
 import shutil
 import sys
-from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from huggingface_hub.utils import tqdm
 
+from modeling_tempoformer import UnknownPeople, class_names, load_pipeline, recall_columns
 from modeling_tempoformer.common.arguments import DownloadArguments
+from modeling_tempoformer.common.columns import NO_COLUMN, Columns, read_columns
 from modeling_tempoformer.common.command_line import check_positive, check_read, parse
 from modeling_tempoformer.common.files import write_json
-from modeling_tempoformer.decisions_tempoformer import class_names
-from modeling_tempoformer.posts.arguments import TableArguments
-from modeling_tempoformer.posts.columns import NO_COLUMN, Columns, read_columns
-from modeling_tempoformer.posts.reading import columns_of, table_options
-from modeling_tempoformer.posts.remembered_columns import recall_columns
-from modeling_tempoformer.posts.timelines import warn_of_nobody
-from modeling_tempoformer.view.timelines import load_pipeline
+from modeling_tempoformer.common.table_arguments import TableArguments, columns_of, table_options
 
 from ..cluster import run_tasks, started_ray
 from ..corpus import WORK, Corpus, check_names, check_times, find_tables
@@ -142,7 +137,10 @@ def write_partitions(corpus: Corpus) -> dict[str, Any]:
     results = run_tasks(Corpus.write_file, (corpus,), files)
     _, times, posts, nobody = zip(*sorted(tqdm(results, total=len(files), desc="Reading", unit="file")), strict=True)
     form = check_times(corpus.tables, times)
-    warn_of_nobody(sum(nobody, Counter()))
+    unknown = UnknownPeople()
+    for of_file in nobody:
+        unknown.update(of_file)
+    unknown.warn()
     if corpus.columns["id"]:
         list(run_tasks(Corpus.check_ids, (corpus,), range(corpus.num_partitions)))
     return {"times": form, "posts": [sum(counts) for counts in zip(*posts, strict=True)]}

@@ -26,14 +26,15 @@ from modeling_tempoformer import (
     TemporalBertTokenizer,
     TemporalRobertaConfig,
     TemporalRobertaTokenizer,
+    clear_results,
+    train_or_resume,
+    write_predictions,
 )
 from modeling_tempoformer.common.arguments import CheckpointArguments, check_asked, wanted_splits
 from modeling_tempoformer.common.command_line import check_overrides, check_read, options_given, parse
 from modeling_tempoformer.common.files import lock_folder
-from modeling_tempoformer.evaluation.prediction_table import write_predictions
-from modeling_tempoformer.posts.surveys import fingerprint
-from modeling_tempoformer.training.resuming import clear_results, report_metrics, train_or_resume
-from modeling_tempoformer.training.streaming import check_streaming, shuffle_forever
+from modeling_tempoformer.common.hashes import fingerprint
+from modeling_tempoformer.common.streaming import check_streaming, shuffle_forever
 
 from ..arguments import TextDataTrainingArguments, read_of_texts
 from ..reading.dated_texts import (
@@ -237,10 +238,10 @@ def train_dated(
         set_seed(training.seed)
         metrics = trainer.evaluate()
         perplexity = math.exp(min(metrics["eval_loss"], 700.0))
-        report_metrics(trainer, "eval", {**metrics, "eval_perplexity": perplexity})
+        trainer.report("eval", {**metrics, "eval_perplexity": perplexity})
     if training.do_predict:
         metrics, predictions = evaluate_times(trainer, texts["test"], data)
-        report_metrics(trainer, "predict", metrics)
+        trainer.report("predict", metrics)
         if trainer.is_world_process_zero():
             write_predictions(training.output_dir, predictions)
     trainer.finish(has_changed=training.do_train)

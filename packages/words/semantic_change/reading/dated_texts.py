@@ -14,21 +14,17 @@ from typing import Any
 from datasets import Dataset, IterableDataset
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from modeling_tempoformer.checks_tempoformer import longest_input
-from modeling_tempoformer.posts.columns import find_column, require_column
-from modeling_tempoformer.posts.post_splits import check_given, load_splits
-from modeling_tempoformer.posts.reading import read_file
-from modeling_tempoformer.posts.timelines import column_names
-from modeling_tempoformer.time_points_temporal_bert import (
-    GRANULARITIES,
+from modeling_tempoformer import (
     TimePoints,
     UnknownTimeError,
-    as_name,
-    is_missing,
-    name_date,
+    load_table,
+    longest_input,
+    name_time,
     read_date,
     read_years,
 )
+from modeling_tempoformer.common.columns import column_names, find_column, is_missing, require_column
+from modeling_tempoformer.common.splits import check_given, read_splits
 
 from ..arguments import TextDataTrainingArguments
 from .passages import untagged
@@ -47,7 +43,7 @@ def load_texts(paths: list[str], streaming: bool = False) -> Dataset | IterableD
         return read_text_files(paths, streaming)
     if len(paths) > 1:
         raise ValueError(f"Give text files named by time point (TIME.txt), or one table; got {', '.join(paths)}.")
-    return read_file(paths[0], streaming)
+    return load_table(paths[0], streaming=streaming)
 
 
 def read_text_files(paths: list[str], streaming: bool = False) -> Dataset | IterableDataset:
@@ -78,7 +74,7 @@ def load_text_splits(
     arguments: TextDataTrainingArguments, cache_dir: str | None = None, token: str | None = None
 ) -> dict[str, Dataset]:
     """Loads the splits of dated texts, with the column [`SOURCE`]. Texts of the test split need no column of times."""
-    splits = load_splits(arguments, cache_dir, token, load_texts, "files")
+    splits = read_splits(arguments, load_texts, "files", cache_dir, token)
     for name, texts in splits.items():
         time_column, present = arguments.time_column, column_names(texts)
         if name == "test" and find_column(present, time_column, "time", "--time_column") is None:
@@ -112,14 +108,13 @@ def find_times(texts: Dataset, time_column: str, granularity: str | None = None,
     """
     names: dict[str, None] = {}
     for row, value in enumerate(texts[time_column]):
-        if is_missing(value):
+        is_skipped = granularity is not None and not only_dates and not read_date(value)
+        if is_missing(value) or is_skipped:
             continue
-        if granularity is None:
-            names[as_name(value)] = None
-        elif parts := read_date(value):
-            names[name_date(parts, granularity)] = None
-        elif only_dates:
-            raise UnknownTimeError(f"Row {row}, column '{time_column}': {value!r} is not a date.")
+        try:
+            names[name_time(value, granularity)] = None
+        except UnknownTimeError as problem:
+            raise UnknownTimeError(f"Row {row}, column '{time_column}': {problem}") from None
     return sorted(names, key=time_order)
 
 
@@ -131,7 +126,7 @@ def time_order(name: str) -> tuple[bool, tuple[int, ...]]:
 
 def numbers_in(name: str) -> tuple[int, ...]:
     """Reads the integers in a time point's name; years before the common era are negative."""
-    return read_years(name) or tuple(int(digits) for digits in re.findall("^-?[0-9]+|[0-9]+", as_name(name)))
+    return read_years(name) or tuple(int(digits) for digits in re.findall("^-?[0-9]+|[0-9]+", name_time(name)))
 
 
 def choose_times(splits: dict[str, Dataset], arguments: TextDataTrainingArguments, saved: Sequence[str]) -> list[str]:
@@ -198,17 +193,18 @@ def count_by_reason(unknown: Mapping[Any, int], times: TimePoints) -> str:
     texts of each time.
     """
     kind = times.kind
-    needed = GRANULARITIES[kind][1]
     reasons: Counter[str] = Counter()
     unreadable = None
     for time, count in unknown.items():
         if is_missing(time):
             reasons["without a date"] += count
-        elif len(read_date(time) or ()) < needed:
+            continue
+        try:
+            name_time(time, kind)
+            reasons[f"outside of {shorten(', '.join(times.names), 200)}"] += count
+        except UnknownTimeError:
             unreadable = unreadable or f"with a date that is not read as a {kind}, such as {time!r}"
             reasons[unreadable] += count
-        else:
-            reasons[f"outside of {shorten(', '.join(times.names), 200)}"] += count
     listed = ", ".join(f"{count:,} {why}" for why, count in reasons.items())
     return f"{listed} ({times.hint})" if times.hint else listed
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pandas as pd
 
+from modeling_tempoformer import read_date
 from modeling_tempoformer.common.files import written_whole
 from modeling_tempoformer.common.markdown import escape_control_characters
-from modeling_tempoformer.time_points_temporal_bert import read_date
 
 from .passages import Origin, Passage
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from transformers.utils import logging
 
-from modeling_tempoformer.time_points_temporal_bert import read_date
+from modeling_tempoformer import read_date
 
 
 logger = logging.get_logger(__name__)

@@ -8,10 +8,9 @@ from pathlib import Path
 
 from transformers.utils import logging
 
-from modeling_tempoformer.common.files import ZIPPED, read_lines, unzipped_name
-from modeling_tempoformer.posts.columns import find_column, require_column
-from modeling_tempoformer.posts.tables import TABLES, read_tables
-from modeling_tempoformer.time_points_temporal_bert import as_name, is_missing
+from modeling_tempoformer import name_time, read_tables
+from modeling_tempoformer.common.columns import find_column, is_missing, require_column
+from modeling_tempoformer.common.files import TABLES, ZIPPED, read_lines, unzipped_name
 
 from .gutenberg import are_wrapped, is_gutenberg, read_gutenberg, read_paragraphs
 from .pages import Page, find_volumes, read_pages
@@ -231,6 +230,6 @@ def read_text_rows(path: Path, columns: Columns, dropped: Dropped) -> Iterator[P
                 raise ValueError(
                     f"{path}, row {number}: the column '{columns.text}' must hold a text, got {text!r:.80}."
                 )
-            date = "" if is_missing(date) else as_name(date)
+            date = "" if is_missing(date) else name_time(date)
             source = f"{path.name}, row {number}" if is_missing(source) else str(source)
             yield Passage.of_text(date, source, text, f"{source}, {date}", dated if date else undated)

@@ -7,9 +7,10 @@ from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
+from datasets import Dataset, IterableDataset
 from transformers.utils import logging
 
-from ..common.files import decode_json
+from .files import decode_json
 
 
 logger = logging.get_logger(__name__)
@@ -198,6 +199,11 @@ class Columns(dict[str, str | None]):
                     f"Times are read from the column {column!r} alone, and not from {other!r}. If that is the time of "
                     f"day, give both: --columns 'timestamp={column}{PLUS}{other}'."
                 )
+
+
+def column_names(posts: Dataset | IterableDataset) -> list[str]:
+    """Returns the columns of a table, or of the first row of a stream without column names."""
+    return posts.column_names or list(next(iter(posts), {}))
 
 
 def cells_of(batch: Mapping[str, list], column: str | None, num_rows: int) -> list[Any]:

@@ -1,0 +1,21 @@
+"""Writes tables of pandas: as tables of Arrow, for Parquet files, and as texts."""
+
+from collections.abc import Sequence
+
+import pandas as pd
+import pyarrow as pa
+
+
+def to_arrow(table: pd.DataFrame) -> pa.Table:
+    """Returns a table for a Parquet file. All texts have one type, whatever the version of pandas calls them."""
+    columns = pa.Table.from_pandas(table, preserve_index=False)
+    types = {
+        field.name: pa.string() if pa.types.is_large_string(field.type) else field.type for field in columns.schema
+    }
+    return columns.cast(pa.schema(types, columns.schema.metadata))
+
+
+def to_table(rows: Sequence[Sequence[str]]) -> str:
+    """Returns rows of cells, of which the first has the names of the columns, as a table in plain text."""
+    (_, *columns), *body = rows
+    return pd.DataFrame([row[1:] for row in body], [row[0] for row in body], columns).to_string()
