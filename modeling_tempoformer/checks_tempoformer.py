@@ -88,7 +88,12 @@ def check_indices(source: Any, name: str, indices: torch.Tensor, count: int):
 
 
 def longest_input(encoder: PreTrainedModel) -> int:
-    """Returns the largest number of tokens that an encoder has positions for; 1e30 without a limit."""
+    """
+    Returns the largest number of tokens that an encoder has positions for; 1e30 without a limit.
+
+    Args:
+        encoder (`PreTrainedModel`): The encoder, or a model that contains it.
+    """
     for name, table in encoder.named_modules():
         if name.endswith("position_embeddings") and isinstance(table, nn.Embedding):
             # Positions start after the id of padding, if there is one.

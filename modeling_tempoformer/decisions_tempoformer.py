@@ -8,12 +8,23 @@ from transformers import PreTrainedConfig
 
 
 def class_names(config: PreTrainedConfig) -> list[str]:
-    """Returns the names of a model's classes, in the order of their ids."""
+    """
+    Returns the names of a model's classes, in the order of their ids.
+
+    Args:
+        config (`PreTrainedConfig`): The model's configuration.
+    """
     return [config.id2label[label] for label in range(config.num_labels)]
 
 
 def check_finite(logits: torch.Tensor, name_post: Callable[[int], str]):
-    """Raises a `ValueError` that names the first post (of posts, num_labels) with a logit that is NaN or infinite."""
+    """
+    Raises a `ValueError` that names the first post with a logit that is NaN or infinite.
+
+    Args:
+        logits (`torch.Tensor` of shape `(posts, num_labels)`): The model's output.
+        name_post (`Callable[[int], str]`): Returns the name of a post in the error, from its place in `logits`.
+    """
     finite = logits.isfinite()
     if not finite.all():
         post = int((~finite.all(-1)).nonzero()[0])

@@ -86,6 +86,11 @@ def keep_last(by_speaker: dict[str, Any], speaker: str, last: Any):
     """
     Keeps a speaker's last post. With more than 64 speakers, the one who has not written for longest is dropped, and
     their next post counts as their first, so that the memory of a timeline is bounded.
+
+    Args:
+        by_speaker (`dict[str, Any]`): What is kept of each speaker of a timeline, the latest last. It is changed.
+        speaker (`str`): The speaker.
+        last: What is kept of the post.
     """
     by_speaker.pop(speaker, None)
     by_speaker[speaker] = last

@@ -97,14 +97,24 @@ class TimePoints:
         raise self.unknown(value, why)
 
     def get(self, value: Any) -> str | None:
-        """Returns the name of the time point that a time belongs to, None if it belongs to none."""
+        """
+        Returns the name of the time point that a time belongs to, None if it belongs to none.
+
+        Args:
+            value: A time point's name, or a date that [`read_date`] reads.
+        """
         try:
             return self.find(value)
         except UnknownTimeError:
             return None
 
     def holds(self, value: Any) -> bool:
-        """Tells whether a time belongs to one of the time points."""
+        """
+        Tells whether a time belongs to one of the time points.
+
+        Args:
+            value: A time point's name, or a date that [`read_date`] reads.
+        """
         return self.get(value) is not None
 
     def unknown(self, value: Any, why: str) -> UnknownTimeError:
@@ -134,8 +144,14 @@ class TimePoints:
 
 def read_years(name: str) -> tuple[int, ...]:
     """
-    Reads the year, or the first and the last year, in a time point's name, such as `"1815"`, `"1810-1860"` or
-    `"200-100BC"`: those before the common era are negative. Empty for other names.
+    Reads the years in a time point's name.
+
+    Args:
+        name (`str`): The name, such as `"1815"`, `"1810-1860"` or `"200-100BC"`.
+
+    Returns:
+        `tuple[int, ...]`: The year, or the first and the last one, those before the common era negative; empty for a
+        name of another form.
     """
     if not (match := YEARS.fullmatch(name)):
         return ()

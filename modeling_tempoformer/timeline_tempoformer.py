@@ -24,8 +24,10 @@ class BadValue(ValueError):
     """
     A value of a post that cannot be read.
 
-    Attributes: `field` ("text", "timestamp" or another role of a column), `value`, and `problem`, which does not name
-    the value.
+    Args:
+        field (`str`): "text", "timestamp" or another role of a column.
+        value: The value.
+        problem (`str`): What is wrong, in words that do not repeat the value.
     """
 
     def __init__(self, field: str, value: Any, problem: str):
@@ -299,8 +301,16 @@ class Timeline:
 
 def tokenize_posts(tokenizer: PreTrainedTokenizerBase, texts: list[str], limit: int) -> tuple[dict[str, list], int]:
     """
-    Tokenizes posts, each truncated to `limit` tokens. Returns the tokenizer's columns but the mask, which the collator
-    makes, and how many posts were truncated.
+    Tokenizes posts.
+
+    Args:
+        tokenizer (`PreTrainedTokenizerBase`): The tokenizer.
+        texts (`list[str]`): The posts.
+        limit (`int`): The most tokens of a post. A longer one is truncated.
+
+    Returns:
+        The tokenizer's columns but the mask, which the collator makes: `input_ids` and others, each a list of tokens
+        for each post; and how many posts were truncated.
     """
 
     def tokenize(posts: list[str], **settings) -> dict[str, list]:

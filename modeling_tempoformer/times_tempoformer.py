@@ -31,8 +31,12 @@ NO_TIME = "the time must be ISO-8601 (2024-05-01T09:00:00Z), a number of seconds
 
 class ReadTime(NamedTuple):
     """
-    A time that was read: its kind ("a number", "a date", "a duration" or "missing"), its seconds, and whether a date
-    has a zone.
+    A time that was read.
+
+    Attributes:
+        kind (`str`): "a number", "a date", "a duration" or "missing".
+        seconds (`float`, *optional*): Seconds since 1970-01-01 UTC, or of a duration; None for a missing time.
+        zoned (`bool`, *optional*): Whether a date has a zone; None for other kinds.
     """
 
     kind: str
@@ -59,7 +63,15 @@ def to_seconds(value: Any) -> float | None:
 
 
 def read_time(value: Any) -> ReadTime:
-    """Reads a time as [`to_seconds`] does, with its kind. A time that was read stays as it is."""
+    """
+    Reads a time, with its kind.
+
+    Args:
+        value: What [`to_seconds`] takes, or a [`ReadTime`], which is returned.
+
+    Returns:
+        [`ReadTime`]. Raises the `ValueError`s of [`to_seconds`].
+    """
     if isinstance(value, ReadTime):
         return value
     is_day = isinstance(value, str) and len(value.strip()) <= len("2024-05-01")
@@ -118,7 +130,14 @@ def read_text(text: str) -> float | datetime | timedelta | None:
 class TimeColumn:
     """
     Reads the times of one column, all of one kind: a bare number among dates (`20240502` among `2024-05-01`) would be
-    a moment in 1970. With `shows_values=False` no error repeats a value, which may be private.
+    a moment in 1970.
+
+    Args:
+        shows_values (`bool`, *optional*, defaults to `True`): If False, no error repeats a value, which may be
+            private.
+
+    Attributes: `smallest` and `largest`, the first and the last time that was read, in seconds, infinite without any;
+    and `first`, the kind, the name and the value of the first one, None without any.
     """
 
     def __init__(self, shows_values: bool = True):
@@ -131,7 +150,17 @@ class TimeColumn:
         self.zoned: set[bool | None] = set()
 
     def read(self, name: Any, value: Any) -> float | None:
-        """Reads a time ([`to_seconds`]). Raises a `ValueError` that names the first one, "row 0", if kinds differ."""
+        """
+        Reads the next time of the column.
+
+        Args:
+            name: The name of its post in later errors, such as "row 0".
+            value: What [`to_seconds`] takes.
+
+        Returns:
+            `float`, *optional*: Seconds; None for a missing time. Raises the errors of [`to_seconds`], and a
+            `ValueError` that names the first time if the kinds differ.
+        """
         kind, seconds, zoned = read_time(value)
         self.first = self.first or (kind, name, value)
         was, where, other = self.first
@@ -194,8 +223,11 @@ class TimeColumn:
 
 def are_since_start(smallest: float, largest: float) -> bool:
     """
-    Returns whether times between these two are seconds since some start, and not dates: all lie in 1970, or less than
-    a day before it, as a chat begins before the video.
+    Tells whether times are seconds since some start, and not dates: all lie in 1970, or less than a day before it, as
+    a chat begins before the video.
+
+    Args:
+        smallest, largest (`float`): The first and the last of the times, in seconds.
     """
     return smallest > -DAY and largest < END_OF_1970
 

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from modeling_tempoformer.time_points_temporal_bert import TimePoints, UnknownTimeError, read_date
+from modeling_tempoformer import TimePoints, UnknownTimeError, name_time, read_date
 from modeling_tempoformer.times_tempoformer import to_date, to_seconds
 
 
@@ -138,3 +138,25 @@ def test_other_times_are_errors_that_list_the_time_points(names, granularity, va
 def test_time_points_that_make_no_sense_are_refused(names, granularity, named):
     with pytest.raises(ValueError, match=named):
         TimePoints(names, granularity)
+
+
+@pytest.mark.parametrize(
+    ("value", "granularity", "name"),
+    [
+        (1815.0, None, "1815"),
+        ("18.06.1815", None, "1815-06-18"),
+        ("corpus1", None, "corpus1"),
+        ("1815-06-18", "century", "1800s"),
+        (date(1815, 6, 18), "decade", "1810s"),
+        ("1815-06", "month", "1815-06"),
+        (1556668800, "day", "2019-05-01"),
+    ],
+)
+def test_a_time_is_named_at_a_granularity(value, granularity, name):
+    assert name_time(value, granularity) == name
+
+
+@pytest.mark.parametrize(("value", "named"), [("corpus1", "'corpus1' is not a date"), ("1815", "'1815'.*month")])
+def test_a_time_that_has_no_name_at_a_granularity_is_refused(value, named):
+    with pytest.raises(UnknownTimeError, match=named):
+        name_time(value, "month")

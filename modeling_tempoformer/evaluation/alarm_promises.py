@@ -146,7 +146,13 @@ def promise_facts(
 
 
 def promise_words(promise: AlarmGoal, name: str) -> str:
-    """Returns in words a promise about the class `name`, and that it is of people's mean where that matters."""
+    """
+    Returns a promise in words, and that it is of people's mean where that matters.
+
+    Args:
+        promise ([`AlarmGoal`]): A rate, or a share of missed changes.
+        name (`str`): The name of the class.
+    """
     most, days = f"at most {100 * promise.share:g} %", promise.days
     if promise.kind == "missed":
         return f"{most} of the runs of {name} are missed, in the mean of timelines that have one"

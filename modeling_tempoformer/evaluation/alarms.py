@@ -94,6 +94,12 @@ def check_cases(timelines: Sequence[Timeline], label: int, name: str, promise: A
     """
     Raises a `ValueError` if there are too few timelines to keep a promise, with what would be needed, and for days
     without times.
+
+    Args:
+        timelines (`Sequence[Timeline]`): Held-out timelines, some of whose posts have labels.
+        label (`int`): The id of the class that alarms are about.
+        name (`str`): Its name.
+        promise ([`AlarmGoal`]): A rate, or a share of missed changes.
     """
     if promise.days is not None and timelines[0].timestamps is None:
         raise ValueError(f"--alarm {promise} counts days, and the posts have no times: leave out the days.")

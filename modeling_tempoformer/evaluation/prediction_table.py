@@ -150,7 +150,14 @@ def state_columns(timelines: Sequence[Timeline], config: PreTrainedConfig | None
 
 
 def write_predictions(output_dir: str, rows: pd.DataFrame | Iterable[dict[str, Any]]):
-    """Writes a table as `_predictions.csv` ([`to_csv`]), and with its types as `_predictions.parquet`."""
+    """
+    Writes a table of predictions as `_predictions.csv`, with times in ISO-8601, and with its types as
+    `_predictions.parquet`.
+
+    Args:
+        output_dir (`str`): The folder.
+        rows (`pd.DataFrame` or `Iterable[dict]`): The table, such as that of [`prediction_rows`].
+    """
     table, path = pd.DataFrame(rows), Path(output_dir) / PREDICTIONS
     with written_whole(path) as partial, written_whole(path.with_name(PREDICTIONS_PARQUET)) as partial_parquet:
         to_csv(table, partial)

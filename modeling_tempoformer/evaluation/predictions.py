@@ -112,8 +112,15 @@ def attach_logits(
 
 def decide_posts(timelines: Sequence[Timeline], calibration: dict[str, Any] | None) -> tuple[np.ndarray, np.ndarray]:
     """
-    Decides on the logits of timelines ([`decide`]). Returns the class id (posts,) and the probabilities (posts,
-    classes) of each post, in the order of the timelines; -1 and 0 for a post that the model was not asked about.
+    Decides on the logits of timelines ([`decide`]).
+
+    Args:
+        timelines (`Sequence[Timeline]`): Timelines with `logits`, as the pipeline or [`attach_logits`] leaves them.
+        calibration (`dict`, *optional*): The field of the model's configuration; without it the largest logit wins.
+
+    Returns:
+        Two arrays, timeline after timeline in the order of their posts: the class ids (posts,), and the probabilities
+        (posts, classes) in float64. A post that the model was not asked about has -1 and 0.
     """
     logits = torch.cat([timeline.logits for timeline in timelines])
     asked = ~logits.isnan().any(-1)

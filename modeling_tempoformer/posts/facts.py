@@ -100,7 +100,15 @@ def check_units(timeline_id: str, posts: Sequence[Post], columns: Columns):
 
 
 def unit_of(timeline: Timeline) -> tuple[str, str | int]:
-    """Returns the unit that a timeline belongs to, else the timeline itself. No split divides it."""
+    """
+    Returns what no split divides: the unit that a timeline belongs to, else the timeline itself.
+
+    Args:
+        timeline ([`Timeline`]): The timeline.
+
+    Returns:
+        `("unit", NAME)`, or `("timeline", ID)` for a timeline without a unit.
+    """
     unit = timeline.facts[0].unit if timeline.facts else ""
     return ("unit", unit) if unit else ("timeline", timeline.timeline_id)
 

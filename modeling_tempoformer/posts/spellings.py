@@ -105,7 +105,12 @@ def read_label(value: object) -> str:
 
 
 def check_labels(names: Iterable[str]):
-    """Raises a `ValueError` for names that mean no label, or that are hard to tell apart."""
+    """
+    Raises a `ValueError` for names of classes that mean no label, or that are hard to tell apart.
+
+    Args:
+        names (`Iterable[str]`): The names.
+    """
     groups: dict[str, list[str]] = {}
     for name in names:
         if not (label := read_label(name)):

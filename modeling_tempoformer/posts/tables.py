@@ -152,8 +152,14 @@ def read_tables(
     missing: Sequence[str] = (),
 ) -> Iterator[pa.Table]:
     """
-    Yields a table in pieces, none of them empty. The pieces of a JSON file may differ in their columns. The arguments
-    are those of [`load_table`].
+    Reads a table in pieces, of which one at a time is in memory.
+
+    Args:
+        path (`str` or `Path`): A file as [`load_table`] takes it.
+        records, columns, one_timeline, drop_incomplete, label, missing: The arguments of [`load_table`].
+
+    Yields `pyarrow.Table`s, none of them empty, whose cells are those of [`load_table`]. The pieces of a JSON file may
+    differ in their columns. Raises the errors of [`load_table`] when the file is read.
     """
     name = unzipped_name(path).lower()
     if name.endswith(JSON):

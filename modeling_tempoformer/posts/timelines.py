@@ -170,10 +170,20 @@ def read_posts(
     drop_incomplete: bool = False,
 ) -> Iterator[tuple[str, Post]]:
     """
-    Yields the timeline id of each post, and the post. Checks all but whether ids are unique. `names` are the names of
-    a column of class ids, in which ids below 0 mean no label. Posts have [`Facts`] if there is a column of them.
-    [`Spellings`] compares the names of all posts. Rows without text, time or id are left out and counted if
-    `drop_incomplete`.
+    Reads posts one by one, and checks all but whether ids are unique.
+
+    Args:
+        tables (`Iterable[pyarrow.Table]`): The rows in pieces, such as those of [`read_tables`].
+        labels (`Sequence[str]`, *optional*): The classes in the order of their ids. Without them no post has a label.
+        columns ([`~common.columns.Columns`]): The names of the columns by role.
+        times ([`TimeColumn`], *optional*): Reads the times. By default a new one.
+        names (`Sequence[str]`, *optional*): The names of a column of class ids, in which ids below 0 mean no label.
+        spellings ([`~posts.spellings.Spellings`], *optional*): Compares the names of all posts. By default a new one.
+        drop_incomplete (`bool`, *optional*, defaults to `False`): If True, rows without text, time or id are left out
+            and counted.
+
+    Yields the id of a timeline and its [`Post`], which has `facts` if there is a column of them. Raises a
+    [`PostError`] for a cell that cannot be read. At the end, warnings say what may be a mistake.
     """
     given, columns = columns, None
     present: dict[str, None] = {}
@@ -370,7 +380,13 @@ class UnknownPeople(Counter[str]):
     """Counts the posts of timelines whose id most likely means an unknown person, such as `unknown` or `[deleted]`."""
 
     def add(self, timeline_id: str, num_posts: int = 1):
-        """Counts posts of a timeline, if its id means an unknown person."""
+        """
+        Counts posts of a timeline, if its id means an unknown person.
+
+        Args:
+            timeline_id (`str`): The id.
+            num_posts (`int`, *optional*, defaults to 1): The number of posts.
+        """
         if timeline_id.casefold() in NOBODY:
             self[timeline_id] += num_posts
 

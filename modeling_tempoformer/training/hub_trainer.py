@@ -197,7 +197,12 @@ class HubTrainer(Trainer):
         return optimizer
 
     def finish(self, has_changed: bool):
-        """Ends a run: prints the names of its figures, and pushes the model, or writes the card of a changed model."""
+        """
+        Ends a run: prints the names of its figures, and pushes the model if the arguments ask for it.
+
+        Args:
+            has_changed (`bool`): If True, the card is written also without a push.
+        """
         if self.is_world_process_zero():
             print_figures(self.args.output_dir)
         if self.args.push_to_hub:
@@ -300,7 +305,13 @@ class HubTrainer(Trainer):
             self.write_results()
 
     def report(self, split: str, metrics: dict[str, float]):
-        """Prints the metrics of a split, `"train"`, `"eval"` or `"predict"`, and saves them in `all_results.json`."""
+        """
+        Prints the metrics of a split, and saves them in `all_results.json`.
+
+        Args:
+            split (`str`): `"train"`, `"eval"` or `"predict"`.
+            metrics (`dict[str, float]`): The metrics by name.
+        """
         self.log_metrics(split, metrics)
         self.save_metrics(split, metrics)
 

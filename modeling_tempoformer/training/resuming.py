@@ -326,7 +326,12 @@ def load_weights(trainer: Trainer, folder: Path) -> PreTrainedModel:
 
 
 def clear_results(training: TrainingArguments):
-    """Removes the scores, predictions and figures of an earlier run from the output folder."""
+    """
+    Removes the scores, predictions and figures of an earlier run from the output folder.
+
+    Args:
+        training (`TrainingArguments`): The arguments of the run, which name the folder.
+    """
     clear_test(training)
     if training.process_index == 0:
         figures = [name for figure in FIGURES for name in all_forms(figure)]

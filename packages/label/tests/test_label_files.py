@@ -52,6 +52,14 @@ def test_columns_that_options_name_get_the_names_that_a_training_reads():
     assert timeline["rows"] == [1, 0] and data["stretches"] == [{"timeline": 0, "posts": [0, 1]}]
 
 
+def test_incomplete_rows_are_left_out_where_that_is_asked_for():
+    rows = [{"timeline_id": "ann", "text": text, "label": ""} for text in ("a", "b", "c")] + [{"timeline_id": ""}]
+    write_posts(Path("posts.csv"), rows)
+    with pytest.raises(ValueError, match="posts.csv: Row 3"):
+        page_of("posts.csv")
+    assert [row["text"] for row in rows_of(page_of("posts.csv", "--drop_incomplete"))] == ["a", "b", "c"]
+
+
 def test_classes_and_labels_of_typed_files_are_read():
     posts = Dataset.from_dict(
         {"timeline_id": [1, 1, 2], "timestamp": [0.5, 1.5, 2.5], "text": ["a", "b", "c"], "label": [1, -1, 0]}
