@@ -13,10 +13,10 @@ from datasets import Dataset
 from helpers import write_table
 
 from modeling_tempoformer import load_table, to_timelines
+from modeling_tempoformer.importers.joined_files import logger
 from modeling_tempoformer.importers.spreadsheets import cell_text
 from modeling_tempoformer.posts.arguments import DataTrainingArguments
 from modeling_tempoformer.posts.columns import Columns
-from modeling_tempoformer.importers.joined_files import logger
 from modeling_tempoformer.posts.post_errors import PostError
 from modeling_tempoformer.posts.post_splits import load_splits, split_posts
 from modeling_tempoformer.posts.reading import make_timelines
