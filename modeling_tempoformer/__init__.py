@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from .evaluation.predictions import attach_logits
     from .posts.model_fields import fields_of_posts
     from .posts.rows import to_rows
-    from .posts.splits import hold_out, split_timelines
+    from .posts.splits import hold_out, recall_parts, split_timelines
     from .posts.tables import load_table
     from .posts.timelines import label_names, to_timelines
     from .training.encoder_backends import convert_encoder
@@ -86,6 +86,7 @@ LAZY = {
     "label_names": ".posts.timelines",
     "load_parts": ".training.stock_trainer",
     "load_table": ".posts.tables",
+    "recall_parts": ".posts.splits",
     "split_timelines": ".posts.splits",
     "to_rows": ".posts.rows",
     "to_timelines": ".posts.timelines",
@@ -198,6 +199,7 @@ __all__ = [
     "label_names",
     "load_parts",
     "load_table",
+    "recall_parts",
     "split_timelines",
     "to_rows",
     "to_timelines",
