@@ -32,6 +32,7 @@ ELSEWHERE = {
     "label": {
         "select": "choose which posts to label, and write them for the tool in which people label",
         "label": "write a page on which a person labels posts",
+        "more_labels": "tell what more labels would be worth to a trained model",
     },
     "live": {
         "serve": "score posts as they arrive, and whole timelines, over HTTP",
@@ -47,7 +48,7 @@ ELSEWHERE = {
 }
 
 # The option of a file that may stand first, without the option's name
-FIRST = {"ahead": "--posts_file", "convert": "--posts_file", "label": "--files", "select": "--posts_file"}
+FIRST = {"label": "--files", **dict.fromkeys(("ahead", "convert", "more_labels", "select"), "--posts_file")}
 
 
 def short_help(command: str) -> Path:

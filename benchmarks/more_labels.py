@@ -1,4 +1,4 @@
-r"""Checks what a run says that more labels would be worth.
+r"""Checks what `tempoformer more_labels` says that more labels would be worth.
 
     python -m benchmarks.more_labels --model_name_or_path sentence-transformers/all-MiniLM-L6-v2 \
         --lrs threads.jsonl.gz --mood_diaries diaries.csv.gz --output_dir outputs/more_labels
@@ -35,10 +35,10 @@ from modeling_tempoformer import (
     to_rows,
     to_timelines,
 )
-from modeling_tempoformer.evaluation.more_labels import expect_more, macro_f1
 from modeling_tempoformer.timeline_tempoformer import Timeline
-from modeling_tempoformer.training.fewer_labels import PARTS, StandIns, count_predictions, deal_rows
 from research.corpora import read_corpus
+from tempoformer_label.more_labels import expect_more, macro_f1
+from tempoformer_label.stand_ins import PARTS, count_predictions, deal_rows, fit_stand_in
 
 
 # For each corpus n, and the number of timelines to test on
@@ -121,21 +121,21 @@ def run(
     # With all timelines of the corpus, so that their vectors are found in the cache.
     parts = {"train": learned, "rest": timelines[size:most], "test": timelines[most:]}
     tokens = {part: to_rows(own, tokenizer, WINDOW, **reads) for part, own in parts.items() if own}
-    fit_words(model, tokens["train"], tokenizer)
-    rows = embed_rows(tokens, model, tokenizer)
     if kind == "whole":
+        fit_words(model, tokens["train"], tokenizer)
+        rows = embed_rows(tokens, model, tokenizer)
         train(model, tokenizer, rows["train"], names, draw, args.output_dir / "trainer")
         return {"own": count_predictions(model, rows["train"]), "test": count_predictions(model, rows["test"])}
     counts = {}
-    stand_ins = StandIns(model, tokenizer, [(rows[part], tokens[part]) for part in ("train", "test")])
     for count, chosen in deal_rows(tokens["train"], draw).items():
         if count == 1 or size < most:
-            given = rows["train"], tokens["train"]
-            fits = [stand_ins.fit(*(part.select(own) for part in given), draw) for own in chosen]
-            scored = [count_predictions(fit, stand_ins.read(rows["train"], fit)) for fit in fits]
-            counts["own" if count == 1 else f"parts_{count}"] = np.stack(scored)
-        if count == 1:
-            counts |= {"own": scored[0], "test": count_predictions(fits[0], stand_ins.read(rows["test"], fits[0]))}
+            fits = [fit_stand_in(model, tokens, part, tokenizer, draw) for part in chosen]
+            scored = [count_predictions(fit, rows["train"]) for fit, rows in fits]
+            if count > 1:
+                counts[f"parts_{count}"] = np.stack(scored)
+                continue
+            ((fit, rows),) = fits
+            counts |= {"own": scored[0], "test": count_predictions(fit, rows["test"])}
     return counts
 
 

@@ -71,10 +71,11 @@ if TYPE_CHECKING:
     from .posts.facts import unit_of
     from .posts.model_fields import fields_of_posts
     from .posts.post_errors import PostError
+    from .posts.reading import make_timelines
     from .posts.remembered_columns import recall_columns
     from .posts.rows import to_rows
     from .posts.spellings import check_labels
-    from .posts.splits import hold_out, split_timelines
+    from .posts.splits import hold_out, recall_parts, split_timelines
     from .posts.tables import load_table, read_tables
     from .posts.timelines import UnknownPeople, label_names, read_posts, to_timelines
     from .training.encoder_backends import convert_encoder
@@ -126,6 +127,7 @@ LAZY = {
     "load_parts": ".training.stock_trainer",
     "load_pipeline": ".view.timelines",
     "load_table": ".posts.tables",
+    "make_timelines": ".posts.reading",
     "measure_alarms": ".evaluation.alarms",
     "prediction_rows": ".evaluation.prediction_table",
     "promise_words": ".evaluation.alarm_promises",
@@ -134,6 +136,7 @@ LAZY = {
     "read_predictions": ".evaluation.prediction_table",
     "read_tables": ".posts.tables",
     "recall_columns": ".posts.remembered_columns",
+    "recall_parts": ".posts.splits",
     "score_costs": ".evaluation.alarm_costs",
     "split_timelines": ".posts.splits",
     "to_rows": ".posts.rows",
@@ -277,6 +280,7 @@ __all__ = [
     "load_pipeline",
     "load_table",
     "longest_input",
+    "make_timelines",
     "measure_alarms",
     "name_time",
     "number_states",
@@ -294,6 +298,7 @@ __all__ = [
     "read_time",
     "read_years",
     "recall_columns",
+    "recall_parts",
     "score_costs",
     "split_timelines",
     "states_before",

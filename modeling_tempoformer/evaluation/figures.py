@@ -1,6 +1,4 @@
-"""
-Draws the figures of a run: learning curve, confusion matrix, reliability diagram, curve of alarms, worth of labels.
-"""
+"""Draws the figures of a run: learning curve, confusion matrix, reliability diagram, curve of alarms."""
 
 import textwrap
 from collections.abc import Mapping, Sequence
@@ -10,7 +8,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from matplotlib import rc_context
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from sklearn.calibration import CalibrationDisplay, calibration_curve
 from sklearn.metrics import ConfusionMatrixDisplay, confusion_matrix
@@ -27,14 +24,12 @@ from .predictions import all_labels
 
 LEARNING_CURVE, RELIABILITY, CONFUSION = "learning_curve.png", "reliability.png", "confusion_matrix.png"
 ALARMS = "alarms.png"
-MORE_LABELS = "more_labels.png"
 # Descriptions of the figures, for those who cannot see them. A push sends these figures.
 FIGURES = {
     CONFUSION: "Confusion matrix of the test posts: labels as rows, predictions as columns",
     RELIABILITY: "Reliability diagram of the test posts: the share of right predictions by how sure they are",
     ALARMS: "Alarms of the test posts: the share of changes that are found by the number of false alarms",
     LEARNING_CURVE: "Learning curve: training loss, and the scores of each evaluation, by step",
-    MORE_LABELS: "Macro F1 by the number of labelled timelines, and the expected one with twice as many",
 }
 # Those that a test draws; the others are of a training.
 OF_TEST = (CONFUSION, RELIABILITY, ALARMS)
@@ -211,35 +206,3 @@ def write_alarm_figure(
         false = false * rates.get(PER_DAY, rates[PER_HUNDRED])
         figure = alarm_figure(false, found, costs, class_names(config)[config.watched])
         save_figure(figure, Path(output_dir) / ALARMS)
-
-
-@rc_context(STYLE)
-def more_labels_figure(facts: Mapping[str, Any]) -> Figure:
-    """The macro F1 by the number of labelled timelines, from [`expect_more`], with intervals of 95 %."""
-    figure = new_figure(COLUMN, 0.85 * COLUMN)
-    axes, number = figure.subplots(), facts["timelines"]
-    twice = number + facts["more_timelines"]
-    score, expected = facts["macro_f1"], facts["expected_macro_f1"]
-    sizes = [point["timelines"] for point in facts["stand_in"]]
-    draw_points(axes, sizes, facts["stand_in"], "this model without its network, held out in turn", **LIGHT)
-    draw_points(axes, [number], [facts], "this model, held out in turn", **DARK, linestyle="")
-    then = {"macro_f1": expected, "macro_f1_interval": facts["expected_interval"]}
-    draw_points(
-        axes, [twice], [then], "expected", color=DARK["color"], marker="D", markerfacecolor="white", linestyle=""
-    )
-    axes.plot([number, twice], [score, expected], color=DARK["color"], linestyle=":")
-    guessing = facts["guessing"]
-    axes.axhline(guessing, color="gray", linestyle="-.", label=f"guessing by the classes' shares: {guessing:.3f}")
-    axes.set(xscale="log", xlabel="labelled timelines", ylabel="macro F1")
-    axes.set_xticks([*sizes, twice], [str(size) for size in (*sizes, twice)])
-    axes.minorticks_off()
-    axes.grid(alpha=0.3)
-    axes.legend(fontsize="small", loc="lower left", bbox_to_anchor=(0, 1), borderaxespad=0.2, frameon=False)
-    return figure
-
-
-def draw_points(axes: Axes, sizes: Sequence[int], points: Sequence[Mapping[str, Any]], label: str, **style: Any):
-    """Draws the `macro_f1` of points by their sizes, with intervals."""
-    scores = np.array([point["macro_f1"] for point in points])
-    ends = np.array([point["macro_f1_interval"] for point in points])
-    axes.errorbar(sizes, scores, np.abs(ends.T - scores), label=label, capsize=2, **style)

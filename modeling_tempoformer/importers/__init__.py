@@ -13,6 +13,7 @@ from . import (
     convokit,
     discord,
     garbled_texts,
+    joined_files,
     labelling_tasks,
     messenger,
     nested_json,
@@ -31,7 +32,7 @@ from .export import Export
 
 # In the order in which they are asked
 IMPORTERS = (
-    *(spreadsheets, labelling_tasks),
+    *(spreadsheets, joined_files, labelling_tasks),
     *(discord, slack, teams, telegram, messenger, twitter, reddit, convokit, prodigy),
     *(nested_json, qualtrics, row_names, garbled_texts),
 )

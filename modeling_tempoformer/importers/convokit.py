@@ -1,10 +1,19 @@
 """ConvoKit: the utterances of a corpus, `utterances.jsonl`."""
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
 from ..common.columns import TIMELINE
 from .export import Export
+
+
+# Stands for a value that JSON cannot write.
+PICKLE_MARK = re.compile(r"<##bin\{\d+\}&&@\*\*>")
+IN_PICKLE = (
+    "ConvoKit has written the value itself, such as an integer of NumPy or a date, to a pickle beside the file: write "
+    'the corpus as a table by Corpus("folder").get_utterances_dataframe().to_csv("posts.csv")'
+)
 
 
 def is_mine(export: Export) -> bool:

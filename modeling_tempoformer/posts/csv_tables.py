@@ -11,13 +11,10 @@ from pathlib import Path
 from typing import IO
 
 import pyarrow as pa
-from transformers.utils import logging
 
 from ..common.files import ROWS_AT_ONCE, find_separator, open_text
 from .csv_shapes import LOOKED_AT, ROW_NAMES, explain
 
-
-logger = logging.get_logger(__name__)
 
 # All CSV readers of a process share one limit of the size of a cell.
 CELL_LIMIT = threading.Lock()
@@ -73,11 +70,8 @@ def read_rows(path: str | Path, content: str | None = None) -> Iterator[list[str
 
 
 def read_csv_rows(path: str | Path, content: str | None) -> Iterator[list[str]]:
-    """
-    Yields the rows of a CSV file, its header first. Leaves out lines that repeat the header, as where files were put
-    one after the other, and counts them in a warning. Raises a `ValueError` for the first bad row.
-    """
-    number, names, repeated = 0, [], []
+    """Yields the rows of a CSV file, its header first. Raises a `ValueError` for the first bad row."""
+    number, names = 0, []
     with open_cells(path, content) as file:
         header = file.readline()
         if named := NAMED_SEPARATOR.fullmatch(header):
@@ -87,9 +81,7 @@ def read_csv_rows(path: str | Path, content: str | None) -> Iterator[list[str]]:
         try:
             for cells in lines:
                 names = names or cells
-                if cells is not names and names_again(cells, names, f"{path}, line {number + 1}"):
-                    repeated.append(number + 1)
-                elif cells:
+                if cells:
                     if len(cells) != len(names):
                         raise csv.Error(f"{len(cells)} cells in a table of {len(names)} columns")
                     yield cells
@@ -98,28 +90,8 @@ def read_csv_rows(path: str | Path, content: str | None) -> Iterator[list[str]]:
             with open_cells(path, content) as again:
                 first = list(islice(again, before, LOOKED_AT))
             raise ValueError(f"{path}, line {number + 1}: {problem}; {explain(first, separator, before)}.") from None
-    if repeated:
-        logger.warning_once(
-            f"{path}: left out {len(repeated)} lines that name the columns again, the first in line {repeated[0]}."
-        )
 
 
 def open_cells(path: str | Path, content: str | None) -> IO[str]:
     """Opens a CSV file, or its `content` if it is given, with its line breaks."""
     return open_text(path, newline="") if content is None else io.StringIO(content, newline="")
-
-
-def names_again(cells: list[str], names: list[str], where: str) -> bool:
-    """
-    Tells whether a row is the header again, with or without a byte-order mark. Raises a `ValueError` that begins with
-    `where` for the same names in another order.
-    """
-    if len(names) < 2 or len(cells) != len(names):
-        return False
-    cells = [cells[0].removeprefix("\ufeff").strip('"'), *cells[1:]]
-    if cells != names and sorted(cells) == sorted(names):
-        raise ValueError(
-            f"{where}: the columns are named again, in another order than in the first line: give each order a file "
-            "of its own."
-        )
-    return cells == names

@@ -24,8 +24,10 @@ from .spellings import check_labels, compare_splits
 from .splits import (
     COLUMNS,
     DATES,
+    FOLDS,
     check_apart,
     check_folds,
+    hash_id,
     hold_back,
     hold_out,
     make_split,
@@ -192,6 +194,8 @@ def split_posts(
     record = make_split({name: facts.timeline_ids for name, facts in surveys.items()}, earlier, dates)
     if columns := earlier[COLUMNS] | named_columns(arguments):
         record[COLUMNS] = columns
+    if has_members:
+        record[FOLDS] = {hash_id(timeline.timeline_id): timeline.held_out for timeline in timelines["train"]}
     check_surveys(surveys)
     for name, facts in surveys.items():
         logger.info("%s: %s", name, facts.describe(names))

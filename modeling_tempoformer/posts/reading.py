@@ -30,7 +30,18 @@ def make_timelines(
     change_step: float | None = None,
 ) -> dict[str, list[Timeline] | TimelineStream]:
     """
-    Returns the timelines of each split ([`read_timelines`]). Errors name the file, or the dataset.
+    Makes timelines as a training does.
+
+    Args:
+        posts (`Mapping[str, Dataset | IterableDataset]`): The posts of each split, one row for each.
+        arguments (`PostArguments`): The columns, and whether incomplete rows are left out.
+        names (`list[str]`): The classes, in the order of their ids.
+        change_step (`float`, *optional*): Where posts have states and no labels: a post is a change if its state
+            differs from the one before by so much or more; 0 for states that are classes, if it is another.
+
+    Returns:
+        `dict[str, list[Timeline] | TimelineStream]`: The timelines of each split. Raises a `ValueError` that names the
+        file, or the dataset, for what [`to_timelines`] refuses.
     """
     timelines = {}
     for name, posts_of_split in posts.items():

@@ -34,6 +34,8 @@ EARLIER = "earlier"
 DATES = "dates"
 # The names of the columns that the posts of the training had, by role, where they were not the usual ones
 COLUMNS = "columns"
+# The hash of each training timeline, and the member of the model that does not learn from it
+FOLDS = "folds"
 # The weights that the record is of
 WEIGHTS = "weights"
 
@@ -223,8 +225,9 @@ def read_split_record(model: str | Path | None) -> tuple[Path, dict[str, Any]]:
 def read_split(model: str | Path | None) -> dict[str, Any]:
     """
     Returns the record of a model in a local folder or in one of its checkpoints: the hashes of each split, the `dates`
-    of a split by date, and the names of `columns`. They are empty without a record. Raises a `ValueError` for a record
-    of other weights than those beside it. Records of 0.2.0 do not say of which they are.
+    of a split by date, the names of `columns`, and the `folds` of a model with members. They are empty without a
+    record. Raises a `ValueError` for a record of other weights than those beside it. Records of 0.2.0 do not say of
+    which they are.
     """
     folder, (path, record) = Path(model or ""), read_split_record(model)
     is_checkpoint = folder != path.parent
@@ -233,7 +236,7 @@ def read_split(model: str | Path | None) -> dict[str, Any]:
             f"{path} says from which timelines a model has learned, but not the one beside it, whose weights were "
             "written by something else: give the folder as the training left it, or end the training by its command."
         )
-    others = {name: record.get(name, {}) for name in (DATES, COLUMNS)}
+    others = {name: record.get(name, {}) for name in (DATES, COLUMNS, FOLDS)}
     return {name: set(record.get(name, ())) for name in (*SPLITS, EARLIER)} | others
 
 
@@ -325,3 +328,39 @@ def hold_back_by_date(
     if all(part is None for part in kept):
         raise ValueError(f"{model} has learned from all these posts: give later ones, or other timelines.")
     return [timeline for timeline in kept if timeline is not None]
+
+
+def recall_parts(model: str | Path, timelines: Sequence[Timeline]) -> dict[str, list[Timeline]]:
+    """
+    Divides the posts of a training as it has divided them.
+
+    Args:
+        model (`str` or `Path`): The output folder of a training of a new model over a frozen encoder.
+        timelines (`list[Timeline]`): The posts of its training file, as [`to_timelines`] returns them.
+
+    Returns:
+        The timelines of `train`, each with the member that has not learned from it as `held_out`, and of `test`.
+        Raises a `ValueError` for a folder that does not say so, and if timelines of the training are missing.
+    """
+    record = read_split(model)
+    folds, dates = record[FOLDS], record[DATES]
+    if not folds:
+        raise ValueError(
+            f"{model} does not say which member has learned from which timeline: give the output folder of a training "
+            "of a new model over a frozen encoder."
+        )
+    hashes = [hash_id(timeline.timeline_id) for timeline in timelines]
+    if missing := folds.keys() - hashes:
+        raise ValueError(
+            f"{len(missing)} of the {len(folds)} timelines that {model} has learned from are not among these posts: "
+            "give the file of its training."
+        )
+    pairs = list(zip(hashes, timelines, strict=True))
+    parts: dict[str, list[Timeline | None]] = {
+        "train": [replace(timeline, held_out=folds[hashed]) for hashed, timeline in pairs if hashed in folds],
+        "test": [timeline for hashed, timeline in pairs if hashed in record["test"]],
+    }
+    if dates:
+        parts["train"] = [until(timeline, dates["test"]) for timeline in parts["train"]]
+        parts["test"] = [after(timeline, dates["test"]) for timeline in parts["test"]]
+    return {name: [timeline for timeline in part if timeline is not None] for name, part in parts.items()}

@@ -83,8 +83,8 @@ def load_table(
         column has values in other rows; in one of the `columns` they are an error.
 
         Warnings say what was left out: a column without a name, such as the row names of R, the two rows of Qualtrics
-        that describe its columns, and lines that repeat the names of the columns; and which columns had texts of UTF-8
-        that were read as Latin-1, and are mended ([`~importers.garbled_texts`]).
+        that describe its columns, and rows that name the columns again; and which columns had texts of UTF-8 that were
+        read as Latin-1, and are mended ([`~importers.garbled_texts`]).
 
         Raises a `ValueError` that names the file, and if possible the line, for a file that is not such a table or has
         no rows, and one that names two files whose columns cannot be put together.

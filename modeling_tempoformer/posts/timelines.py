@@ -26,6 +26,7 @@ from ..common.columns import (
 )
 from ..common.files import ROWS_AT_ONCE
 from ..common.markup import is_marked_up, warn_of_markup
+from ..importers.convokit import IN_PICKLE, PICKLE_MARK
 from ..names_tempoformer import read_name
 from ..timeline_tempoformer import NO_LABEL, BadValue, Post, Timeline, read_post, read_role
 from ..times_tempoformer import NO_TIME, TimeColumn, to_seconds
@@ -46,12 +47,6 @@ IN_JSON = (
 )
 # A list of several values, or an object, as JSON and Python write them
 WRITTEN = re.compile(r"""\[\s*(?:["'{\[].*|[-\d.]+\s*,.*)?\]|\{\s*(?:["'].*)?\}""", re.DOTALL)
-# Stands for a value that JSON cannot write, in the files of ConvoKit.
-CONVOKIT_MARK = re.compile(r"<##bin\{\d+\}&&@\*\*>")
-OF_CONVOKIT = (
-    "ConvoKit has written the value itself, such as an integer of NumPy or a date, to a pickle beside the file: write "
-    'the corpus as a table by Corpus("folder").get_utterances_dataframe().to_csv("posts.csv")'
-)
 # Floats of fewer than 64 bits
 NARROW = (pa.float16(), pa.float32())
 # More labels than this are no classes if most posts have one of their own.
@@ -81,8 +76,8 @@ def single(value: Any, row: int, column: str, role: str) -> Any:
     is_written = role in ("label", "state", "speaker") and isinstance(value, str) and WRITTEN.fullmatch(value.strip())
     if is_written or isinstance(value, (list, dict)):
         raise PostError(row, column, value, "a cell must have one value: choose one of these")
-    if isinstance(value, str) and CONVOKIT_MARK.fullmatch(value):
-        raise PostError(row, column, value, OF_CONVOKIT)
+    if isinstance(value, str) and PICKLE_MARK.fullmatch(value):
+        raise PostError(row, column, value, IN_PICKLE)
     return value
 
 

@@ -1,6 +1,7 @@
 """Fine-tunes a TempoFormer on timelines of posts, for `run_glue_style.py` and for Python."""
 
 import logging
+import shlex
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
@@ -59,7 +60,7 @@ from .experts import GrowExperts
 from .first_timelines import begin_streams
 from .frozen_encoder import embed_rows, freeze_encoder, freeze_layers
 from .kept_states import keep_lower_states
-from .reporting import report_more_labels, report_results
+from .reporting import report_results
 from .resuming import begun_checkpoint, check_posts, train_or_resume
 from .stream_trainer import StreamTrainer, StreamTrainingArguments
 from .time_estimate import tell_minutes
@@ -216,7 +217,6 @@ def run(
         grows = members > 1 and model.mixture is not None
         if training.do_train and grows:
             fit_words(model, rows["train"], tokenizer)
-        tokens = rows.get("train")
         collator = StreamCollator(tokenizer, model.config.window, timed=splits.timed)
         if data.streaming:
             rows["train"] = shuffle_forever(rows["train"], training.seed)
@@ -248,16 +248,11 @@ def run(
                 train_or_resume(trainer, splits.surveys["train"].fingerprint, model_args, data)
 
         # Report
-        # A fold of a cross-validation is one of many trainings of the same posts.
-        if training.do_train and data.fold is None:
-            if grows:
-                report_more_labels(trainer, rows["train"], tokens)
-            else:
-                logger.info(
-                    "What more labels would be worth is measured for a new model over a frozen encoder alone: each "
-                    "number of timelines would be a training."
-                )
         report_results(trainer, rows, timelines, model_args, data)
+        # A fold of a cross-validation is one of many trainings of the same posts.
+        if training.do_train and grows and data.train_file and data.fold is None and trainer.is_world_process_zero():
+            command = ["tempoformer", "more_labels", data.train_file, "--model_name_or_path", training.output_dir]
+            logger.info("What more labels would be worth: %s", shlex.join(command))
     return trainer.model.eval()
 
 

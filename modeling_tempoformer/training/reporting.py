@@ -7,9 +7,6 @@ from pathlib import Path
 from datasets import Dataset
 from transformers import PreTrainedConfig
 
-from ..common.figures import save_figure
-from ..evaluation.figures import MORE_LABELS as MORE_LABELS_FIGURE
-from ..evaluation.figures import more_labels_figure
 from ..evaluation.latex import write_test_table
 from ..evaluation.method_names import checkpoint_name
 from ..evaluation.report import group_by_class, read_test, test_summary, warn_of_worthless
@@ -17,10 +14,9 @@ from ..posts.arguments import DataTrainingArguments
 from ..timeline_tempoformer import Timeline
 from ..view.timelines import TIMELINES, write_view
 from .arguments import ModelArguments
-from .fewer_labels import measure_more_labels
 from .hub_trainer import kept_evaluation
 from .resuming import clear_results, clear_test
-from .stream_trainer import MORE_LABELS, StreamTrainer
+from .stream_trainer import StreamTrainer
 
 
 logger = logging.getLogger(__name__)
@@ -84,19 +80,6 @@ def tell_kept(trainer: StreamTrainer, model_args: ModelArguments):
         logger.warning("Kept from the run before, with its alarms: %s. To make them anew, add %s.", what, options)
 
 
-def report_more_labels(trainer: StreamTrainer, rows: Dataset, tokens: Dataset):
-    """
-    Measures what more labels would be worth ([`measure_more_labels`]), and writes it to `all_results.json` and as a
-    figure. `tokens` are the training rows before [`embed_rows`].
-    """
-    if not trainer.is_world_process_zero():
-        return
-    facts = measure_more_labels(trainer.model, rows, tokens, trainer.processing_class, trainer.args.seed)
-    if facts is not None:
-        trainer.save_metrics(MORE_LABELS, facts)
-        save_figure(more_labels_figure(facts), Path(trainer.args.output_dir) / MORE_LABELS_FIGURE)
-
-
 def encoder_name(model_args: ModelArguments, config: PreTrainedConfig) -> str | None:
     """Returns the name of the encoder, or its type if a saved model does not know the name."""
     encoder = getattr(config, "encoder_config", None)
@@ -114,5 +97,5 @@ def write_page(trainer: StreamTrainer, timelines: list[Timeline], model_args: Mo
         results = read_test(model_args.source, **model_args.downloads)
     path = Path(trainer.args.output_dir) / TIMELINES
     folder = trainer.args.output_dir if trainer.args.do_train or model_args.calibrate else model_args.source
-    verdict = [*test_summary(results, model.config), *trainer.more_labels()]
+    verdict = test_summary(results, model.config)
     write_view(path, model, trainer.processing_class, timelines, "Test timelines", verdict, folder=folder)

@@ -23,7 +23,6 @@ from ..evaluation.alarms import alarm_sentence
 from ..evaluation.calibration import fit_calibration
 from ..evaluation.figures import write_alarm_figure, write_test_figures
 from ..evaluation.metrics import compute_metrics, score_names
-from ..evaluation.more_labels import more_labels_sentence
 from ..evaluation.prediction_table import (
     GIVEN,
     GIVEN_BUT_TEXTS,
@@ -54,8 +53,6 @@ from .hub_trainer import SPLIT_NAMES, HubTrainer, HubTrainingArguments
 
 logger = logging.getLogger(__name__)
 
-# The name of what more labels would be worth, in `all_results.json`
-MORE_LABELS = "more_labels"
 # Outputs of models that predictions do not need
 OUTPUTS_LEFT_OUT = ["stream_attentions", "hidden_states", "attentions"]
 
@@ -314,17 +311,8 @@ class StreamTrainer(HubTrainer):
             return self.kept_results.get("test", {})
         return group_by_class(self.saved_metrics["predict"], "predict", self.class_names)
 
-    def more_labels(self) -> list[str]:
-        """A sentence on what more labels would be worth; none where that was not measured."""
-        return [more_labels_sentence(facts) for split, facts in self.saved_metrics.items() if split == MORE_LABELS]
-
-    def finish(self, has_changed: bool):
-        if self.is_world_process_zero():
-            print(*self.more_labels(), sep="\n")
-        super().finish(has_changed)
-
     def card_verdict(self) -> list[str]:
-        return [*test_summary(self.test_results()), *self.more_labels()]
+        return test_summary(self.test_results())
 
     def card_alarm(self) -> str | None:
         return alarm_sentence(self.model.config)

@@ -159,7 +159,7 @@ TABLES = {
     ),
     "a header again in another order": (
         table(f"{HEADER}{GOOD}text,label,timeline_id,timestamp\nhello,O,ann,2024-05-01\n"),
-        "posts.csv, line 3…order",
+        "posts.csv, before row 1 …order",
     ),
     "objects that are keyed by ids": (
         table('{\n"p1": {"text": "so"},\n"p2": {"text": "sad"}}', "posts.json"),

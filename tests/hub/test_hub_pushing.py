@@ -33,7 +33,7 @@ from modeling_tempoformer import (
     StreamCollator,
     write_card,
 )
-from modeling_tempoformer.evaluation.figures import FIGURES, MORE_LABELS
+from modeling_tempoformer.evaluation.figures import FIGURES
 from modeling_tempoformer.posts.synthetic import synthetic_posts
 from modeling_tempoformer.training.stream_trainer import StreamTrainer, StreamTrainingArguments
 from semantic_change.commands.temporal_mlm import main as train_dated
@@ -228,8 +228,7 @@ def test_a_script_pushes_all_but_predictions(hub, tmp_path, monkeypatch, script,
         assert "model.safetensors" not in commit.files or whole(family) <= set(commit.files)
     card = card_of(hub.files("me/mine"))
     figures = {path.name for path in (tmp_path / "out").glob("*.png")}
-    # Its encoder learns, so that nothing is said of more labels.
-    assert figures == (set(FIGURES) - {MORE_LABELS} if family == "stream" else {"learning_curve.png"})
+    assert figures == (set(FIGURES) if family == "stream" else {"learning_curve.png"})
     for name, content in hub.files("me/mine").items():
         if name.endswith(".png"):
             assert content == (tmp_path / "out" / name).read_bytes()

@@ -14,9 +14,9 @@ from helpers import write_table
 
 from modeling_tempoformer import load_table, to_timelines
 from modeling_tempoformer.common.columns import Columns
+from modeling_tempoformer.importers.joined_files import logger
 from modeling_tempoformer.importers.spreadsheets import cell_text
 from modeling_tempoformer.posts.arguments import DataTrainingArguments
-from modeling_tempoformer.posts.csv_tables import logger
 from modeling_tempoformer.posts.post_errors import PostError
 from modeling_tempoformer.posts.post_splits import load_splits, split_posts
 from modeling_tempoformer.posts.reading import make_timelines
@@ -73,7 +73,7 @@ def test_a_header_inside_a_file_is_left_out_and_counted(tmp_path, said):
     path = write(tmp_path / "a.csv", content)
     assert [row["text"] for row in rows_of(path)] == ["so", "sad", "text"]
     (message,) = said("a.csv")
-    assert "2 lines" in message and "line 3" in message
+    assert "2 rows" in message and "before row 1 " in message
     # The name of the only column may be a text.
     assert rows_of(write(tmp_path / "b.csv", "text\nso\ntext\n")) == [{"text": "so"}, {"text": "text"}]
 

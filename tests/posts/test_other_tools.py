@@ -14,8 +14,8 @@ from transformers import HfArgumentParser
 from modeling_tempoformer.common.columns import read_columns
 from modeling_tempoformer.common.table_arguments import columns_of
 from modeling_tempoformer.importers import IMPORTERS
+from modeling_tempoformer.importers.export import logger
 from modeling_tempoformer.posts.arguments import DataTrainingArguments
-from modeling_tempoformer.posts.csv_tables import logger
 from modeling_tempoformer.posts.post_splits import choose_label_names, load_splits
 from modeling_tempoformer.posts.timelines import group_posts
 
@@ -104,7 +104,7 @@ def read(options: str) -> dict[str, list[tuple]]:
 
 def test_every_tool_of_the_pages_is_read_here():
     """Other pages are of layouts that no tool owns."""
-    assert set(SECTIONS) - set(EXPECTED) == {"garbled_texts", "labelling_tasks", "spreadsheets"}
+    assert set(SECTIONS) - set(EXPECTED) == {"garbled_texts", "joined_files", "labelling_tasks", "spreadsheets"}
 
 
 def test_each_importer_has_a_page_and_the_two_functions():

@@ -5,10 +5,13 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
+from datasets import Dataset
 from helpers import ROOT, make_timeline
 
+from modeling_tempoformer import recall_parts, to_timelines
 from modeling_tempoformer.common.command_line import parse
 from modeling_tempoformer.posts.arguments import DataTrainingArguments
+from modeling_tempoformer.posts.post_splits import split_posts
 from modeling_tempoformer.posts.splits import (
     check_tested_once,
     hold_out,
@@ -16,6 +19,7 @@ from modeling_tempoformer.posts.splits import (
     read_folds,
     select_fold,
     split_timelines,
+    write_split,
 )
 from modeling_tempoformer.timeline_tempoformer import Timeline
 
@@ -138,3 +142,25 @@ def test_classes_with_fewer_posts_than_folds_are_named():
     timelines = [make_timeline([number], f"t{number}") for number in range(8)]
     with pytest.raises(ValueError, match="8 timelines into 5 parts.*1 post.*--columns label="):
         split_timelines(timelines, 0.2, seed=0)
+
+
+@pytest.mark.parametrize("by", ["timeline", "date"])
+def test_the_parts_of_a_training_come_back(tmp_path, by):
+    """By the record beside a model, from the same posts; each timeline with the member that holds it out."""
+    rows = [
+        {"timeline_id": f"p{number}", "timestamp": f"2024-05-{1 + day:02}", "text": "hm", "label": "AB"[day % 2]}
+        for number in range(12)
+        for day in range(number % 3 + 2)
+    ]
+    posts, arguments = Dataset.from_list(rows), DataTrainingArguments(train_file="posts.csv", split_by=by)
+    made = split_posts({"train": posts}, arguments, ["A", "B"], ["train", "test"], 7, None, members=3)
+    write_split(tmp_path, made.record)
+    timelines = to_timelines(posts, ["A", "B"])
+    parts = recall_parts(tmp_path, timelines)
+    assert parts == {name: made.timelines[name] for name in ("train", "test")}
+    assert {timeline.held_out for timeline in parts["train"]} == {0, 1, 2} and parts["test"]
+    learned = {timeline.timeline_id for timeline in parts["train"]}
+    with pytest.raises(ValueError, match=f"1 of the {len(learned)} timelines"):
+        recall_parts(tmp_path, [timeline for timeline in timelines if timeline.timeline_id != min(learned)])
+    with pytest.raises(ValueError, match="does not say which member"):
+        recall_parts(tmp_path / "other", timelines)

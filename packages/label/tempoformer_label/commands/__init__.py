@@ -1,1 +1,1 @@
-"""The subcommands of `tempoformer` for labelling: select and label."""
+"""The subcommands of `tempoformer` for labelling: select, label and more_labels."""

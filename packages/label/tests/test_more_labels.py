@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 from sklearn.metrics import f1_score
 
-from modeling_tempoformer.evaluation.figures import more_labels_figure
-from modeling_tempoformer.evaluation.more_labels import expect_more, macro_f1, more_labels_sentence
-from modeling_tempoformer.evaluation.significance import count_by_timeline
+from tempoformer_label.more_labels import expect_more, f1_counts, macro_f1, more_labels_sentence
+from tempoformer_label.more_labels_figure import more_labels_figure
 
 
 def counts_of(score: float, timelines: int = 40, spread: float = 0.0, seed: int = 0) -> np.ndarray:
@@ -25,7 +24,7 @@ def test_the_score_of_a_sample_is_that_of_its_posts():
     generator = np.random.default_rng(0)
     labels, timelines = generator.integers(0, 3, 60), np.repeat(np.arange(6), 10)
     fits = generator.integers(0, 3, (2, 60))
-    counts = np.stack([count_by_timeline(labels, fit, timelines, 6, 3) for fit in fits])
+    counts = np.stack([f1_counts(labels, fit, timelines, 3) for fit in fits])
     drawn = [0, 3, 3, 5, 5, 5]
     posts = np.concatenate([np.flatnonzero(timelines == timeline) for timeline in drawn])
     expected = np.mean([f1_score(labels[posts], fit[posts], average="macro") for fit in fits])
@@ -86,7 +85,7 @@ def test_fits_that_differ_make_the_interval_wide():
 def test_of_labels_of_chance_nothing_is_promised():
     generator, timelines = np.random.default_rng(0), np.repeat(np.arange(40), 20)
     labels = generator.integers(0, 2, 800)
-    fits = [count_by_timeline(labels, generator.integers(0, 2, 800), timelines, 40, 2) for _ in range(8)]
+    fits = [f1_counts(labels, generator.integers(0, 2, 800), timelines, 2) for _ in range(8)]
     facts = expect_more(fits[0], {1: np.stack(fits[1:2]), 2: np.stack(fits[2:4]), 4: np.stack(fits[4:])})
     assert not facts["has_learned"] and facts["guessing"] == 0.5
     assert all(abs(point["macro_f1"] - 0.5) < 0.05 for point in facts["stand_in"])

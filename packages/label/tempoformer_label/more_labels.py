@@ -13,7 +13,7 @@ RESAMPLES = 2_000
 # The ends of the intervals
 LOW, HIGH = 0.025, 0.975
 # With a part of the timelines the score falls short of that with endless ones by a multiple of its size to this power.
-# With -0.5 gains were overestimated (docs/results.md).
+# With -0.5 gains were overestimated (docs/more_labels.md).
 POWER = -1.0
 
 
@@ -26,7 +26,7 @@ def expect_more(whole: np.ndarray, parts: Mapping[int, np.ndarray]) -> dict[str,
     the expected score has the spread between fits ([`spread_of_fits`]), and that of a score on twice as many, too.
 
     Args:
-        whole (`np.ndarray` of shape `(timelines, 2, classes)`): Counts of [`count_by_timeline`] of the model itself.
+        whole (`np.ndarray` of shape `(timelines, 2, classes)`): Counts of [`f1_counts`] of the model itself.
         parts (`Mapping[int, np.ndarray]`): The counts (fits, timelines, 2, classes) of stand-ins of the model, of the
             same posts, by the part of the timelines that each has learned from: 1 for all, 2 for a half and so on.
 
@@ -71,6 +71,20 @@ def expect_more(whole: np.ndarray, parts: Mapping[int, np.ndarray]) -> dict[str,
         "expected_interval": interval(expected),
         "gains": bool(np.quantile(gain[1:], 1 - HIGH) > 0),
     }
+
+
+def f1_counts(labels: np.ndarray, predictions: np.ndarray, timelines: np.ndarray, num_labels: int) -> np.ndarray:
+    """
+    Returns counts (timelines, 2, classes) from class ids (posts,) and the numbers of the posts' timelines, in the
+    order of these numbers: twice the hits of each class, and its labels plus its predictions. F1 is the first divided
+    by the second, and both are sums.
+    """
+    numbers, timelines = np.unique(timelines, return_inverse=True)
+    counts, is_right = np.zeros((len(numbers), 2, num_labels)), labels == predictions
+    np.add.at(counts[:, 0], (timelines[is_right], labels[is_right]), 2)
+    for classes in (labels, predictions):
+        np.add.at(counts[:, 1], (timelines, classes), 1)
+    return counts
 
 
 def macro_f1(drawn: np.ndarray, counts: np.ndarray) -> np.ndarray:

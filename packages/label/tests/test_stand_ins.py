@@ -1,14 +1,18 @@
 """Checks the fits to parts of the labels: what can be learned is, and none is scored on what it has learned from."""
 
+import logging
+import shlex
+
 import numpy as np
 import pytest
 from helpers import ROOT, make_timeline, read_json, save_encoder, tiny_reader, write_posts
 
 from modeling_tempoformer import embed_rows, fit_words, grow_experts, hold_out, to_rows
-from modeling_tempoformer.evaluation.more_labels import more_labels_sentence
 from modeling_tempoformer.posts.synthetic import synthetic_posts
-from modeling_tempoformer.training.fewer_labels import FEWEST_TIMELINES, deal, measure_more_labels
-from run_glue_style import main
+from run_glue_style import main as train
+from tempoformer_label.commands.more_labels import main
+from tempoformer_label.more_labels import more_labels_sentence
+from tempoformer_label.stand_ins import FEWEST_TIMELINES, deal, measure_more_labels
 
 
 READER = {"model_type": "post_tempoformer", "num_labels": 2, "num_words": 512, "num_trees": 10, "num_members": 3}
@@ -35,7 +39,7 @@ def measure(rule, count: int = 40, num_posts: int = 8):
     rows = embed_rows({"train": tokens}, model, tokenizer, keeps=False)["train"]
     grow_experts(model, rows)
     before = {name: values.clone() for name, values in model.state_dict().items()}
-    facts = measure_more_labels(model, rows, tokens, tokenizer)
+    facts = measure_more_labels(model, {"train": tokens}, tokenizer)
     # The model itself stays as it is.
     assert all(values.equal(before[name]) for name, values in model.state_dict().items())
     return facts
@@ -74,18 +78,36 @@ def test_parts_have_as_many_timelines_of_each_fold():
 
 
 def test_few_timelines_and_rare_classes_are_not_measured():
-    assert measure(lambda words, drawn: drawn, count=FEWEST_TIMELINES - 1, num_posts=2) is None
+    with pytest.raises(ValueError, match="needs 20 to 200 .* are 19 with 38"):
+        measure(lambda words, drawn: drawn, count=FEWEST_TIMELINES - 1, num_posts=2)
     asked = iter(range(1000))
-    assert measure(lambda words, drawn: next(asked) == 0, count=FEWEST_TIMELINES, num_posts=2) is None
+    with pytest.raises(ValueError, match="one class"):
+        measure(lambda words, drawn: next(asked) == 0, count=FEWEST_TIMELINES, num_posts=2)
 
 
 @pytest.mark.slow
-def test_a_run_keeps_its_figure_beside_those_of_its_test(tmp_path, monkeypatch, capsys):
+def test_the_command_takes_what_a_training_has_left(tmp_path, monkeypatch, capsys, caplog):
+    """The training names the command, which encodes no post anew, and refuses posts without those of the training."""
+    monkeypatch.setattr(logging.getLogger("modeling_tempoformer"), "propagate", True)
     monkeypatch.chdir(ROOT)
-    posts = write_posts(tmp_path / "posts.csv", list(synthetic_posts(40, seed=0, posts_per_timeline=8)))
+    made = list(synthetic_posts(40, seed=0, posts_per_timeline=8))
+    posts = write_posts(tmp_path / "my posts.csv", made)
     given = ["--model_name_or_path", save_encoder(tmp_path / "encoder"), "--train_file", posts, "--max_steps", "4"]
     out = tmp_path / "out"
-    main([*given, "--do_train", "--do_eval", "--do_predict", "--report_to", "none", "--output_dir", str(out)])
-    assert {"more_labels.png", "learning_curve.png", "confusion_matrix.png"} <= {path.name for path in out.iterdir()}
-    facts = read_json(out / "all_results.json")["more_labels"]
+    with caplog.at_level("INFO"):
+        train([*given, "--do_train", "--do_eval", "--do_predict", "--report_to", "none", "--output_dir", str(out)])
+    assert "more_labels" not in read_json(out / "all_results.json")
+    (said,) = [record.getMessage() for record in caplog.records if "more_labels" in record.getMessage()]
+    command = shlex.split(said.partition(": ")[2])
+    assert command == ["tempoformer", "more_labels", posts, "--model_name_or_path", str(out)]
+    kept = list((tmp_path / "datasets" / "post_embeddings").iterdir())
+    main(["--posts_file", *command[2:], "--output", str(tmp_path / "curve.png")])
+    assert list((tmp_path / "datasets" / "post_embeddings").iterdir()) == kept
+    facts = read_json(tmp_path / "curve.json")
     assert facts["timelines"] == 32 and more_labels_sentence(facts) in capsys.readouterr().out
+    # The model's own score is that of the run's validation, in which each timeline was held out in turn.
+    assert facts["macro_f1"] == pytest.approx(read_json(out / "all_results.json")["validation"]["macro_f1"])
+    assert (tmp_path / "curve.png").stat().st_size > 0
+    fewer = write_posts(tmp_path / "fewer.csv", made[:160])
+    with pytest.raises(ValueError, match="of the 32 timelines that .* are not among these posts"):
+        main(["--posts_file", fewer, *command[3:]])
