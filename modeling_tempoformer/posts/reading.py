@@ -29,7 +29,7 @@ OF_FILES = {"records": "--records", "one_timeline": "--columns timeline=none", "
 
 def read_file(path: str, streaming: bool = False, **form: Any) -> Dataset | IterableDataset:
     """
-    Reads the rows of a table, which may be streamed. `form` has the arguments of [`load_table`]: those of [`form_of`]
+    Reads the rows of a table, which may be streamed. `form` says how, as [`load_table`] takes it; [`form_of`] makes it
     for posts.
     """
     return stream_table(find_files(path), **form) if streaming else load_table(path, **form)
@@ -45,13 +45,13 @@ def columns_of(arguments: TableArguments) -> Columns:
 
 
 def form_of(arguments: PostArguments) -> dict[str, Any]:
-    """Returns the arguments of [`load_table`]."""
+    """Returns how [`load_table`] is to read a table of posts, as its keyword arguments."""
     columns = columns_of(arguments)
     return {**table_options(arguments), "columns": columns.wanted(), "label": columns["label"] or USUAL["label"]}
 
 
 def table_options(arguments: TableArguments) -> dict[str, Any]:
-    """Returns the arguments of [`load_table`] but the columns."""
+    """Returns how [`load_table`] is to read a table, as its keyword arguments, without the columns."""
     one_timeline = read_columns(arguments.columns, arguments.roles).get("timeline") == NO_COLUMN
     named = {name: getattr(arguments, name) for name in ("records", "drop_incomplete")}
     # A stream would be divided by a list.

@@ -95,7 +95,10 @@ def fine_tune(
 
 
 def train(arguments: list[str], fold: dict[str, list[str]] | None = None) -> StreamPreTrainedModel:
-    """Runs a command line of `run_glue_style.py`. `fold` is the argument of [`fine_tune`]. Returns the model."""
+    """
+    Runs a command line of `run_glue_style.py`. Returns the model. `fold` has the ids of the timelines of each part; if
+    it is None, the arguments say how the posts are split.
+    """
     given, model_args, data, training = read_arguments(arguments)
     data.fold = fold
     return run(given, model_args, data, training)

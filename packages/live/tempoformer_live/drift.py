@@ -16,7 +16,7 @@ from modeling_tempoformer.evaluation.report import to_table
 
 
 SIDES = ("before", "after")
-# The bins of the histogram that is shown, and those of the index: tenths of the posts of the first predictions.
+# The bins of the shown histogram and of the index: tenths of the posts of the first predictions.
 SHOWN_BINS, INDEX_BINS = 10, 10
 RESAMPLES = 999
 
