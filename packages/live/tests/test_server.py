@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from time import sleep
 
 import httpx
 import pytest
@@ -205,7 +206,7 @@ def test_spellings_of_an_id_wait_as_one_timeline(pipe, tmp_path):
         for number, (path, body) in enumerate(requests):
             answers.append(pool.submit(client.post, path, json=body))
             while counts_of(client)["waiting_posts",] <= number:
-                time.sleep(0.01)
+                sleep(0.01)
         go_on.set()
         _, other, scored, forgotten = (answer.result(60) for answer in answers)
     assert scored.status_code == 200 and list(store.memories) == ["bob"]
