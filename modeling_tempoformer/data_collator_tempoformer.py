@@ -79,7 +79,7 @@ class StreamCollator:
         return batch
 
     def check_posts(self, row: dict[str, Any], first: dict[str, Any]):
-        """Raises a `ValueError` for columns that differ from those of the first row, and for posts without tokens."""
+        """Raises a `ValueError` for other columns than the first row has, and for posts without tokens."""
         if not len(posts_of(row)):
             raise ValueError("has no posts.")
         tokens = () if self.tokenizer is None else self.tokenizer.model_input_names

@@ -224,9 +224,9 @@ def compare_addressees(
     codes: torch.Tensor, slot_post: torch.LongTensor, slot_mask: torch.BoolTensor
 ) -> torch.FloatTensor:
     """
-    Returns 1 where it is so and else 0 (streams, 4): the newest post of a stream is addressed to somebody, the post
-    before it is, both to the same, the newest to somebody to whom an earlier one is. `codes` (posts, 16) are those of
-    [`Words.addressees`]; `slot_post` and `slot_mask` are (streams, window).
+    Returns four 0/1 features of each stream (streams, 4): the newest post names an addressee; the post before it does;
+    both name the same one; an earlier post names the newest post's addressee. `codes` (posts, 16) stand for the
+    addressees of posts; `slot_post` (streams, window) says which post is in each slot, `slot_mask` whether one is.
     """
     # Padded on the left, since a window of one post has no slot before the newest.
     codes = nn.functional.pad(codes[slot_post] * slot_mask.unsqueeze(-1), (0, 0, 1, 0))

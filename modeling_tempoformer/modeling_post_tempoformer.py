@@ -387,7 +387,7 @@ class PostTempoFormerModel(StreamReaderMixin, PostTempoFormerPreTrainedModel):
         if encoder is None and config.encoder_backend in ENCODERS:
             encoder = ENCODERS[config.encoder_backend](config)
         elif encoder is None:
-            # The dtype of our own parts, not the one that the encoder was saved in.
+            # The dtype of our own parts, which may not be the saved encoder's.
             dtype = torch.get_default_dtype()
             encoder = self.encoder_class(config.encoder_config).from_config(config.encoder_config, dtype=dtype)
             encoder.pooler = None
@@ -770,7 +770,7 @@ class PostTempoFormerForStreamClassification(StreamClassificationMixin, PostTemp
         timeline_position: torch.Tensor,
         elapsed: torch.Tensor | None,
     ) -> tuple[torch.Tensor, ...]:
-        """Returns the arguments of [`Trees.read`] but those of states."""
+        """Returns what trees read besides states: compared posts, cosines, addressees, and position and gap."""
         timed = elapsed is not None and elapsed.shape[-1] > 1
         gap = elapsed[..., -2:-1] if timed else torch.zeros_like(timeline_position[..., :1])
         position_and_gap = torch.cat((timeline_position, gap), dim=-1).to(outputs.compared.device)

@@ -207,7 +207,7 @@ class TempoFormerModel(StreamReaderMixin, TempoFormerPreTrainedModel):
         self.adapter = get_encoder_adapter(config.encoder_config)
         encoder = self.adapter.build(config.encoder_config, has_pooler(config)) if encoder is None else encoder
         self.encoder = self.adapter.prepare(encoder)
-        # Kept outside the encoder, so that its weight names stay those of its family.
+        # Kept outside the encoder, so that its weights keep the names of its family.
         add_pooler = has_pooler(config) and not self.adapter.own_pooler
         self.pooler = Pooler(config.encoder_config) if add_pooler else None
         layers = range(config.num_stream_layers)

@@ -118,7 +118,7 @@ class EncoderAdapter:
     def build(self, config: PreTrainedConfig, add_pooler: bool) -> PreTrainedModel:
         """Returns an encoder for `config`, with new weights."""
         build = AutoModel.from_config if self.encoder_class is AutoModel else self.encoder_class._from_config
-        # The dtype of our own parts, not the one that the encoder was saved in.
+        # The dtype of our own parts, which may not be the saved encoder's.
         return build(config, dtype=torch.get_default_dtype(), **self.pooler_settings(add_pooler))
 
     def load(self, name: str, add_pooler: bool, **kwargs) -> tuple[PreTrainedModel, dict[str, Any]]:
@@ -177,7 +177,7 @@ class EncoderAdapter:
         return self.run_layer(layer, hidden_states, inputs)[:, 0]
 
     def final_norm(self, encoder: PreTrainedModel, hidden_states: torch.Tensor) -> torch.Tensor:
-        """Normalises hidden states of any layer as the encoder normalises those of its last layer."""
+        """Normalises hidden states of any layer as the encoder normalises its last layer's."""
         return hidden_states
 
 

@@ -14,7 +14,7 @@ class States(Grown):
     Buffers: `center` (hidden,) of the posts' vectors; `weight` (members, hidden, states) and `bias` (members, states);
     `held_out_change` (members, states + 1, states, classes), the probability of each class for a pair of states, the
     earlier post's (the last one stands for no earlier post) and the newest post's, counted on the posts from which a
-    member learns; `change`, the mean of the members; `class_weights` (classes,), those of the loss.
+    member learns; `change`, the mean of the members; `class_weights` (classes,) of the loss.
     """
 
     def __init__(self, config: PostTempoFormerConfig):
@@ -33,7 +33,7 @@ class States(Grown):
     def forward(self, vectors: torch.Tensor, held_out: torch.LongTensor | None = None) -> torch.Tensor:
         """
         Returns the probabilities of the states (batch_size, ..., states) of posts, from their vectors (batch_size,
-        ..., hidden): the mean of the members, or those of the member that has not learned from a row (`held_out`).
+        ..., hidden): the members' mean, or the answer of the member that has not learned from a row (`held_out`).
         """
         rows = (vectors.to(self.center) - self.center).flatten(0, -2).expand(len(self.weight), -1, -1)
         logits = torch.baddbmm(self.bias.unsqueeze(1), rows, self.weight)

@@ -195,7 +195,7 @@ def missed(timelines: list[Posts]) -> float:
     return share(np.isnan(delays).sum(), len(delays))
 
 
-# Scores of all classes but the one that is no change.
+# Scores of all classes but no change.
 
 
 class Change(NamedTuple):

@@ -48,8 +48,8 @@ def check_method(baseline: Baseline, data: DataTrainingArguments, training: Stre
 
 def start(kind: type[Baseline], arguments: list[str], run: Callable, fold: dict[str, list[str]] | None):
     """
-    Parses and checks the arguments of a method, and runs it in its output folder. `run` has the arguments of [`run`],
-    and `fold` is that of [`~training.fine_tuning.train`].
+    Parses and checks the arguments of a method, and calls `run` with them in its output folder. `fold` has the ids of
+    the timelines of each part; if it is None, the arguments say how the posts are split.
     """
     baseline, data, training = parse([kind, DataTrainingArguments, StreamTrainingArguments], arguments)
     data.fold = fold
@@ -73,7 +73,7 @@ def main(arguments: list[str], fold: dict[str, list[str]] | None = None):
 def run(
     given: Collection[str], baseline: UntrainedBaseline, data: DataTrainingArguments, training: StreamTrainingArguments
 ):
-    """Predicts the test part. `given` is the argument of [`check_read`]."""
+    """Predicts the test part. `given` are the names of the options of the command line."""
     set_seed(training.seed)
     splits, names = read_splits(given, baseline, data, training)
     predict_test(baseline, splits.timelines, names, data, training)

@@ -4,7 +4,7 @@ Sets the threshold of a model's alarms: the smallest probability of the watched 
     tempoformer threshold --model_name_or_path outputs/mine --watch Switch --threshold 0.62
 
 The weights stay as they are, and so does the memory of a live service. Scores are not computed again: predict posts
-with labels to see those of the new threshold.
+with labels to see the new threshold's.
 """
 
 import json

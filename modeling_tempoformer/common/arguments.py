@@ -40,7 +40,7 @@ class DownloadArguments:
     token: str | None = field(
         default=None,
         repr=False,
-        metadata={"help": "Token for downloads from the Hub. Default: the one that `hf auth login` has stored."},
+        metadata={"help": "Token for downloads from the Hub. Default: the token of `hf auth login`."},
     )
 
     @property
@@ -88,7 +88,7 @@ class CheckpointArguments(DownloadArguments):
 
 
 def read_anywhere(data: DatasetArguments, training: TrainingArguments) -> dict[str, tuple[Any, str]]:
-    """Returns the argument of [`check_read`] for the options of all scripts that train."""
+    """Returns, for options of all scripts that train, whether this run reads them and words for the error if not."""
     only_test, only_training = (training.do_predict, "without --do_predict"), (training.do_train, "without --do_train")
     return {
         "dataset_config_name": (data.dataset_name, "without --dataset_name"),

@@ -1,4 +1,4 @@
-"""Names and finds the columns of posts: those of options, the usual ones, and those of nearly the same name."""
+"""Names and finds the columns of posts by options, by usual names and by nearly the same names."""
 
 import json
 import re

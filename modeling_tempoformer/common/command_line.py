@@ -116,7 +116,7 @@ def split_recipes(arguments: list[str]) -> tuple[list[str], list[str]]:
 
 
 def options_given(arguments: list[str]) -> set[str]:
-    """Returns the options of a command line, with underscores for hyphens, without those of its recipes."""
+    """Returns the options of a command line, with underscores for hyphens, without its recipes' options."""
     options = split_recipes(arguments)[1]
     names = (option.removeprefix("--").split("=")[0] for option in options if option.startswith("--"))
     return {name.replace("-", "_") for name in names}

@@ -102,7 +102,10 @@ def prediction_rows(
 
 
 def time_column(seconds: pd.Series, has_dates: bool | None = None) -> pd.Series:
-    """Returns the column of times (posts,) of seconds. `has_dates` is the argument of [`prediction_rows`]."""
+    """
+    Returns the column of times (posts,) of seconds: dates if `has_dates`, else seconds. By default they are dates,
+    unless the seconds seem to count from a start.
+    """
     if has_dates is None:
         has_dates = not are_since_start(seconds.min(), seconds.max())
     if not has_dates:

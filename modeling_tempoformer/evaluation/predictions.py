@@ -36,7 +36,7 @@ class Predictions:
     times: np.ndarray | None = None
 
     def of(self, chosen: np.ndarray) -> "Predictions":
-        """Returns those of the posts that are chosen (posts,)."""
+        """Returns the posts that are chosen (posts,)."""
         values = {name: value[chosen] for name, value in vars(self).items() if isinstance(value, np.ndarray)}
         return replace(self, **values)
 

@@ -24,7 +24,12 @@ class Form(NamedTuple):
     """
     What a user says of a file.
 
-    Attributes: `records`, `columns`, `one_timeline`, `drop_incomplete` and `label` as in [`~posts.tables.load_table`].
+    Attributes:
+        records (`str`, *optional*): The path of keys, joined by dots, to the list of posts in each object of a file.
+        columns (`Sequence[str]`): Columns that are wanted; in JSON, `author.name` is the path of a value.
+        one_timeline (`bool`): Whether the file is one timeline, named after it.
+        drop_incomplete (`bool`): Whether objects of JSON without `records` are left out.
+        label (`str`, *optional*): The column of labels.
     """
 
     records: str | None = None

@@ -67,7 +67,7 @@ class ModelArguments(CheckpointArguments):
 def read_of_posts(
     data: DataTrainingArguments, training: TrainingArguments, calibrates: bool
 ) -> dict[str, tuple[Any, str]]:
-    """Returns the argument of [`check_read`] for the options of a script that reads posts."""
+    """Returns, for options about posts, whether this run reads them and words for the error if it does not."""
     trains, predicts, validates = training.do_train, training.do_predict, training.do_eval or calibrates
     only_training = (trains, "without --do_train")
     return {

@@ -179,7 +179,8 @@ def mixture_loss(
 ) -> tuple[float, np.ndarray]:
     """
     Returns the mean negative log-likelihood of labels under the weighted sum of the experts, and its gradient
-    (experts,), with the arguments of [`choose_weights`].
+    (experts,). `weights` are (experts,), `experts` logits (experts, posts, classes), `labels` (posts,) and `counts`,
+    how much each post counts, (posts,).
     """
     log_p = log_softmax(np.tensordot(weights, experts, 1), axis=-1)
     posts, shares = np.arange(len(labels)), counts / counts.sum()

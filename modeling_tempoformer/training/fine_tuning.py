@@ -105,17 +105,28 @@ def fine_tune(
 
 
 def train(arguments: list[str], fold: dict[str, list[str]] | None = None) -> StreamPreTrainedModel:
-    """Runs a command line of `run_glue_style.py`. `fold` is the argument of [`fine_tune`]. Returns the model."""
+    """
+    Runs a command line of `run_glue_style.py`. Returns the model. `fold` has the ids of the timelines of each part; if
+    it is None, the arguments say how the posts are split.
+    """
+    given, model_args, data, training = read_arguments(arguments)
+    data.fold = fold
+    return run(given, model_args, data, training)
+
+
+def read_arguments(
+    arguments: list[str],
+) -> tuple[set[str], ModelArguments, DataTrainingArguments, StreamTrainingArguments]:
+    """Returns the names of the options that a command line gives, and what it asks for, with the values of recipes."""
     given = options_given(arguments)
     # Before the checkpoint is looked for
     check_renamed(given, ())
     model_args, data, training = parse(ARGUMENTS, with_default_settings(arguments))
-    data.fold = fold
     check_arguments(given, model_args, data, training)
     if "num_train_epochs" in given and "min_steps" not in given:
         # The least number of a recipe is for a user who does not say how long.
         training.min_steps = 0
-    return run(given, model_args, data, training)
+    return given, model_args, data, training
 
 
 def with_default_settings(arguments: list[str]) -> list[str]:

@@ -343,7 +343,7 @@ class StreamTrainer(HubTrainer):
         timelines, and saves the model with them.
 
         Args:
-            items (`Dataset`): As in [`StreamTrainer.predict_posts`].
+            items (`Dataset`): Rows from [`to_rows`], or items of one post, of the validation timelines.
             timelines (`Sequence[Timeline]`): The timelines of the items.
             goal ([`AlarmGoal`], *optional*): As [`fit_calibration`] takes it.
 

@@ -514,16 +514,15 @@ def test_of_several_recipes_the_later_ones_win(tmp_path):
     assert model.config_overrides == {"head": "lstm", "fusion": "gate", "num_stream_layers": 4}
 
 
-def test_a_training_has_at_least_the_steps_of_its_recipe_or_the_epochs_of_the_command(tmp_path, monkeypatch):
+def test_a_training_has_at_least_the_steps_of_its_recipe_or_the_epochs_of_the_command(tmp_path):
     steps, epochs, fewer = (tmp_path / f"{name}.yaml" for name in ("steps", "epochs", "fewer"))
     steps.write_text("num_train_epochs: 4\nmin_steps: 400\noutput_dir: out\n")
     epochs.write_text("num_train_epochs: 2\n")
     fewer.write_text("num_train_epochs: 2\nmin_steps: 0\n")
-    monkeypatch.setattr(fine_tuning, "run", lambda given, model_args, data, training: training)
 
     def epochs_of(*arguments) -> float:
         given = ["--config_name", "configuration/encoder_tiny.json", "--do_train", "--output_dir", "out"]
-        training = fine_tuning.train([*map(str, arguments), *given])
+        *_, training = fine_tuning.read_arguments([*map(str, arguments), *given])
         # An epoch has two steps.
         training.extend_epochs(num_rows=2 * training.train_batch_size)
         return training.num_train_epochs

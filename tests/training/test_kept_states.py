@@ -1,6 +1,7 @@
 """Checks that kept states of frozen layers change no answer but by their 16 bits."""
 
 from contextlib import nullcontext
+from pathlib import Path
 
 import pytest
 import torch
@@ -60,35 +61,40 @@ def test_answers_and_gradients_are_those_of_the_whole_encoder(family, kind):
         torch.testing.assert_close(after, whole)
 
 
-def test_another_seed_reads_the_file(tmp_path, monkeypatch):
+def test_another_seed_reads_the_file(tmp_path):
     tokenizer = AutoTokenizer.from_pretrained(ROOT / "tokenization")
     rows, batch = posts_and_batch(tokenizer.pad_token_id)
     model = tiny_model(model_type="post_tempoformer")
     freeze_layers(model, 2)
     with keep_lower_states(model, 2, [rows], tokenizer):
         first = model(**batch).logits
-    monkeypatch.setattr("modeling_tempoformer.training.kept_states.write_states", None)
+
+    def written() -> dict[Path, int]:
+        return {path: path.stat().st_mtime_ns for path in (tmp_path / "lower_states").iterdir()}
+
+    files = written()
     with keep_lower_states(model, 2, [rows], tokenizer):
         torch.testing.assert_close(model(**batch).logits, first)
+    assert written() == files and len(files) == 1
     # Other layers, posts or weights are another file.
-    with pytest.raises(TypeError), keep_lower_states(model, 1, [rows], tokenizer):
-        pass
+    with keep_lower_states(model, 1, [rows], tokenizer):
+        assert len(written()) == 2
     with torch.no_grad():
         model.base_model.encoder.embeddings.word_embeddings.weight.mul_(2)
-    with pytest.raises(TypeError), keep_lower_states(model, 2, [rows], tokenizer):
-        pass
+    with keep_lower_states(model, 2, [rows], tokenizer):
+        assert len(written()) == 3
 
 
-def test_what_is_too_large_is_computed_anew(monkeypatch, caplog):
-    monkeypatch.setattr("modeling_tempoformer.training.kept_states.MOST_BYTES", 100)
+def test_what_is_too_large_is_computed_anew(tmp_path, caplog):
+    """A post more, of so many tokens that the states of 1,024 numbers of two bytes are just above 8 GiB."""
     tokenizer = AutoTokenizer.from_pretrained(ROOT / "tokenization")
     rows, batch = posts_and_batch(tokenizer.pad_token_id)
-    model = tiny_model(encoder_config=tiny_encoder())
+    model = tiny_model(encoder_config={**tiny_encoder(), "hidden_size": 1024})
     freeze_layers(model, 1)
     expected = model(**batch).logits
-    with keep_lower_states(model, 1, [rows], tokenizer):
+    with keep_lower_states(model, 1, [rows, [{"input_ids": [[5] * 2**22]}]], tokenizer):
         torch.testing.assert_close(model(**batch).logits, expected)
-    assert "anew" in caplog.text
+    assert "anew" in caplog.text and not (tmp_path / "lower_states").exists()
 
 
 @pytest.mark.parametrize("kind", MODELS, ids=str)

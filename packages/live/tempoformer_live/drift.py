@@ -18,7 +18,7 @@ from modeling_tempoformer.common.figures import COLUMN, DARK, LIGHT, STYLE, new_
 SIDES = ("before", "after")
 # Columns of predictions: those that name a post, and the prefix of the classes' probabilities
 KEY, PROBABILITY = ["timeline_id", "post_id"], "probability_"
-# The bins of the histogram that is shown, and those of the index: tenths of the posts of the first predictions.
+# The bins of the shown histogram and of the index: tenths of the posts of the first predictions.
 SHOWN_BINS, INDEX_BINS = 10, 10
 RESAMPLES = 999
 

@@ -91,7 +91,7 @@ class LivePost(NamedTuple):
 
     @property
     def num_tokens(self) -> int:
-        """The number of tokens to read, those of the earlier posts included."""
+        """The number of tokens to read, of the earlier posts too."""
         return sum(map(len, self.columns["input_ids"]))
 
     @property
@@ -610,7 +610,7 @@ class LiveClassifier:
         raise them. Each is raised once, whatever process asks.
 
         Args:
-            now (`float`, *optional*): Seconds since 1970, by default those of this machine's clock.
+            now (`float`, *optional*): Seconds since 1970, by default of this machine's clock.
             most (`int`, *optional*, defaults to 1000): The most alarms to raise in a call.
 
         Returns:

@@ -94,7 +94,7 @@ FORMATTERS = {"json": JsonLines(), "text": TextLines("%(asctime)s %(levelname)s 
 
 
 def set_up_logs(log_format: Literal["text", "json"]):
-    """Sends all log lines of this process, those of libraries and their warnings included, to its output."""
+    """Sends all log lines of this process, of libraries and their warnings too, to its output."""
     handler = logging.StreamHandler(sys.stdout)
     handler.setFormatter(FORMATTERS[log_format])
     logging.basicConfig(handlers=[handler], force=True)

@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
+from modeling_tempoformer.common.command_line import parse, split_recipes
+
 
 # Kubernetes sets variables named after its services (`TEMPOFORMER_PORT`), which would be taken for settings without
 # the second word.
@@ -76,3 +78,10 @@ def environment_flags(environment: Mapping[str, str]) -> list[str]:
     if unknown := sorted(given.keys() - flags.keys()):
         raise ValueError(f"The environment variable {unknown[0]} is no setting. These are: {', '.join(flags)}.")
     return [f"--{flags[name]}={value}" for name, value in given.items()]
+
+
+def read_settings(arguments: list[str], environment: Mapping[str, str]) -> ServerSettings:
+    """Reads the arguments of `tempoformer serve`. Flags win over environment variables, and these over recipes."""
+    recipes, flags = split_recipes(arguments)
+    (settings,) = parse([ServerSettings], [*recipes, *environment_flags(environment), *flags])
+    return settings

@@ -221,7 +221,7 @@ class Stepper:
         states: Sequence[Any] | None,
         previous_states: Sequence[Any] | None,
     ) -> NewPosts:
-        """Checks and reads the arguments of [`step`]. Raises its errors."""
+        """Checks and reads new posts, as [`step`] takes them. Raises its errors."""
         self.model.tempoformer.check_times(timestamps)
         input_ids = tokens["input_ids"]
         if tokens["attention_mask"] is None:

@@ -1,5 +1,6 @@
 """Opens the server's app for tests, and asks it."""
 
+import threading
 from pathlib import Path
 
 import httpx
@@ -17,6 +18,19 @@ def open_app(folder: Path | str, store: DictStore | RedisStore | None = None, **
     app = create_app(ServerSettings(model=str(folder), **settings), store)
     app.state.loading.result(60)
     return app
+
+
+def hold_first_reading(app: FastAPI) -> tuple[threading.Event, threading.Event]:
+    """Lets the app's model wait where it first reads a text. Returns the events that it waits, and that it goes on."""
+    waits, go_on = threading.Event(), threading.Event()
+
+    def wait(*given):
+        if not waits.is_set():
+            waits.set()
+            assert go_on.wait(60)
+
+    app.state.loading.result().pipe.model.base_model.encoder.embeddings.register_forward_pre_hook(wait)
+    return waits, go_on
 
 
 def post_of(name: str, number: int, **more) -> dict:

@@ -8,29 +8,16 @@ import pytest
 from fastapi.testclient import TestClient
 from helpers import ROOT
 
-from tempoformer_live import draining, server
-from tempoformer_live.commands import serve
-from tempoformer_live.settings import ServerSettings, environment_flags
+from tempoformer_live.settings import ServerSettings, environment_flags, read_settings
 
 
-@pytest.fixture
-def served(monkeypatch) -> list[ServerSettings]:
-    """Returns the settings that the command serves with; nothing is served."""
-    given: list[ServerSettings] = []
-    monkeypatch.setattr(server, "create_app", lambda settings: None)
-    monkeypatch.setattr(draining, "serve", lambda app, settings: given.append(settings))
-    return given
-
-
-def test_flags_win_over_variables_and_these_over_recipes(served, monkeypatch, tmp_path):
+def test_flags_win_over_variables_and_these_over_recipes(tmp_path):
     (tmp_path / "mine.yaml").write_text("model: of_recipe\nport: 1\nmax_posts: 7\n")
-    monkeypatch.setenv("TEMPOFORMER_SERVE_MODEL", "of_variable")
-    monkeypatch.setenv("TEMPOFORMER_SERVE_PORT", "2")
-    monkeypatch.setenv("TEMPOFORMER_SERVE_LOG_FORMAT", "json")
+    variables = {"MODEL": "of_variable", "PORT": "2", "LOG_FORMAT": "json"}
+    variables = {f"TEMPOFORMER_SERVE_{name}": value for name, value in variables.items()}
     # Kubernetes sets this for a service of this name.
-    monkeypatch.setenv("TEMPOFORMER_PORT", "tcp://10.0.0.1:8000")
-    serve.main([str(tmp_path / "mine.yaml"), "--port", "3"])
-    (settings,) = served
+    variables["TEMPOFORMER_PORT"] = "tcp://10.0.0.1:8000"
+    settings = read_settings([str(tmp_path / "mine.yaml"), "--port", "3"], variables)
     expected = ServerSettings(model="of_variable", port=3, log_format="json", max_posts=7)
     assert settings == expected
 
@@ -44,11 +31,9 @@ def test_flags_win_over_variables_and_these_over_recipes(served, monkeypatch, tm
         ("TEMPOFORMER_SERVE_MAX_IDLE_DAYS", "0", "--max_idle_days"),
     ],
 )
-def test_a_wrong_setting_is_refused(variable, value, named, served, monkeypatch):
-    monkeypatch.setenv(variable, value)
+def test_a_wrong_setting_is_refused(variable, value, named):
     with pytest.raises(ValueError, match=named):
-        serve.main(["--model", "mine"])
-    assert not served
+        read_settings(["--model", "mine"], {variable: value})
 
 
 def test_the_page_has_each_flag_with_its_variable_and_default():

@@ -3,10 +3,12 @@
 import asyncio
 import gzip
 import json
+import os
 import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from time import sleep
 
 import httpx
 import pytest
@@ -14,10 +16,11 @@ import redis
 import torch
 from arrivals import SPOKEN, TIMELINES, DictStore, assert_same, free_port, make_pipe, wait_until_ready
 from fastapi.testclient import TestClient
+from forked import run_forked
 from helpers import ROOT, WITH_STATES
-from served import counts_of, open_app, post_of
+from served import counts_of, hold_first_reading, open_app, post_of
 
-from tempoformer_live import draining, server
+from tempoformer_live import server
 from tempoformer_live.batches import MAX_BATCH, MAX_TOKENS, MAX_WAITING, MAX_WAITING_TOKENS, Batches
 from tempoformer_live.live_classifier import LiveClassifier, LivePost
 from tempoformer_live.metrics import ServerMetrics
@@ -183,32 +186,36 @@ def test_the_service_sees_that_a_client_has_gone(pipe, tmp_path):
         assert client.post("/score", json=post_of("ann", 0)).status_code == 200
 
 
-def test_spellings_of_an_id_wait_as_one_timeline(client, monkeypatch):
-    """So a timeline stays forgotten whose posts were waiting under another spelling."""
-    names, answer = [], Batches.answer
+def test_spellings_of_an_id_wait_as_one_timeline(pipe, tmp_path):
+    """
+    A timeline stays forgotten whose posts were waiting under another spelling. Another forgetting stands first, and
+    would take this one along, before the post, if they were two timelines.
+    """
+    store = DictStore()
+    pipe.save_pretrained(tmp_path / "model")
+    app = open_app(tmp_path / "model", store)
+    reading, go_on = hold_first_reading(app)
+    requests = [
+        ("/forget", {"timeline_id": "cy"}),
+        ("/score", {**post_of("ann", 0), "timeline_id": " ann\u00ad"}),
+        ("/forget", {"timeline_id": "ann\u200b"}),
+    ]
+    with TestClient(app) as client, ThreadPoolExecutor() as pool:
+        answers = [pool.submit(client.post, "/score", json=post_of("bob", 0))]
+        assert reading.wait(60)
+        for number, (path, body) in enumerate(requests):
+            answers.append(pool.submit(client.post, path, json=body))
+            while counts_of(client)["waiting_posts",] <= number:
+                sleep(0.01)
+        go_on.set()
+        _, other, scored, forgotten = (answer.result(60) for answer in answers)
+    assert scored.status_code == 200 and list(store.memories) == ["bob"]
+    assert forgotten.json()["forgotten"] and not other.json()["forgotten"]
 
-    def note(batches, function, item, timeline_id, *more):
-        names.append(timeline_id)
-        return answer(batches, function, item, timeline_id, *more)
 
-    monkeypatch.setattr(Batches, "answer", note)
-    for number, name in enumerate(("ann", " ann\u00ad")):
-        assert client.post("/score", json={**post_of("ann", number), "timeline_id": name}).status_code == 200
-    assert client.post("/forget", json={"timeline_id": "ann\u200b"}).json()["forgotten"]
-    assert names == ["ann"] * 3
-
-
-def test_no_post_waits_for_an_explanation(client, monkeypatch):
+def test_no_post_waits_for_an_explanation(client):
     """The explanation ends only after the post has its answer."""
-    explaining, scored = threading.Event(), threading.Event()
-    explain = server.StreamClassificationPipeline.explain
-
-    def wait(pipe, *arguments, **settings):
-        explaining.set()
-        assert scored.wait(60)
-        return explain(pipe, *arguments, **settings)
-
-    monkeypatch.setattr(server.StreamClassificationPipeline, "explain", wait)
+    explaining, scored = hold_first_reading(client.app)
     with ThreadPoolExecutor() as pool:
         explained = pool.submit(client.post, "/explain", json=TIMELINES["bob"])
         assert explaining.wait(60)
@@ -219,16 +226,26 @@ def test_no_post_waits_for_an_explanation(client, monkeypatch):
     assert answer.status_code == 200 and busy.status_code == 503
 
 
-def test_a_post_with_a_history_of_too_many_tokens_is_refused_as_it_is_cut(client, monkeypatch):
-    """A word is a token, each text has two special ones, and a text is cut to 24 before it counts."""
-    monkeypatch.setattr(server, "MAX_POST_TOKENS", 72)
-    for words, posts, status in ((100, 2, 200), (22, 2, 200), (22, 3, 413), (100, 3, 413)):
+@pytest.fixture
+def reader_of_long_posts(tmp_path):
+    """Yields the server of a model that cuts posts to 256 tokens. A word is one; each text has two special ones."""
+    encoder = make_pipe().model.config.encoder_config.to_dict()
+    pipe = make_pipe(encoder_config={**encoder, "max_position_embeddings": 256})
+    pipe.tokenizer.model_max_length = 256
+    pipe.save_pretrained(tmp_path / "long")
+    with TestClient(open_app(tmp_path / "long", DictStore())) as client:
+        yield client
+
+
+def test_a_post_with_a_history_of_too_many_tokens_is_refused_as_it_is_cut(reader_of_long_posts):
+    """A text is cut before it counts. 64 texts of 256 tokens are 16,384."""
+    for words, posts, status in ((300, 63, 200), (254, 63, 200), (254, 64, 413), (300, 64, 413)):
         earlier = [{"text": "so " * words, "timestamp": 1}] * posts
-        post = post_of("ann", 0, post_id=f"{words} {posts}", text="so " * 100, history=earlier)
-        answer = client.post("/score", json=post)
+        post = post_of("ann", 0, post_id=f"{words} {posts}", text="so " * 300, history=earlier)
+        answer = reader_of_long_posts.post("/score", json=post)
         assert answer.status_code == status, answer.text
         if status == 413:
-            assert "96 tokens" in answer.json()["detail"] and "72" in answer.json()["detail"]
+            assert "16640 tokens" in answer.json()["detail"] and "16384" in answer.json()["detail"]
 
 
 @pytest.mark.parametrize("path", ["/score", "/forget"])
@@ -250,12 +267,10 @@ def test_times_that_cannot_follow_are_refused(client):
     assert answers[3].json()["stream_length"] == 2
 
 
-def test_a_timeline_of_too_many_tokens_is_not_explained(client, monkeypatch):
-    """A word is a token, and each post has two special tokens."""
-    # Posts of a tiny model are too short for the bound of the server.
-    monkeypatch.setattr(server, "MAX_EXPLAINED_TOKENS", 120)
-    statuses = [client.post("/explain", json={"text": ["so " * 22] * posts}).status_code for posts in (5, 6)]
-    assert statuses == [200, 422]
+def test_a_timeline_of_too_many_tokens_is_not_explained(reader_of_long_posts):
+    """16 texts of 256 tokens are 4,096."""
+    bodies = [{"text": ["so " * 254] * posts} for posts in (16, 17)]
+    assert [reader_of_long_posts.post("/explain", json=body).status_code for body in bodies] == [200, 422]
 
 
 def test_the_service_scores_explains_and_forgets(pipe, client):
@@ -391,10 +406,11 @@ def test_a_memory_that_was_damaged_is_counted(pipe, tmp_path):
         assert counts_of(client)["memories_dropped_total", "damaged"] == 1
 
 
-def test_the_process_answers_before_it_is_ready_and_while_it_drains(pipe, tmp_path, monkeypatch):
+def test_the_process_answers_before_it_is_ready_and_while_it_drains(pipe, tmp_path):
+    """The model is not loaded before the pipe that stands for its results has been written to."""
     pipe.save_pretrained(tmp_path / "model")
-    load, go_on = server.LoadedModel, threading.Event()
-    monkeypatch.setattr(server, "LoadedModel", lambda *given: go_on.wait(60) and load(*given))
+    results = tmp_path / "model" / "all_results.json"
+    os.mkfifo(results)
     app = server.create_app(ServerSettings(model=str(tmp_path / "model")), DictStore())
     with TestClient(app) as client:
 
@@ -402,24 +418,22 @@ def test_the_process_answers_before_it_is_ready_and_while_it_drains(pipe, tmp_pa
             paths = ("/live", "/metrics", "/ready", "/health", "/")
             return [client.get(path).status_code for path in paths]
 
-        assert statuses() == [200, 200, 503, 503, 503]
-        early = client.post("/score", json=post_of("ann", 0))
-        assert early.status_code == 503 and early.headers["Retry-After"] == "1"
-        go_on.set()
+        before, early = statuses(), client.post("/score", json=post_of("ann", 0))
+        results.write_text("{}")
         app.state.loading.result(60)
+        assert before == [200, 200, 503, 503, 503]
+        assert early.status_code == 503 and early.headers["Retry-After"] == "1"
         assert statuses() == [200] * 5
         app.state.draining = True
         assert statuses() == [200, 200, 503, 200, 200]
         assert client.post("/score", json=post_of("ann", 0)).status_code == 200
 
 
-def test_a_model_that_does_not_load_ends_the_server_with_its_error(tmp_path, monkeypatch):
+def test_a_model_that_does_not_load_ends_the_server_with_its_error(tmp_path):
     (tmp_path / "config.json").write_text('{"model_type": "bert"}', encoding="utf-8")
-    # Those of the tests stay.
-    monkeypatch.setattr(draining, "set_up_logs", lambda log_format: None)
-    settings = ServerSettings(model=str(tmp_path), port=free_port())
-    with pytest.raises(ValueError, match="not a TempoFormer"):
-        draining.serve(server.create_app(settings, DictStore()), settings)
+    command = ["tempoformer", "serve", "--model", str(tmp_path), "--port", str(free_port())]
+    status, output = run_forked("-m", command)
+    assert status == 1 and "not a TempoFormer" in output.splitlines()[-1]
 
 
 JSON = {"Content-Type": "application/json"}

@@ -1,6 +1,5 @@
 """Checks requests that score several posts, of which nothing is remembered."""
 
-import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -8,10 +7,9 @@ import torch
 from arrivals import SPOKEN, TIMELINES, DictStore, assert_same, make_pipe
 from fastapi.testclient import TestClient
 from helpers import MODELS, WITH_STATES
-from served import counts_of, open_app, post_of
+from served import counts_of, hold_first_reading, open_app, post_of
 
 from tempoformer_live.policy import Alarm, AlarmState, follow, follow_policy, use_alarm, write_alarm
-from tempoformer_live.server import LoadedModel
 
 
 @pytest.mark.parametrize("kind", [*MODELS, WITH_STATES], ids=["paper", "post", "states"])
@@ -69,17 +67,9 @@ def test_too_many_posts_or_bytes_are_refused(pipe, tmp_path):
         assert client.post("/score", json={"posts": [post_of("ann", 0, text="x" * 2000)]}).status_code == 413
 
 
-def test_a_post_that_arrives_does_not_wait_for_several(client, monkeypatch):
+def test_a_post_that_arrives_does_not_wait_for_several(client):
     """Other requests of several are sent again later."""
-    begun, scored = threading.Event(), threading.Event()
-    score_several = LoadedModel.score_several
-
-    def wait(*given):
-        begun.set()
-        assert scored.wait(60)
-        return score_several(*given)
-
-    monkeypatch.setattr(LoadedModel, "score_several", wait)
+    begun, scored = hold_first_reading(client.app)
     several = {"posts": [post_of("bob", number) for number in range(6)]}
     with ThreadPoolExecutor() as pool:
         first = pool.submit(client.post, "/score", json=several)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from peft import LoraConfig, get_peft_model
 from safetensors.torch import load, load_file, save, save_file
 
-from modeling_tempoformer import StreamClassificationPipeline, streams_tempoformer
+from modeling_tempoformer import StreamClassificationPipeline
 from modeling_tempoformer.streams_tempoformer import elapsed_seconds, stream_windows
 from modeling_tempoformer.timeline_tempoformer import Timeline
 from tempoformer_live.memory import LatePostError, StreamMemory
@@ -142,34 +142,38 @@ def test_speakers_and_states_are_those_of_the_pipeline_however_posts_arrive(data
         torch.testing.assert_close(states.exp(), timeline.state_logits.exp(), atol=1e-5, rtol=0)
 
 
-def test_the_last_posts_of_64_speakers_are_known_in_a_step_and_in_the_pipeline(monkeypatch):
-    """A plain loop gives each speaker who is not known any more another name. With a smaller number, that is 64."""
-    monkeypatch.setattr(streams_tempoformer, "MOST_SPEAKERS", 5)
+def test_the_last_posts_of_64_speakers_are_known_in_a_step_and_in_the_pipeline():
+    """A plain loop gives each speaker who is not known any more another name."""
     model, tokenizer = tiny_reader(**WITH_STATES)
     draw = random.Random(0)
-    texts = [" ".join(draw.choices(["so", "happy", "rain", "alone", "why"], k=3)) for _ in range(60)]
-    speakers = [f"speaker {draw.choice([*range(5), *range(12)])}" if draw.random() < 0.9 else None for _ in texts]
-    renamed = []
-    for post, speaker in enumerate(speakers):
-        others, earlier = set(), post - 1
-        while earlier >= 0 and speakers[earlier] != speaker:
-            others.add(speakers[earlier])
-            earlier -= 1
-        is_known = earlier >= 0 and len(others - {None}) < 5
-        renamed.append(renamed[earlier] if is_known and speaker else speaker and f"{speaker} from {post}")
-    assert len(set(renamed)) > 20
-    times = [1e9 + 60.0 * number for number in range(60)]
+    texts = [" ".join(draw.choices(["so", "happy", "rain", "alone", "why"], k=3)) for _ in range(500)]
+    speakers = [f"speaker {draw.choice([*range(60), *range(100)])}" if draw.random() < 0.9 else None for _ in texts]
+
+    def renamed(most: int) -> list[str | None]:
+        names: list[str | None] = []
+        for post, speaker in enumerate(speakers):
+            others, earlier = set(), post - 1
+            while earlier >= 0 and speakers[earlier] != speaker:
+                others.add(speakers[earlier])
+                earlier -= 1
+            is_known = earlier >= 0 and len(others - {None}) < most
+            names.append(names[earlier] if is_known and speaker else speaker and f"{speaker} from {post}")
+        return names
+
+    times = [1e9 + 60.0 * number for number in range(500)]
     pipe = StreamClassificationPipeline(model=model, tokenizer=tokenizer)
-    given = Timeline.read("ann", texts, times, speakers=speakers)
-    pipe([given], targets_per_row=7)
-    # No bound is reached with the new names.
-    monkeypatch.setattr(streams_tempoformer, "MOST_SPEAKERS", 1000)
-    expected = Timeline.read("ann", texts, times, speakers=renamed)
-    pipe([expected])
-    torch.testing.assert_close(given.logits.softmax(-1), expected.logits.softmax(-1), atol=1e-5, rtol=0)
-    monkeypatch.setattr(streams_tempoformer, "MOST_SPEAKERS", 5)
+
+    def answers(names: list[str | None], **settings) -> torch.Tensor:
+        timeline = Timeline.read("ann", texts, times, speakers=names)
+        pipe([timeline], **settings)
+        return timeline.logits.softmax(-1)
+
+    expected = answers(renamed(64))
+    torch.testing.assert_close(answers(speakers, targets_per_row=7), expected, atol=1e-5, rtol=0)
+    # One speaker less or more would show.
+    assert (answers(renamed(63)) - expected).abs().max() > 1e-3 and renamed(64) != renamed(65)
     memory, logits = None, []
-    for start, end in ((0, 1), (1, 30), (30, 31), (31, 60)):
+    for start, end in ((0, 1), (1, 300), (300, 301), (301, 500)):
         tokens = tokenizer(texts[start:end], padding=True, return_tensors="pt")
         ids = {
             "timeline_ids": ["ann"] * (end - start),
@@ -179,8 +183,8 @@ def test_the_last_posts_of_64_speakers_are_known_in_a_step_and_in_the_pipeline(m
         output = Stepper(model).step(**tokens, **ids, memory=memory)
         memory = StreamMemory.from_state_dict(load(save(output.memory.state_dict())))
         logits.append(output.logits)
-        assert len(memory.timelines["ann"].by_speaker) <= 5
-    torch.testing.assert_close(torch.cat(logits).softmax(-1), expected.logits.softmax(-1), atol=1e-5, rtol=0)
+        assert len(memory.timelines["ann"].by_speaker) <= 64
+    torch.testing.assert_close(torch.cat(logits).softmax(-1), expected, atol=1e-5, rtol=0)
 
 
 def test_a_memory_of_many_speakers_is_not_larger_than_one_of_64():

@@ -25,7 +25,7 @@ class TextDataTrainingArguments(DatasetArguments):
     text_column: str = "text"
     time_column: str = "time"
     times: list[str] | None = field(
-        default=None, metadata={"help": "Time points in order. Default: the checkpoint's, or those of the texts."}
+        default=None, metadata={"help": "Time points in order. Default: the checkpoint's, or the texts'."}
     )
     time_granularity: Literal["century", "decade", "year", "month", "day"] | None = None
     unknown_times: Literal["error", "unknown", "drop"] = field(

@@ -274,7 +274,7 @@ def describe_counts(counts: dict[str, dict[str, int]]) -> str:
 
 
 def swap_times(usages: Usages, first: str, last: str) -> Usages:
-    """Swaps the times of usages: those of the first time get the last time, and the other way round."""
+    """Swaps the times of usages: the first time's get the last time, and the other way round."""
     return {
         word: {
             time: [replace(usage, time=time) for usage in by_time[other]]

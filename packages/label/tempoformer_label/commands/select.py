@@ -172,7 +172,7 @@ def main(arguments: list[str]):
 
 
 def file_labels(posts: Dataset, args: SelectArguments) -> list[str] | None:
-    """Returns the labels that posts may have, those of --labels or those in the file; None if no post has one."""
+    """Returns the labels that posts may have, by --labels or by the file; None if no post has one."""
     check_labels(args.labels or ())
     args.labels = list(map(read_name, args.labels)) if args.labels else None
     column = columns_of(args).of("label", posts.column_names)

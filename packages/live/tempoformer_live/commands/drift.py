@@ -1,5 +1,5 @@
 """
-Compares last week's predictions with those of the test, or the predictions of two models for the same posts.
+Compares last week's predictions with the test's, or the predictions of two models for the same posts.
 
     tempoformer drift --before outputs/mine --after scored --watch Switch --output_dir outputs/drift
 """

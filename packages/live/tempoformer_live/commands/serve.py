@@ -8,14 +8,11 @@ Each flag has an environment variable, TEMPOFORMER_SERVE_MODEL of --model, which
 
 import os
 
-from modeling_tempoformer.common.command_line import parse, split_recipes
-
-from ..settings import ServerSettings, environment_flags
+from ..settings import read_settings
 
 
 def main(arguments: list[str]):
-    recipes, flags = split_recipes(arguments)
-    (settings,) = parse([ServerSettings], [*recipes, *environment_flags(os.environ), *flags])
+    settings = read_settings(arguments, os.environ)
     try:
         # Imported here, because the extra `live` may not be installed, and `--help` needs none of it.
         from ..draining import serve
