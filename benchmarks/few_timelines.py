@@ -50,7 +50,7 @@ from modeling_tempoformer.training.word_fitting import fit_words
 
 SIZES, MOST_TESTED = (10, 20, 40, 80), 40
 STRENGTHS, FOLDS = (1e-4, 1e-3, 1e-2), 3  # inverse L2 penalties of the linear baseline, for standardised inputs
-METHODS = ("TempoFormer", "linear", "trees", "position and time")
+METHODS = ("default", "linear", "trees", "position and time")
 
 
 class KeptVectors:
@@ -219,7 +219,7 @@ def run(
     results = learn(args.model_name_or_path, tokenizer, kept, train, test, names, seed, path.with_suffix(""))
     labelled, count = all_labels(test) >= 0, len(names)
     vectors = results["train_vectors"], results["test_vectors"]
-    results["TempoFormer"] = results["test_logits"].argmax(-1)
+    results["default"] = results["test_logits"].argmax(-1)
     results["linear"] = linear(train, test, *vectors)
     results["trees"] = trees.predict(train, test, count, vectors)[labelled].argmax(-1)
     results["position and time"] = position_and_time.predict(train, test, count)[labelled].argmax(-1)

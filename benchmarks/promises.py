@@ -1,7 +1,7 @@
 """
 Measures whether alarms keep their promises on predictions of `benchmarks/quality.py`.
 
-    python benchmarks/promises.py outputs/quality --method TempoFormer
+    python benchmarks/promises.py outputs/quality --method default
 
 For each corpus the test timelines of all seeds are dealt in two, 200 times: a threshold is chosen on one half
 (`--alarm rate=0.1`, `--alarm missed=0.2`), and what it promised is observed on the other. The last rows are of
@@ -185,7 +185,7 @@ def compare_policies(scored: Scored, share: float) -> Iterator[dict]:
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path, help="The --output_dir of benchmarks/quality.py.")
-    parser.add_argument("--method", default="TempoFormer", help="The method whose predictions are read.")
+    parser.add_argument("--method", default="default", help="The method whose predictions are read.")
     parser.add_argument("--found", type=float, default=0.5, help="The share of changes that each policy finds.")
     args = parser.parse_args()
     corpora = [*read_corpora(args.folder, args.method), ("simulated", simulate())]

@@ -70,6 +70,9 @@ def test_an_option_that_was_renamed_is_one_sentence_with_the_new_spelling(tmp_pa
         assert f"--{name}" not in own
         if instead.startswith("give"):
             assert re.findall(r"--\w+", instead)[0] in own
+    output_dir = ["--output_dir", str(tmp_path / "out")]
+    with pytest.raises(ValueError, match="--methods tempoformer is gone: give --methods default."):
+        compare.main([*output_dir, "--methods", "trees", "tempoformer", "--", *given])
     assert not (tmp_path / "out").exists()
 
 

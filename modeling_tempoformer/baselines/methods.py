@@ -28,7 +28,7 @@ DEFAULT_LENGTH = 128  # tokens
 
 @dataclass(kw_only=True)
 class Baseline(ModelArguments):
-    """A method that TempoFormer is compared with, and its encoder or language model."""
+    """A method that the default is compared with, and its encoder or language model."""
 
     # The kind of model that `--model_name_or_path` must name.
     reads: ClassVar[Literal["encoder", "language model"] | None] = "encoder"
@@ -68,7 +68,7 @@ class UntrainedBaseline(Baseline, ABC):
 
 class Methods(NamedTuple):
     """
-    Methods that TempoFormer is compared with.
+    Methods that the default is compared with.
 
     Attributes:
         names (`tuple[str, ...]`): Their names.
