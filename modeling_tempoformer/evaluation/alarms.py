@@ -1,5 +1,5 @@
 """
-Chooses the alarm threshold of the watched class, for a wanted precision or recall or for a promise, and measures
+Chooses the alarm threshold of the watched class, for a wanted precision or recall or a bounded risk, and measures
 alarms.
 """
 
@@ -19,16 +19,16 @@ from ..timeline_tempoformer import Timeline
 from ..times_tempoformer import are_since_start
 from .alarm_costs import score_costs
 from .alarm_goals import AlarmGoal, read_goal
-from .alarm_promises import (
+from .predictions import Predictions, alarms_of, all_labels, labelled_posts, timeline_numbers
+from .risk_control import (
     DAY,
+    bound_words,
     edges_of,
     find_cases,
-    kept_words,
     least_units,
-    promise_facts,
-    promise_words,
+    measure_risk,
+    risk_words,
 )
-from .predictions import Predictions, alarms_of, all_labels, labelled_posts, timeline_numbers
 from .significance import bootstrap_difference
 
 
@@ -62,20 +62,20 @@ def choose_alarm(
             calibration.
         names (`list[str]`): The classes in the order of their ids.
         label (`int`, *optional*): The id of the watched class.
-        goal ([`AlarmGoal`]): A precision or a recall ([`choose_threshold`]), or a promise
-            ([`~evaluation.alarm_promises.find_cases`]).
+        goal ([`AlarmGoal`]): A precision or a recall ([`choose_threshold`]), or a bound on a risk
+            ([`~evaluation.risk_control.find_cases`]).
         first_posts (`str`, *optional*): The argument of [`measure_alarms`].
 
     Returns:
         `label`, the `threshold`, the spelling of the goal (`wanted`), and if there are several folds `measured`, the
         [`measure_alarms`] on the same posts by thresholds of other folds ([`alarms_in_turn`]). Raises the errors of
-        [`choose_threshold`], and a `ValueError` without a class, with fewer timelines than a promise needs, and for
+        [`choose_threshold`], and a `ValueError` without a class, with fewer timelines than a bound needs, and for
         days without times.
     """
     if label is None:
         raise ValueError(f"--alarm {goal} is that of the class to watch, and the model has none: give --watch.")
     posts = labelled_posts(timelines, predictions, names, probabilities)
-    if goal.is_promise:
+    if goal.bounds_risk:
         check_cases(timelines, label, names[label], goal)
         threshold = find_threshold(timelines, probabilities[:, label], label, goal)
         if threshold is None:
@@ -89,20 +89,20 @@ def choose_alarm(
     return alarm
 
 
-def check_cases(timelines: Sequence[Timeline], label: int, name: str, promise: AlarmGoal):
+def check_cases(timelines: Sequence[Timeline], label: int, name: str, goal: AlarmGoal):
     """
-    Raises a `ValueError` if there are too few timelines to keep a promise, with what would be needed, and for days
+    Raises a `ValueError` if there are too few timelines to keep a bound, with what would be needed, and for days
     without times.
     """
-    if promise.days is not None and timelines[0].timestamps is None:
-        raise ValueError(f"--alarm {promise} counts days, and the posts have no times: leave out the days.")
-    held_out = len(np.unique(find_cases(promise, timelines, label).units))
-    with_out = "with" if promise.kind == "missed" else "without"
-    if held_out < least_units(promise.share):
-        least = replace(promise, share=math.ceil(1000 / (held_out + 1)) / 1000)
+    if goal.days is not None and timelines[0].timestamps is None:
+        raise ValueError(f"--alarm {goal} counts days, and the posts have no times: leave out the days.")
+    held_out = len(np.unique(find_cases(goal, timelines, label).units))
+    with_out = "with" if goal.kind == "missed" else "without"
+    if held_out < least_units(goal.share):
+        least = replace(goal, share=math.ceil(1000 / (held_out + 1)) / 1000)
         possible = f"give --alarm {least} or more, or " if held_out else ""
         raise ValueError(
-            f"--alarm {promise} needs {least_units(promise.share)} held-out timelines {with_out} {name}, and there "
+            f"--alarm {goal} needs {least_units(goal.share)} held-out timelines {with_out} {name}, and there "
             f"are {held_out}: {possible}label more timelines."
         )
 
@@ -118,7 +118,7 @@ def find_threshold(timelines: Sequence[Timeline], scores: np.ndarray, label: int
     """
     labels, scores = all_labels(timelines), scores.astype(np.float64)
     labelled = labels >= 0
-    if goal.is_promise:
+    if goal.bounds_risk:
         edges = edges_of(goal, find_cases(goal, timelines, label).judge(scores), scores[labelled])
         return None if edges is None else round_between(*edges)
     is_class = labels[labelled] == label
@@ -162,7 +162,7 @@ def alarms_in_turn(
     Returns whether each post (posts,) is an alarm by a threshold that was chosen on other timelines (cross-fitting):
     on the posts that a threshold was chosen on, the wanted share is reached in any case. The folds are the held-out
     folds of the members, or else five; each is judged by the threshold of all others, and has no alarm if these have
-    no threshold. None if there is one fold only, and if the others of one are too few for a promise.
+    no threshold. None if there is one fold only, and if the others of one are too few for a bound.
 
     Args:
         timelines (`Sequence[Timeline]`): Timelines whose labelled posts the model was not trained on.
@@ -181,7 +181,7 @@ def alarms_in_turn(
     for part in set(parts):
         others = [timeline for timeline, own in zip(timelines, parts, strict=True) if own != part]
         threshold = find_threshold(others, scores[of_post != part], label, goal)
-        if threshold is None and goal.is_promise:
+        if threshold is None and goal.bounds_risk:
             return None
         if threshold is not None:
             alarms |= (of_post == part) & (scores >= threshold)
@@ -246,8 +246,8 @@ def measure_alarms(
         The numbers of labelled `posts` and of their `timelines`, and among them of `alarms` and `alarmed_timelines`;
         `precision` and `recall`, each with its `_interval`, of 95 %, by a bootstrap over timelines;
         `alarms_per_hundred_posts`, labelled or not; and if posts have dates `alarms_per_day` and `posts_per_day`, over
-        the days on which somebody wrote, in UTC; for a promise also what came of it (`promise`), by
-        [`~evaluation.alarm_promises.promise_facts`]. Posts that the model was not asked about count with the share of
+        the days on which somebody wrote, in UTC; for a bound also the risk (`promise`), by
+        [`~evaluation.risk_control.measure_risk`]. Posts that the model was not asked about count with the share of
         alarms among other posts, if they can be alarms. Values that are not defined are left out: a precision without
         an alarm, a recall without a post of the class, an interval that [`interval_of_share`] does not know.
     """
@@ -279,8 +279,8 @@ def measure_alarms(
     if len(times) and times.min() < times.max() and not are_since_start(times.min(), times.max()):
         days = len(np.unique(times // DAY))
         facts |= {"posts_per_day": len(times) / days, "alarms_per_day": float(expected / days)}
-    if goal is not None and goal.is_promise:
-        facts["promise"] = promise_facts(goal, timelines, alarms, label, late)
+    if goal is not None and goal.bounds_risk:
+        facts["promise"] = measure_risk(goal, timelines, alarms, label, late)
     return facts
 
 
@@ -413,8 +413,8 @@ def wanted_words(alarm: Mapping[str, Any], name: str) -> str:
     if "wanted" not in alarm:
         return ""
     goal = read_goal(alarm["wanted"])
-    if goal.is_promise:
-        return f", which promises that {promise_words(goal, name)}"
+    if goal.bounds_risk:
+        return f", which promises that {bound_words(goal, name)}"
     return f", for a wanted {goal.kind} of {goal.share:g}"
 
 
@@ -425,7 +425,7 @@ def measured_words(facts: Mapping[str, Any]) -> str:
     if "alarms_per_day" in facts:
         posts = short(facts["posts_per_day"], 3)
         a_day = f", {short(facts['alarms_per_day'])} a day at {posts} posts a day"
-    kept = f"; {kept_words(facts['promise'])}" if "promise" in facts else ""
+    kept = f"; {risk_words(facts['promise'])}" if "promise" in facts else ""
     few = f" Fewer than {FEW_ALARMS} alarms may be right by chance." if facts["alarms"] < FEW_ALARMS else ""
     return (
         f"{', '.join(shares)}; {facts['alarms']} alarms in {facts['alarmed_timelines']} timelines, "

@@ -192,7 +192,7 @@ def run(
                 logger.warning("The posts have no column of times: the model knows only their order.")
 
         goal, watched = model_args.goal, model.config.watched
-        if goal is not None and goal.is_promise and watched is not None:
+        if goal is not None and goal.bounds_risk and watched is not None:
             # A promise that cannot be kept is refused before the training.
             name = class_names(model.config)[watched]
             check_cases(splits.timelines["validation"], watched, name, goal)

@@ -32,7 +32,7 @@ def draw(seed: int, number: int = 40, timed: bool = True):
 
 
 @pytest.mark.parametrize(
-    ("policy", "promise"),
+    ("policy", "goal"),
     [
         *[
             (policy, AlarmGoal("rate", 0.2))
@@ -42,10 +42,10 @@ def draw(seed: int, number: int = 40, timed: bool = True):
     ],
     ids=str,
 )
-def test_each_policy_keeps_the_promise_by_loops_over_timelines(policy, promise):
+def test_each_policy_keeps_the_promise_by_loops_over_timelines(policy, goal):
     """The theorem's bound holds for the chosen threshold and all on the safe side of it."""
     timelines, scores = draw(0)
-    (row,) = compare_policies(timelines, scores, 1, promise, [policy])
+    (row,) = compare_policies(timelines, scores, 1, goal, [policy])
     own = np.split(scores, np.cumsum(list(map(len, timelines)))[:-1])
     late = policy.get("wait_posts", 0) + policy.get("mean_of", 1) - 1
 
@@ -54,7 +54,7 @@ def test_each_policy_keeps_the_promise_by_loops_over_timelines(policy, promise):
         for timeline, values in zip(timelines, own, strict=True):
             events = follow(values.tolist(), timeline.timestamps, *rule, AlarmState())
             alarms, labels = [event == RAISED for event in events], timeline.labels
-            if promise.kind == "rate":
+            if goal.kind == "rate":
                 found += [] if 1 in labels else [float(any(alarms))]
                 continue
             starts = [post for post, label in enumerate(labels) if label == 1 and (post == 0 or not labels[post - 1])]
@@ -68,17 +68,17 @@ def test_each_policy_keeps_the_promise_by_loops_over_timelines(policy, promise):
         return found
 
     chosen = losses(row["rule"].threshold)
-    assert (sum(chosen) + 1) / (len(chosen) + 1) <= promise.share + 1e-9
+    assert (sum(chosen) + 1) / (len(chosen) + 1) <= goal.share + 1e-9
     if not policy:
-        assert row["rule"].threshold == find_threshold(timelines, scores, 1, promise)
+        assert row["rule"].threshold == find_threshold(timelines, scores, 1, goal)
 
 
 def test_the_promise_is_kept_on_new_timelines_in_the_mean():
     """A mean of two posts, whose alarm may come a post late."""
     observed = []
     for seed in range(25):
-        promise, policy = AlarmGoal("missed", 0.3), {"mean_of": 2}
-        (row,) = compare_policies(*draw(seed, 30), 1, promise, [policy])
+        goal, policy = AlarmGoal("missed", 0.3), {"mean_of": 2}
+        (row,) = compare_policies(*draw(seed, 30), 1, goal, [policy])
         timelines, scores = draw(1000 + seed, 60)
         alarms = follow_all(timelines, scores, row["rule"]) == RAISED
         measured = []
@@ -99,8 +99,8 @@ def test_a_loss_that_rises_and_falls_is_stopped_at_its_first_break():
     losses = np.zeros((4, 9))
     levels = [0.8, 0.6, 0.4, 0.2]
 
-    def kept(losses: np.ndarray, promise: AlarmGoal, units: np.ndarray | None = None) -> float | None:
-        return keeping(lambda level: losses[levels.index(level)], levels[: len(losses)], promise, units)
+    def kept(losses: np.ndarray, goal: AlarmGoal, units: np.ndarray | None = None) -> float | None:
+        return keeping(lambda level: losses[levels.index(level)], levels[: len(losses)], goal, units)
 
     losses[2, :5] = 1
     assert kept(losses, AlarmGoal("rate", 0.2)) == 0.6
@@ -118,8 +118,8 @@ def test_a_threshold_among_thousands_is_found_exactly():
     generator = np.random.default_rng(0)
     timelines = [make_timeline([0] * 100, str(number)) for number in range(60)]
     scores = np.sort(generator.random(6000))[generator.permutation(6000)]
-    promise = AlarmGoal("rate", 0.05)
-    (row,) = compare_policies(timelines, scores, 1, promise, [{}])
+    goal = AlarmGoal("rate", 0.05)
+    (row,) = compare_policies(timelines, scores, 1, goal, [{}])
     best = np.sort([part.max() for part in np.split(scores, 60)])[::-1]
     # 61 * 0.05 - 1 = 2.05: two timelines may have an alarm.
     assert best[2] < row["rule"].threshold <= best[1]

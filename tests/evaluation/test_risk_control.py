@@ -5,8 +5,8 @@ import pytest
 from helpers import make_timeline
 
 from modeling_tempoformer.evaluation.alarm_goals import AlarmGoal
-from modeling_tempoformer.evaluation.alarm_promises import find_cases, promise_facts
 from modeling_tempoformer.evaluation.alarms import alarms_in_turn, choose_alarm, find_threshold
+from modeling_tempoformer.evaluation.risk_control import find_cases, measure_risk
 from modeling_tempoformer.posts.facts import Facts
 
 
@@ -99,22 +99,22 @@ def test_stretches_of_days_and_families_share_a_weight():
     assert whole.sort_values("score")[["score", "weight"]].to_numpy() == pytest.approx(
         np.array([[0.5, 1.0], [0.6, 1.0]])
     )
-    facts = promise_facts(AlarmGoal("rate", 0.2, days=10), [ann, sister, ben], scores >= 0.45, 1)
-    assert (facts["promised_of"], facts["broken"]) == (4, 2) and facts["rate"] == pytest.approx((1 / 3 + 1) / 2)
-    assert "rate_interval" not in facts
+    risk = measure_risk(AlarmGoal("rate", 0.2, days=10), [ann, sister, ben], scores >= 0.45, 1)
+    assert (risk["promised_of"], risk["broken"]) == (4, 2) and risk["rate"] == pytest.approx((1 / 3 + 1) / 2)
+    assert "rate_interval" not in risk
 
 
 def test_what_was_promised_is_measured():
     """One of two changes is missed, and one of three timelines without any has an alarm."""
     timelines = [make_timeline(labels, str(n)) for n, labels in enumerate([[0, 1, 1, 0, 1], [0, 0], [0], [0, 0]])]
     alarms = np.array([0, 0, 1, 1, 0, 0, 1, 0, 0, 0], dtype=bool)
-    facts = promise_facts(AlarmGoal("missed", 0.2), timelines, alarms, 1)
-    assert (facts["promised_of"], facts["broken"], facts["rate"]) == (2, 1, 0.5)
-    facts = promise_facts(AlarmGoal("rate", 0.2), timelines, alarms, 1)
-    assert (facts["promised_of"], facts["broken"], facts["rate"]) == (3, 1, pytest.approx(1 / 3))
+    risk = measure_risk(AlarmGoal("missed", 0.2), timelines, alarms, 1)
+    assert (risk["promised_of"], risk["broken"], risk["rate"]) == (2, 1, 0.5)
+    risk = measure_risk(AlarmGoal("rate", 0.2), timelines, alarms, 1)
+    assert (risk["promised_of"], risk["broken"], risk["rate"]) == (3, 1, pytest.approx(1 / 3))
     # By scipy's and by hand: of three, one.
-    assert facts["rate_interval"] == pytest.approx((0.0084, 0.9057), abs=1e-3)
-    assert promise_facts(AlarmGoal("missed", 0.2), timelines[1:], alarms[5:], 1) == {"promised_of": 0}
+    assert risk["rate_interval"] == pytest.approx((0.0084, 0.9057), abs=1e-3)
+    assert measure_risk(AlarmGoal("missed", 0.2), timelines[1:], alarms[5:], 1) == {"promised_of": 0}
 
 
 def test_a_promise_that_too_few_timelines_can_keep_is_refused_with_what_is_needed():

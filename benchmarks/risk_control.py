@@ -1,7 +1,7 @@
 """
 Measures whether alarms keep their promises on predictions of `benchmarks/quality.py`.
 
-    python benchmarks/promises.py outputs/quality --method default
+    python benchmarks/risk_control.py outputs/quality --method default
 
 For each corpus the test timelines of all seeds are dealt in two, 200 times: a threshold is chosen on one half
 (`--alarm rate=0.1`, `--alarm missed=0.2`), and what it promised is observed on the other. The last rows are of
@@ -29,16 +29,16 @@ from transformers import AutoConfig
 from modeling_tempoformer.decisions_tempoformer import class_names
 from modeling_tempoformer.evaluation.alarm_costs import split_values
 from modeling_tempoformer.evaluation.alarm_goals import AlarmGoal, read_goal
-from modeling_tempoformer.evaluation.alarm_promises import edges_of, find_cases, promise_facts
 from modeling_tempoformer.evaluation.alarms import find_threshold, round_between
 from modeling_tempoformer.evaluation.prediction_table import read_held_out, read_predictions
+from modeling_tempoformer.evaluation.risk_control import edges_of, find_cases, measure_risk
 from modeling_tempoformer.timeline_tempoformer import Timeline
 from tempoformer_live.policy import RAISED, SECONDS, lag_of
 from tempoformer_live.policy_comparison import POLICIES, at_threshold, follow_all, last_before, levels_of
 
 
 NUM_SPLITS = 200
-PROMISES = tuple(map(read_goal, ("rate=0.05", "rate=0.1", "rate=0.2", "missed=0.2", "missed=0.4")))
+GOALS = tuple(map(read_goal, ("rate=0.05", "rate=0.1", "rate=0.2", "missed=0.2", "missed=0.4")))
 Scored = list[tuple[Timeline, np.ndarray]]
 
 
@@ -71,7 +71,7 @@ def read_corpora(folder: Path, method: str) -> Iterator[tuple[str, Scored]]:
 
 
 def observe_tests(folder: Path, method: str) -> Iterator[dict]:
-    """Yields for each run and promise the rate that was observed on its test."""
+    """Yields for each run and goal the rate that was observed on its test."""
     for path in sorted(folder.glob(f"*/{method}/_held_out.parquet")):
         config = AutoConfig.from_pretrained(path.parent)
         names = class_names(config)
@@ -83,12 +83,12 @@ def observe_tests(folder: Path, method: str) -> Iterator[dict]:
             for name, own in table.groupby("timeline_id", sort=False)
         ]
         timelines, scores = [timeline for timeline, _ in tested], np.concatenate([values for _, values in tested])
-        for promise in PROMISES:
-            row = {"run": path.parent.parent.name, "promise": str(promise)}
-            threshold = find_threshold(held_out, probabilities[:, config.watched], config.watched, promise)
+        for goal in GOALS:
+            row = {"run": path.parent.parent.name, "goal": str(goal)}
+            threshold = find_threshold(held_out, probabilities[:, config.watched], config.watched, goal)
             if threshold is not None:
-                facts = promise_facts(promise, timelines, scores >= threshold, config.watched)
-                row |= {"observed": facts.get("rate"), "cases": facts["promised_of"]}
+                risk = measure_risk(goal, timelines, scores >= threshold, config.watched)
+                row |= {"observed": risk.get("rate"), "cases": risk["promised_of"]}
             yield row
 
 
@@ -111,19 +111,19 @@ def simulate(count: int = 120, seed: int = 0) -> Scored:
     return scored
 
 
-def observe(scored: Scored, promise: AlarmGoal) -> dict[str, float]:
+def observe(scored: Scored, goal: AlarmGoal) -> dict[str, float]:
     """
     Returns the mean over splits of the observed `rate`, its standard error (`error`), the share of changes `found` and
-    of timelines without change with an alarm (`alarmed`), and the share of splits that could promise (`possible`).
+    of timelines without change with an alarm (`alarmed`), and the share of splits that have a threshold (`possible`).
     """
     timelines, parts = zip(*scored, strict=True)
     scores, of = np.concatenate(parts), np.repeat(np.arange(len(parts)), list(map(len, parts)))
     # The unit of a case is the number of its timeline.
-    cases = {one.kind: find_cases(one, timelines, 1).judge(scores) for one in PROMISES}
+    cases = {one.kind: find_cases(one, timelines, 1).judge(scores) for one in GOALS}
     generator, seen = np.random.default_rng(0), []
     for _ in range(NUM_SPLITS):
         is_own = generator.permutation(len(scored)) < len(scored) / 2
-        edges = edges_of(promise, cases[promise.kind][is_own[cases[promise.kind]["unit"]]], scores[is_own[of]])
+        edges = edges_of(goal, cases[goal.kind][is_own[cases[goal.kind]["unit"]]], scores[is_own[of]])
         if edges is None:
             continue
         threshold, alarmed = round_between(*edges), {}
@@ -133,7 +133,7 @@ def observe(scored: Scored, promise: AlarmGoal) -> dict[str, float]:
             if len(others):
                 alarmed[name] = np.average(others["score"] >= threshold, weights=others["weight"])
         missed = 1 - alarmed["missed"]
-        seen.append((missed if promise.kind == "missed" else alarmed["rate"], 1 - missed, alarmed["rate"]))
+        seen.append((missed if goal.kind == "missed" else alarmed["rate"], 1 - missed, alarmed["rate"]))
     if not seen:
         return {"possible": 0.0}
     rates, found, alarmed = np.array(seen).T
@@ -190,13 +190,13 @@ def main():
     args = parser.parse_args()
     corpora = [*read_corpora(args.folder, args.method), ("simulated", simulate())]
     rows = [
-        {"corpus": corpus, "timelines": len(scored), "promise": str(promise), **observe(scored, promise)}
+        {"corpus": corpus, "timelines": len(scored), "goal": str(goal), **observe(scored, goal)}
         for corpus, scored in corpora
-        for promise in PROMISES
+        for goal in GOALS
     ]
-    print(pd.DataFrame(rows).set_index(["corpus", "timelines", "promise"]).to_string(float_format="%.3f"))
+    print(pd.DataFrame(rows).set_index(["corpus", "timelines", "goal"]).to_string(float_format="%.3f"))
     if tests := list(observe_tests(args.folder, args.method)):
-        print(f"\n{pd.DataFrame(tests).set_index(['run', 'promise']).to_string(float_format='%.3f')}")
+        print(f"\n{pd.DataFrame(tests).set_index(['run', 'goal']).to_string(float_format='%.3f')}")
     compared = [
         {"corpus": corpus, **row} for corpus, scored in corpora for row in compare_policies(scored, args.found)
     ]
