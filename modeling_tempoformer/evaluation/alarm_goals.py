@@ -16,8 +16,8 @@ class AlarmGoal:
 
     Attributes:
         kind (`str`): `"precision"` and `"recall"` of the alarms on held-out posts; or a bound on a risk of new
-            timelines: `"rate"`, the share of timelines without the class that have an alarm, and `"missed"`, the share of the
-            changes to the class that have none.
+            timelines: `"rate"`, the share of timelines without the class that have an alarm, and `"missed"`, the share
+            of the changes to the class that have none.
         share (`float`): The least precision or recall, more than 0 and at most 1; the largest rate or share of missed
             changes, more than 0 and less than 1.
         days (`float`, *optional*): The length of the stretches of a timeline that a rate is about. By default it is
