@@ -1,5 +1,6 @@
 """Checks which modules `import modeling_tempoformer` loads, and which folders import which."""
 
+import ast
 import re
 import subprocess
 import sys
@@ -64,7 +65,9 @@ def test_the_page_of_the_architecture_lists_the_hub_modules_and_the_rooms():
     assert rooms <= set(re.findall(r"^\| `(\w+)` \|", page, re.M))
 
 
-PACKAGES = {path.parent.name: path for path in ROOT.glob("packages/*/*/__init__.py") if path.parent.name != "tests"}
+PACKAGES = {
+    path.parent.name: path.parent for path in ROOT.glob("packages/*/*/__init__.py") if path.parent.name != "tests"
+}
 
 
 def test_the_plugin_names_none_of_the_packages_that_stand_on_it():
@@ -82,6 +85,20 @@ def test_packages_know_the_plugin_and_not_each_other(package):
     texts = [path.read_text(encoding="utf-8") for path in PACKAGES[package].parent.rglob("*.py")]
     assert not [text for text in texts if imports.search(text)]
     assert any("from modeling_tempoformer" in text for text in texts)
+
+
+def test_a_name_is_one_thing_but_for_modules_of_one_kind():
+    shared = {"main": ["commands", "posts"], "predict": ["baselines"]}
+    shared |= dict.fromkeys(("is_mine", "as_table"), ["importers"])
+    paths = [path for file in PACKAGES.values() for path in file.parent.rglob("*.py")]
+    places: dict[str, list[str]] = {}
+    for path in [*PACKAGE.rglob("*.py"), *paths]:
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            is_named = isinstance(node, ast.FunctionDef | ast.ClassDef)
+            if is_named and path.parent.name not in shared.get(node.name, []):
+                places.setdefault(node.name, []).append(path.name)
+    assert len(places) > 1000
+    assert not {name: paths for name, paths in places.items() if len(paths) > 1}
 
 
 def test_what_all_share_knows_no_room_of_the_plugin():

@@ -48,8 +48,8 @@ def check_method(baseline: Baseline, data: DataTrainingArguments, training: Stre
 
 def start(kind: type[Baseline], arguments: list[str], run: Callable, fold: dict[str, list[str]] | None):
     """
-    Parses and checks the arguments of a method, and runs it in its output folder. `run` has the arguments of [`run`],
-    and `fold` is that of [`~training.fine_tuning.train`].
+    Parses and checks the arguments of a method, and runs it in its output folder. `run` has the arguments of
+    [`run_untrained`], and `fold` is that of [`~training.fine_tuning.train`].
     """
     baseline, data, training = parse([kind, DataTrainingArguments, StreamTrainingArguments], arguments)
     data.fold = fold
@@ -67,10 +67,10 @@ def start(kind: type[Baseline], arguments: list[str], run: Callable, fold: dict[
 
 def main(arguments: list[str], fold: dict[str, list[str]] | None = None):
     kind, arguments = BASELINES.read(arguments)
-    start(kind, arguments, run, fold)
+    start(kind, arguments, run_untrained, fold)
 
 
-def run(
+def run_untrained(
     given: Collection[str], baseline: UntrainedBaseline, data: DataTrainingArguments, training: StreamTrainingArguments
 ):
     """Predicts the test part. `given` is the argument of [`check_read`]."""

@@ -57,13 +57,13 @@ def score_annotators(
     together = np.concatenate(pairs, axis=1)
     if not together.size:
         return scores
-    scores["together"] = compare_with_people(*together, num_labels)
+    scores["together"] = score_beside_people(*together, num_labels)
     most = sorted((number for number in range(len(names)) if pairs[number].size), key=lambda n: -pairs[n].shape[1])
-    scores["each"] = {names[n]: compare_with_people(*pairs[n], num_labels) for n in most[:MOST_ANNOTATORS]}
+    scores["each"] = {names[n]: score_beside_people(*pairs[n], num_labels) for n in most[:MOST_ANNOTATORS]}
     return scores
 
 
-def compare_with_people(
+def score_beside_people(
     labels: np.ndarray, people: np.ndarray, predictions: np.ndarray, timelines: np.ndarray, num_labels: int
 ) -> dict[str, Any]:
     """Returns the scores of people's class ids (posts,) and of the model's, as [`score_annotators`] describes them."""

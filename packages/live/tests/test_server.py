@@ -21,7 +21,7 @@ from tempoformer_live import draining, server
 from tempoformer_live.batches import MAX_BATCH, MAX_TOKENS, MAX_WAITING, MAX_WAITING_TOKENS, Batches
 from tempoformer_live.live_classifier import LiveClassifier, LivePost
 from tempoformer_live.metrics import ServerMetrics
-from tempoformer_live.redis_store import MEMORY, MODELS, WRITABLE, hash_id
+from tempoformer_live.redis_store import MEMORY, MODELS, WRITABLE, hash_for_key
 from tempoformer_live.settings import ServerSettings
 
 
@@ -495,7 +495,7 @@ def test_where_redis_refuses_or_is_gone(pipe, redis_url, tmp_path):
     database = redis.Redis.from_url(redis_url)
     # A foreign value is an error of its timeline alone, and no answer names another timeline.
     model_id = LiveClassifier(pipe, DictStore()).model_id
-    foreign = f"{MEMORY}{model_id}:{hash_id('bob')}"
+    foreign = f"{MEMORY}{model_id}:{hash_for_key('bob')}"
     database.lpush(foreign, "no memory")
     with TestClient(open_app(tmp_path / "model", redis=redis_url)) as client, ThreadPoolExecutor() as pool:
         health = client.get("/health").json()

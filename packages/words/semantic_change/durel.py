@@ -95,7 +95,7 @@ def read_judgments(path: str | Path) -> pd.DataFrame:
     return pairs.agg(["mean", "size"]).set_axis(["judgment", "count"], axis=1).reset_index()
 
 
-def compare_with_people(
+def compare_with_judgments(
     judgments: pd.DataFrame, usages: Mapping[str, list[Usage]], vectors: Mapping[str, np.ndarray]
 ) -> pd.DataFrame:
     """

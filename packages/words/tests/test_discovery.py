@@ -15,9 +15,9 @@ from transformers import BertConfig, BertModel, BertTokenizer
 from semantic_change.commands.words import main as rank_words
 from semantic_change.corpora import read_semeval
 from semantic_change.dated_sentences import Blocks, Capitals, DatedSentence, TargetFinder
-from semantic_change.discovery import Searched, Vocabulary, sift, words_of
+from semantic_change.discovery import Searched, Vocabulary, sift, tagged_words
 from semantic_change.measures import ReadUsages
-from semantic_change.reading.passages import Columns, Passage
+from semantic_change.reading.passages import Passage, TextColumns
 from semantic_change.usages import Usage, count_frequencies, embed_usages
 
 
@@ -28,7 +28,7 @@ CONTEXTS = {"old": ["cattle", "wheat", "plough"], "new": ["engine", "signal", "s
 
 
 def finder() -> TargetFinder:
-    return TargetFinder("none", {}, False, Columns(), Capitals(), Blocks(["none"], Columns()))
+    return TargetFinder("none", {}, False, TextColumns(), Capitals(), Blocks(["none"], TextColumns()))
 
 
 def sentence(time: str, text: str) -> DatedSentence:
@@ -41,13 +41,13 @@ def search(sentences: list[DatedSentence], min_usages: int, **settings):
 
 def test_words_are_what_the_ranking_looks_for():
     text = 'A "Plane," the plane\'s well-known air 1815 it (AIR).'
-    found = [(word, text[start:end]) for word, start, end in words_of(sentence(OLD, text))]
+    found = [(word, text[start:end]) for word, start, end in tagged_words(sentence(OLD, text))]
     assert found == [("Plane", "Plane"), ("the", "the"), ("well-known", "well-known"), ("air", "air"), ("AIR", "AIR")]
-    assert list(words_of(sentence(OLD, "an attack_nn ,"))) == [("attack_nn", 3, 9)]
+    assert list(tagged_words(sentence(OLD, "an attack_nn ,"))) == [("attack_nn", 3, 9)]
     # The text is as it was written; the words are the lemmas, which are looked up.
     passage = Passage("", "", ["Trees", "'", "leaves"], ["tree", "'", "leaf"], {1}, "a")
     of_lemmas = finder().find(OLD, passage)
-    assert of_lemmas.text == "Trees' leaves" and list(words_of(of_lemmas)) == [("tree", 0, 5), ("leaf", 7, 13)]
+    assert of_lemmas.text == "Trees' leaves" and list(tagged_words(of_lemmas)) == [("tree", 0, 5), ("leaf", 7, 13)]
 
 
 def test_what_is_left_out_is_counted():

@@ -8,7 +8,7 @@ import pytest
 from scipy.stats import rankdata
 
 from semantic_change.corpora import read_dwug
-from semantic_change.durel import compare_with_people, identify, read_judgments, write_uses
+from semantic_change.durel import compare_with_judgments, identify, read_judgments, write_uses
 from semantic_change.usages import Usage
 
 
@@ -89,7 +89,7 @@ def test_the_model_s_cosines_are_ranked_as_people_s_judgements(caplog):
     judged = generator.integers(1, 5, size=len(pairs)).astype(float)
     rows = [(names[one], names[other], value, 2) for (one, other), value in zip(pairs, judged, strict=True)]
     rows += [("letter 7", "letter 8", 1.0, 1), ("unknown", "letter 8", 1.0, 1)]
-    table = compare_with_people(
+    table = compare_with_judgments(
         pd.DataFrame(rows, columns=["one", "other", "judgment", "count"]), usages, vectors
     ).set_index("word")
     cosines = [

@@ -58,7 +58,7 @@ FAMILIES = {"bert": BERT, "temporal_bert": BERT, "roberta": ROBERTA, "temporal_r
 
 
 @dataclass
-class ModelArguments(CheckpointArguments):
+class TemporalModelArguments(CheckpointArguments):
     """The model, and how it uses time. By default it is as in the checkpoint, or in its class of configurations."""
 
     temporal_attention: Literal["attention", "scaled", "none"] | None = None
@@ -87,7 +87,7 @@ def count_texts(texts: Dataset | None, tokenizer, time_column: str, before: dict
 
 
 def load_model_and_tokenizer(
-    model_args: ModelArguments,
+    model_args: TemporalModelArguments,
     data: TextDataTrainingArguments,
     config: PreTrainedConfig,
     splits: dict[str, Dataset],
@@ -168,7 +168,7 @@ def evaluate_times(
 def main(arguments: list[str]):
     # Arguments
     model_args, data, training = parse(
-        [ModelArguments, TextDataTrainingArguments, TemporalTrainingArguments], arguments
+        [TemporalModelArguments, TextDataTrainingArguments, TemporalTrainingArguments], arguments
     )
     check_asked(training)
     if data.streaming:
@@ -182,7 +182,7 @@ def main(arguments: list[str]):
 
 def train_dated(
     config: PreTrainedConfig,
-    model_args: ModelArguments,
+    model_args: TemporalModelArguments,
     data: TextDataTrainingArguments,
     training: TemporalTrainingArguments,
 ):

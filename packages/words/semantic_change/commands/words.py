@@ -28,13 +28,13 @@ from modeling_tempoformer.common.progress import Progress
 from .. import corpora, measures, usages
 from ..dated_sentences import DatedSentence
 from ..discovery import FEW_USAGES, MORE_USAGES, SEARCHED, Searched, Vocabulary, sift, write_searched
-from ..durel import JUDGED, USES, compare_with_people, read_judgments, write_uses
+from ..durel import JUDGED, USES, compare_with_judgments, read_judgments, write_uses
 from ..entries import ENTRY_FILES, Entry, make_entries, write_entries
 from ..kept_vectors import KeptVectors
 from ..known_senses import GivenTexts, read_known_senses, read_senses, take_words, to_usages
 from ..reading.dated_texts import numbers_in
 from ..reading.files_read import FILES, describe_files, write_files
-from ..reading.passages import Columns
+from ..reading.passages import TextColumns
 from ..reading.text_layouts import time_of_file
 from ..report import CHANGES, FIGURE, RESULTS, conclude, format_table, ranked_table, write_report
 from ..tokenizer_fit import warn_of_language
@@ -213,7 +213,7 @@ def read_sentences(
     tell_files: Callable[[pd.DataFrame], object] | None = None,
 ) -> Iterator[DatedSentence]:
     """Reads the sentences of the corpora or of the DWUG data set, which has no table of files for `tell_files`."""
-    columns = Columns(args.text_column, args.time_column, args.source_column, tuple(args.search_columns))
+    columns = TextColumns(args.text_column, args.time_column, args.source_column, tuple(args.search_columns))
     if args.dwug is not None:
         sentences = corpora.read_dwug(args.dwug, args.times)
     elif args.is_one_corpus:
@@ -379,7 +379,7 @@ def find_words(
 def write_judged(folder: Path, judgments: pd.DataFrame, entries: Mapping[str, Entry]):
     """Writes and prints what people and the model say of pairs of usages."""
     sampled = {word: entry.sampled for word, entry in entries.items()}
-    judged = compare_with_people(judgments, sampled, {word: entry.vectors for word, entry in entries.items()})
+    judged = compare_with_judgments(judgments, sampled, {word: entry.vectors for word, entry in entries.items()})
     with written_whole(folder / JUDGED) as path:
         judged.to_csv(path, index=False)
     if len(judged):

@@ -24,7 +24,7 @@ from modeling_tempoformer.time_points_temporal_bert import (
     TimePoints,
     UnknownTimeError,
     as_name,
-    is_missing,
+    is_blank,
     name_date,
     read_date,
     read_years,
@@ -57,11 +57,11 @@ def read_text_files(paths: list[str], streaming: bool = False) -> Dataset | Iter
     stream has a shard for each file.
     """
     if streaming:
-        return IterableDataset.from_generator(each_text, gen_kwargs={"paths": paths})
-    return Dataset.from_list(list(each_text(paths)))
+        return IterableDataset.from_generator(file_texts, gen_kwargs={"paths": paths})
+    return Dataset.from_list(list(file_texts(paths)))
 
 
-def each_text(paths: list[str]) -> Iterator[dict[str, str]]:
+def file_texts(paths: list[str]) -> Iterator[dict[str, str]]:
     """Yields the texts of [`read_text_files`]."""
     for path in paths:
         time, is_empty = time_of_file(path), True
@@ -112,7 +112,7 @@ def find_times(texts: Dataset, time_column: str, granularity: str | None = None,
     """
     names: dict[str, None] = {}
     for row, value in enumerate(texts[time_column]):
-        if is_missing(value):
+        if is_blank(value):
             continue
         if granularity is None:
             names[as_name(value)] = None
@@ -189,7 +189,7 @@ def drop_unknown_times(
 
 def has_known_time(time: Any, times: TimePoints, may_be_missing: bool) -> bool:
     """Tells whether a time lies in one of the time points, or is missing and `may_be_missing`."""
-    return times.holds(time) or (may_be_missing and is_missing(time))
+    return times.holds(time) or (may_be_missing and is_blank(time))
 
 
 def count_by_reason(unknown: Mapping[Any, int], times: TimePoints) -> str:
@@ -202,7 +202,7 @@ def count_by_reason(unknown: Mapping[Any, int], times: TimePoints) -> str:
     reasons: Counter[str] = Counter()
     unreadable = None
     for time, count in unknown.items():
-        if is_missing(time):
+        if is_blank(time):
             reasons["without a date"] += count
         elif len(read_date(time) or ()) < needed:
             unreadable = unreadable or f"with a date that is not read as a {kind}, such as {time!r}"
@@ -332,7 +332,7 @@ def check_text(tokenizer: PreTrainedTokenizerBase, source: str, time: Any, text:
     if not isinstance(text, str) or not text.strip():
         raise ValueError(f"{source}: the text must be a string with words in it, got {text!r}.")
     try:
-        is_replaced = not must_have_time and is_missing(time)
+        is_replaced = not must_have_time and is_blank(time)
         return tokenizer.time_id(tokenizer.times[0] if is_replaced else time)
     except UnknownTimeError as error:
         raise UnknownTimeError(f"{source}: {error}") from None

@@ -110,7 +110,7 @@ class TokenReader(NamedTuple):
 
     def read(self, passage: ElementTree.Element) -> tuple[list[str], list[Mark]]:
         """Returns the lines of a passage, and the marks of pages, lines and tokens."""
-        text, marks = take_marks("".join(each_text(passage, self.spaces, self.search)))
+        text, marks = take_marks("".join(text_pieces(passage, self.spaces, self.search)))
         return lines_of(text), marks
 
 
@@ -167,7 +167,7 @@ def split_tokens(words: list[str], marks: Sequence[Mark]) -> tuple[list[str], li
     return tokens, own, glued
 
 
-def each_text(element: ElementTree.Element, spaces: Spaces, search: Sequence[str] = ()) -> Iterator[str]:
+def text_pieces(element: ElementTree.Element, spaces: Spaces, search: Sequence[str] = ()) -> Iterator[str]:
     """Yields the pieces of a passage's text, with marks, and characters for the ends of lines, spaces and tokens."""
     is_token, number = element.tag in TOKENS, element.get("n", "")
     before, after = spaces.around(element) if is_token else ("", "")
@@ -188,7 +188,7 @@ def each_text(element: ElementTree.Element, spaces: Spaces, search: Sequence[str
     has_choice = element.tag in CHOICES and any(child.tag not in OTHER_READINGS for child in element)
     for child in element:
         if child.tag not in LEFT_OUT and not (has_choice and child.tag in OTHER_READINGS):
-            yield from each_text(child, spaces, () if is_token else search)
+            yield from text_pieces(child, spaces, () if is_token else search)
         # Verses and items stand on lines of their own.
         tail = spaces.between(child.tail)
         yield f" {tail}" if child.tag in PASSAGES else tail

@@ -11,11 +11,11 @@ from transformers.utils import logging
 from modeling_tempoformer.common.files import ZIPPED, read_lines, unzipped_name
 from modeling_tempoformer.posts.columns import find_column, require_column
 from modeling_tempoformer.posts.tables import TABLES, read_tables
-from modeling_tempoformer.time_points_temporal_bert import as_name, is_missing
+from modeling_tempoformer.time_points_temporal_bert import as_name, is_blank
 
 from .gutenberg import are_wrapped, is_gutenberg, read_gutenberg, read_paragraphs
 from .pages import Page, find_volumes, read_pages
-from .passages import GAP, Columns, Dropped, Origin, Passage, find_compounds, find_date_in_name, origin_of_file
+from .passages import GAP, Dropped, Origin, Passage, TextColumns, find_compounds, find_date_in_name, origin_of_file
 from .tei import read_tei
 from .token_lines import IN_TAG, Lines, TokenFile, read_token_lines, token_layout
 from .what_was_read import Judged, WhatWasRead, checked, name_files
@@ -65,13 +65,13 @@ def time_of_file(path: str | Path) -> str:
     return name.rpartition(".")[0] if name.endswith((*TEXT_SUFFIXES, *TABLES)) else name
 
 
-def read_passages(path: str | Path, columns: Columns = Columns()) -> Iterator[Passage]:
+def read_passages(path: str | Path, columns: TextColumns = TextColumns()) -> Iterator[Passage]:
     """
     Yields the passages of a corpus that have words.
 
     Args:
         path (`str` or `Path`): A table, a text file, or a folder, whose text files are read, including subfolders.
-        columns ([`Columns`], *optional*): The columns of tables, and of tokens.
+        columns ([`TextColumns`], *optional*): The columns of tables, and of tokens.
 
     A warning counts what was left out, and others name files in which words cannot be found. Raises a `ValueError`
     that names the file, and if possible the line, for what cannot be read, and for a file that is not in the layout
@@ -121,7 +121,7 @@ def find_text_files(path: Path, dropped: Dropped) -> list[tuple[Path, str]]:
 
 
 def read_volume(
-    files: Sequence[tuple[Path, str]], document: str, columns: Columns, dropped: Dropped
+    files: Sequence[tuple[Path, str]], document: str, columns: TextColumns, dropped: Dropped
 ) -> Iterator[tuple[str, Path, Iterator[Passage]]]:
     """
     Yields the layout, the path and the passages of a file, or of the pages of a volume. Pages of running text are read
@@ -155,7 +155,7 @@ def find_layout(path: Path, sample: Sequence[str]) -> str:
     return "wrapped" if are_wrapped(sample) else "lines"
 
 
-def read_texts(path: Path, name: str, columns: Columns, dropped: Dropped) -> tuple[str, Iterator[Passage]]:
+def read_texts(path: Path, name: str, columns: TextColumns, dropped: Dropped) -> tuple[str, Iterator[Passage]]:
     """Returns the layout of a file, by its ending or its first lines, and its passages."""
     if is_table(path):
         return "table", read_text_rows(path, columns, dropped)
@@ -208,7 +208,7 @@ def read_text_lines(lines: Lines, path: Path, name: str, dropped: Dropped, line_
         yield Passage.of_text(date, source, line, document, origin)
 
 
-def read_text_rows(path: Path, columns: Columns, dropped: Dropped) -> Iterator[Passage]:
+def read_text_rows(path: Path, columns: TextColumns, dropped: Dropped) -> Iterator[Passage]:
     """
     Yields the text of each row of a table. Rows that share date and source are parts of one document.
 
@@ -224,13 +224,13 @@ def read_text_rows(path: Path, columns: Columns, dropped: Dropped) -> Iterator[P
             )
             cells.append(table[found].to_pylist() if found else [None] * table.num_rows)
         for number, (text, date, source) in enumerate(zip(*cells, strict=True), number + 1):
-            if is_missing(text):
+            if is_blank(text):
                 dropped.add(f"{path}, row {number}", "row without a text", "rows without a text")
                 continue
             if not isinstance(text, str):
                 raise ValueError(
                     f"{path}, row {number}: the column '{columns.text}' must hold a text, got {text!r:.80}."
                 )
-            date = "" if is_missing(date) else as_name(date)
-            source = f"{path.name}, row {number}" if is_missing(source) else str(source)
+            date = "" if is_blank(date) else as_name(date)
+            source = f"{path.name}, row {number}" if is_blank(source) else str(source)
             yield Passage.of_text(date, source, text, f"{source}, {date}", dated if date else undated)
