@@ -147,10 +147,10 @@ def compare(folder: Path, corpus: str, kind: str, draw: int) -> dict:
         for of, number in (("stand-in", size), (kind, size), (kind, 2 * size))
     )
     parts = {1: stand_in["own"][None], **{count: stand_in[f"parts_{count}"] for count in PARTS[1:]}}
-    facts = expect_more(now["own"], parts)
-    low, high = facts["expected_interval"]
-    row = {"now": facts["macro_f1"], "expected": facts["expected_macro_f1"], "low": low, "high": high}
-    row |= {"gains": facts["gains"], "has_learned": facts["has_learned"]}
+    curve = expect_more(now["own"], parts)
+    low, high = curve["expected_interval"]
+    row = {"now": curve["macro_f1"], "expected": curve["expected_macro_f1"], "low": low, "high": high}
+    row |= {"gains": curve["gains"], "has_learned": curve["has_learned"]}
     for part in ("own", "test"):
         came = macro_f1(np.ones((1, len(then[part]))), then[part][None])[0]
         row |= {part: came, f"{part}_is_in": low <= came <= high}

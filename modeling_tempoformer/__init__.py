@@ -45,7 +45,7 @@ from .tokenization_temporal_bert import TemporalBertTokenizer, TemporalRobertaTo
 
 
 if TYPE_CHECKING:
-    from .cards.model_cards import CardFacts, write_card
+    from .cards.model_cards import CardContent, write_card
     from .evaluation.calibration import fit_calibration
     from .evaluation.metrics import compute_metrics
     from .evaluation.predictions import attach_logits
@@ -65,7 +65,7 @@ __version__ = "0.3.0"
 
 # These need Datasets, scikit-learn or matplotlib, which take seconds to import: they are imported at their first use.
 LAZY = {
-    "CardFacts": ".cards.model_cards",
+    "CardContent": ".cards.model_cards",
     "GrowExperts": ".training.experts",
     "Parts": ".training.stock_trainer",
     "attach_logits": ".evaluation.predictions",
@@ -157,7 +157,7 @@ __all__ = [
     "BertWithTemporalAttentionForMaskedLM",
     "BertWithTemporalAttentionForSequenceClassification",
     "BertWithTemporalAttentionForTokenClassification",
-    "CardFacts",
+    "CardContent",
     "GrowExperts",
     "Parts",
     "PostTempoFormerConfig",

@@ -45,7 +45,7 @@ class Post(NamedTuple):
         label (`int`): Its class; -100 for none.
         speaker (`str`, *optional*): The writer of the post; empty if that is not known.
         state (`str`, *optional*): The post's state, a class or a number; empty if it is missing.
-        facts (*optional*): What else its table says of it. No model reads it.
+        metadata (*optional*): What else its table says of it. No model reads it.
     """
 
     row: int
@@ -55,7 +55,7 @@ class Post(NamedTuple):
     label: int = NO_LABEL
     speaker: str | None = None
     state: str | None = None
-    facts: Any = None
+    metadata: Any = None
 
 
 def read_post(times: TimeColumn, row: int, name: str, text: Any, timestamp: Any) -> Post:
@@ -111,7 +111,7 @@ class Timeline:
         labels (`list[int]`): Class ids; -100 for none.
         speakers (`list[str]`, *optional*): The writer of each post; empty if that is not known.
         states (`list[str]`, *optional*): The state of each post, a class or a number; empty where it is missing.
-        facts (`list`, *optional*): What else their table says of each post, such as its group. No model reads it.
+        metadata (`list`, *optional*): What else their table says of each post, such as its group. No model reads it.
         held_out (`int`, *optional*): The member of the model that does not learn from the timeline.
         num_context (`int`, *optional*, defaults to 0): The number of first posts that are context only: streams read
             them, and a split does not ask about them.
@@ -134,7 +134,7 @@ class Timeline:
     labels: list[int]
     speakers: list[str] | None = None
     states: list[str] | None = None
-    facts: list[Any] | None = None
+    metadata: list[Any] | None = None
     held_out: int | None = None
     num_context: int = 0
     logits: torch.Tensor | None = field(default=None, repr=False, compare=False)
@@ -164,6 +164,7 @@ class Timeline:
             logger.warning_once("Sorting the posts of timelines by time.")
         has_speakers = any(post.speaker is not None for post in ordered)
         has_states = any(post.state is not None for post in ordered)
+        has_metadata = any(post.metadata is not None for post in ordered)
         return cls(
             timeline_id=timeline_id,
             input_rows=[post.row for post in ordered],
@@ -173,7 +174,7 @@ class Timeline:
             labels=[post.label for post in ordered],
             speakers=[post.speaker or "" for post in ordered] if has_speakers else None,
             states=[post.state or "" for post in ordered] if has_states else None,
-            facts=[post.facts for post in ordered] if any(post.facts is not None for post in ordered) else None,
+            metadata=[post.metadata for post in ordered] if has_metadata else None,
         )
 
     @classmethod

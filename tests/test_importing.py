@@ -65,9 +65,7 @@ def test_the_page_of_the_architecture_lists_the_hub_modules_and_the_rooms():
     assert rooms <= set(re.findall(r"^\| `(\w+)` \|", page, re.M))
 
 
-PACKAGES = {
-    path.parent.name: path.parent for path in ROOT.glob("packages/*/*/__init__.py") if path.parent.name != "tests"
-}
+PACKAGES = {path.parent.name: path for path in ROOT.glob("packages/*/*/__init__.py") if path.parent.name != "tests"}
 
 
 def test_the_plugin_names_none_of_the_packages_that_stand_on_it():

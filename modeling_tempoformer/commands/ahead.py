@@ -97,8 +97,8 @@ def choose_changes(
     if changes is not None:
         chosen = {class_named(name, names, "changes") for name in changes}
     else:
-        facts = survey(timelines)
-        no_change = 0 if change_step is not None else no_change_class(facts.labels, facts.unchanged, len(names))
+        summary = survey(timelines)
+        no_change = 0 if change_step is not None else no_change_class(summary.labels, summary.unchanged, len(names))
         chosen = set(range(len(names))) - {no_change}
     if not 0 < len(chosen) < len(names):
         raise ValueError(

@@ -58,16 +58,16 @@ def score_costs(
     if not judged:
         return {}
     kinds = ("alarms",) if held_back is None else ("alarms", "held_back")
-    facts = {score.name: score.compute(judged) for score in change_detection().SCORES if score.of in kinds}
-    facts.pop(PER_DAY)
+    costs = {score.name: score.compute(judged) for score in change_detection().SCORES if score.of in kinds}
+    costs.pop(PER_DAY)
     found = [[np.isfinite(each.delays[:, 0]).sum(), len(each.delays)] for each in judged]
-    facts["found_changes_interval"] = ratio_interval(found)
+    costs["found_changes_interval"] = ratio_interval(found)
     false = [[each.is_false.sum(), size] for each, size in zip(judged, sizes, strict=True)]
     ends = ratio_interval(false)
     for name, rate in false_alarm_rates(timelines, measured, first_posts).items():
-        facts[name] = facts["false_alarms"] * rate
-        facts[f"{name}_interval"] = ends and tuple(float(end * sum(sizes) * rate) for end in ends)
-    plain = {name: value if isinstance(value, tuple) else np.asarray(value).item() for name, value in facts.items()}
+        costs[name] = costs["false_alarms"] * rate
+        costs[f"{name}_interval"] = ends and tuple(float(end * sum(sizes) * rate) for end in ends)
+    plain = {name: value if isinstance(value, tuple) else np.asarray(value).item() for name, value in costs.items()}
     return {name: value for name, value in plain.items() if value is not None and np.isfinite(value).all()}
 
 

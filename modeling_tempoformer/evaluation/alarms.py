@@ -13,7 +13,7 @@ import pandas as pd
 from transformers import PreTrainedConfig
 
 from ..decisions_tempoformer import own_alarm
-from ..posts.facts import unit_of
+from ..posts.metadata import unit_of
 from ..posts.states import first_of
 from ..timeline_tempoformer import Timeline
 from ..times_tempoformer import are_since_start
@@ -255,7 +255,7 @@ def measure_alarms(
     labelled = labels >= 0
     is_alarm, is_class, of = alarms[labelled], labels[labelled] == label, numbers[labelled]
     is_hit = is_alarm & is_class
-    facts = {
+    measured = {
         "posts": len(is_alarm),
         "timelines": len(np.unique(of)),
         "alarms": int(is_alarm.sum()),
@@ -263,9 +263,9 @@ def measure_alarms(
     }
     for name, judged in judged_posts(is_alarm, is_class).items():
         if judged.any():
-            facts[name] = float(is_hit.sum() / judged.sum())
+            measured[name] = float(is_hit.sum() / judged.sum())
             if (interval := interval_of_share(is_hit, judged, of)) is not None:
-                facts[f"{name}_interval"] = interval
+                measured[f"{name}_interval"] = interval
     # Context is of another part, and of other days.
     of_part = np.concatenate([np.arange(len(timeline)) >= timeline.num_context for timeline in timelines])
     possible = of_part & ~np.concatenate([first_of(timeline, first_posts) for timeline in timelines])
@@ -273,15 +273,15 @@ def measure_alarms(
     seen = possible & asked
     share = alarms[seen].mean() if seen.any() else 0.0
     expected = alarms[asked].sum() + share * (possible & ~asked).sum()
-    facts["alarms_per_hundred_posts"] = float(100 * expected / of_part.sum())
+    measured["alarms_per_hundred_posts"] = float(100 * expected / of_part.sum())
     times = np.array([time for timeline in timelines for time in (timeline.timestamps or ())[timeline.num_context :]])
     # Of posts that all have the same time no day is known.
     if len(times) and times.min() < times.max() and not are_since_start(times.min(), times.max()):
         days = len(np.unique(times // DAY))
-        facts |= {"posts_per_day": len(times) / days, "alarms_per_day": float(expected / days)}
+        measured |= {"posts_per_day": len(times) / days, "alarms_per_day": float(expected / days)}
     if goal is not None and goal.bounds_risk:
-        facts["promise"] = measure_risk(goal, timelines, alarms, label, late)
-    return facts
+        measured["promise"] = measure_risk(goal, timelines, alarms, label, late)
+    return measured
 
 
 def judged_posts(is_alarm: np.ndarray, is_class: np.ndarray) -> dict[str, np.ndarray]:
@@ -311,26 +311,26 @@ def score_alarms(
     """
     alarms = alarms_of(predictions, probabilities, config.watched, config.calibration)
     alarm = own_alarm(config.watched, config.calibration) or {}
-    goal, facts = None, {}
+    goal, measured = None, {}
     if "wanted" in alarm:
-        goal, facts = read_goal(alarm["wanted"]), {"wanted": alarm["wanted"]}
-    facts |= measure_alarms(timelines, alarms, predictions >= 0, config.watched, config.first_posts, goal)
-    facts["costs"] = score_costs(timelines, alarms, config.watched, facts, config.first_posts)
+        goal, measured = read_goal(alarm["wanted"]), {"wanted": alarm["wanted"]}
+    measured |= measure_alarms(timelines, alarms, predictions >= 0, config.watched, config.first_posts, goal)
+    measured["costs"] = score_costs(timelines, alarms, config.watched, measured, config.first_posts)
     labels = all_labels(timelines)
     labelled = labels >= 0
     is_alarm, is_class = alarms[labelled], labels[labelled] == config.watched
     judged = is_alarm, is_class, timeline_numbers(timelines)[labelled]
     comparable = is_alarm.any() and is_class.any()
-    facts["compared_with"] = {
-        name: described | compare_alarms(shares[:, config.watched], *judged, alarm_kind(facts))
+    measured["compared_with"] = {
+        name: described | compare_alarms(shares[:, config.watched], *judged, alarm_kind(measured))
         for name, (shares, described) in (baselines if comparable else {}).items()
     }
-    return facts
+    return measured
 
 
-def alarm_kind(facts: Mapping[str, Any]) -> str:
+def alarm_kind(measured: Mapping[str, Any]) -> str:
     """Returns the share that baselines' alarms must reach: the model's precision, or its recall if that was wanted."""
-    goal = read_goal(facts["wanted"]) if "wanted" in facts else None
+    goal = read_goal(measured["wanted"]) if "wanted" in measured else None
     return "recall" if goal is not None and goal.kind in ("recall", "missed") else "precision"
 
 
@@ -358,18 +358,18 @@ def compare_alarms(
     cut = choose_cut(cuts, kind, least)
     theirs_alarm = np.zeros_like(is_alarm) if cut is None else scores >= cuts["score"][cut]
     theirs = judged_posts(theirs_alarm, is_class)
-    facts: dict[str, Any] = {"alarms": int(theirs_alarm.sum())}
-    facts |= {name: float((theirs_alarm & is_class)[of].mean()) for name, of in theirs.items() if of.any()}
+    measured: dict[str, Any] = {"alarms": int(theirs_alarm.sum())}
+    measured |= {name: float((theirs_alarm & is_class)[of].mean()) for name, of in theirs.items() if of.any()}
     counts = [
         share_counts(found & is_class, judged[OTHER[kind]], timelines)
         for found, judged in ((is_alarm, ours), (theirs_alarm, theirs))
     ]
     hits, sizes = np.stack([each.sum(axis=0) for each in counts]).T
-    facts["difference"] = float(np.subtract(*(hits / sizes)))
+    measured["difference"] = float(np.subtract(*(hits / sizes)))
     if len(counts[0]) > 1:
         counts = [each[None, :, :, None] for each in counts]
-        facts["difference_interval"] = bootstrap_difference(*counts, undefined=math.nan)["interval"]
-    return facts
+        measured["difference_interval"] = bootstrap_difference(*counts, undefined=math.nan)["interval"]
+    return measured
 
 
 def share_counts(is_hit: np.ndarray, is_judged: np.ndarray, timelines: np.ndarray) -> np.ndarray:
@@ -398,14 +398,16 @@ def alarm_sentence(config: PreTrainedConfig) -> str | None:
         return None
     name = config.id2label[alarm["label"]]
     rule = f"posts where {name} has a probability of {alarm['threshold']} or more"
-    facts = alarm.get("measured")
-    if not facts and "wanted" in alarm:
+    measured = alarm.get("measured")
+    if not measured and "wanted" in alarm:
         return f"{rule}{wanted_words(alarm, name)}. The held-out timelines are too few to measure it on others."
-    if not facts:
+    if not measured:
         return f"{rule}, a threshold that was set by hand: the test's alarms may be of the one before."
-    where = f"On the {facts['posts']} held-out posts of {facts['timelines']} timelines, by thresholds of one another"
-    sentence = f"{rule}{wanted_words(alarm, name)}. {where}: {measured_words(facts)}"
-    return f"{sentence} {ASSUMPTION}" if "promise" in facts else sentence
+    where = (
+        f"On the {measured['posts']} held-out posts of {measured['timelines']} timelines, by thresholds of one another"
+    )
+    sentence = f"{rule}{wanted_words(alarm, name)}. {where}: {measured_words(measured)}"
+    return f"{sentence} {ASSUMPTION}" if "promise" in measured else sentence
 
 
 def wanted_words(alarm: Mapping[str, Any], name: str) -> str:
@@ -418,18 +420,18 @@ def wanted_words(alarm: Mapping[str, Any], name: str) -> str:
     return f", for a wanted {goal.kind} of {goal.share:g}"
 
 
-def measured_words(facts: Mapping[str, Any]) -> str:
+def measured_words(measured: Mapping[str, Any]) -> str:
     """Returns the values of [`measure_alarms`] in words."""
-    shares = [share_words(facts, name) for name in ("precision", "recall") if name in facts]
+    shares = [share_words(measured, name) for name in ("precision", "recall") if name in measured]
     a_day = ""
-    if "alarms_per_day" in facts:
-        posts = short(facts["posts_per_day"], 3)
-        a_day = f", {short(facts['alarms_per_day'])} a day at {posts} posts a day"
-    kept = f"; {risk_words(facts['promise'])}" if "promise" in facts else ""
-    few = f" Fewer than {FEW_ALARMS} alarms may be right by chance." if facts["alarms"] < FEW_ALARMS else ""
+    if "alarms_per_day" in measured:
+        posts = short(measured["posts_per_day"], 3)
+        a_day = f", {short(measured['alarms_per_day'])} a day at {posts} posts a day"
+    kept = f"; {risk_words(measured['promise'])}" if "promise" in measured else ""
+    few = f" Fewer than {FEW_ALARMS} alarms may be right by chance." if measured["alarms"] < FEW_ALARMS else ""
     return (
-        f"{', '.join(shares)}; {facts['alarms']} alarms in {facts['alarmed_timelines']} timelines, "
-        f"{short(facts['alarms_per_hundred_posts'])} of a hundred posts{a_day}{kept}.{few}"
+        f"{', '.join(shares)}; {measured['alarms']} alarms in {measured['alarmed_timelines']} timelines, "
+        f"{short(measured['alarms_per_hundred_posts'])} of a hundred posts{a_day}{kept}.{few}"
     )
 
 
@@ -438,10 +440,10 @@ def short(number: float, digits: int = 2) -> str:
     return np.format_float_positional(number, digits, unique=False, fractional=False, trim="-")
 
 
-def share_words(facts: Mapping[str, Any], name: str) -> str:
+def share_words(measured: Mapping[str, Any], name: str) -> str:
     """Returns a share with its name, and its interval if there is one."""
-    words = f"{name} {facts[name]:.3f}"
-    if f"{name}_interval" not in facts:
+    words = f"{name} {measured[name]:.3f}"
+    if f"{name}_interval" not in measured:
         return words
-    low, high = facts[f"{name}_interval"]
+    low, high = measured[f"{name}_interval"]
     return f"{words} (95 % interval {low:.3f} to {high:.3f})"

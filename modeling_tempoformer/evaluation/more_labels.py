@@ -111,18 +111,18 @@ def interval(samples: np.ndarray) -> list[float]:
     return np.quantile(samples[1:], [LOW, HIGH]).tolist()
 
 
-def more_labels_sentence(facts: Mapping[str, Any]) -> str:
+def more_labels_sentence(curve: Mapping[str, Any]) -> str:
     """Says what [`expect_more`] expects."""
-    number, score = facts["more_timelines"], f"{facts['macro_f1']:.2f}"
-    if not facts["has_learned"]:
+    number, score = curve["more_timelines"], f"{curve['macro_f1']:.2f}"
+    if not curve["has_learned"]:
         return (
-            f"Held out in turn, these {facts['timelines']} timelines do not tell the model from guessing (macro F1 "
-            f"{score}, {words(facts['macro_f1_interval'])}; guessing {facts['guessing']:.2f}), nor can they tell what "
+            f"Held out in turn, these {curve['timelines']} timelines do not tell the model from guessing (macro F1 "
+            f"{score}, {words(curve['macro_f1_interval'])}; guessing {curve['guessing']:.2f}), nor can they tell what "
             "more of their kind would be worth."
         )
-    then = f"{facts['expected_macro_f1']:.2f} ({words(facts['expected_interval'])})"
+    then = f"{curve['expected_macro_f1']:.2f} ({words(curve['expected_interval'])})"
     sentence = f"{number} more timelines of this kind: macro F1 {score} to about {then}"
-    return f"{sentence}." if facts["gains"] else f"{sentence}; that they would help at all is not sure."
+    return f"{sentence}." if curve["gains"] else f"{sentence}; that they would help at all is not sure."
 
 
 def words(ends: Sequence[float]) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ..posts.facts import unit_of
+from ..posts.metadata import unit_of
 from ..timeline_tempoformer import Timeline
 from .metrics import compute_scores
 from .predictions import Predictions

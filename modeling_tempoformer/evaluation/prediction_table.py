@@ -19,7 +19,7 @@ from transformers import PreTrainedConfig
 
 from ..common.files import written_whole
 from ..decisions_tempoformer import read_states, watched_threshold
-from ..posts.facts import Facts
+from ..posts.metadata import Metadata
 from ..posts.states import all_states
 from ..timeline_tempoformer import NO_LABEL, Timeline
 from ..times_tempoformer import are_since_start, to_date, to_seconds
@@ -161,9 +161,9 @@ def write_predictions(output_dir: str, rows: pd.DataFrame | Iterable[dict[str, A
 def write_held_out(output_dir: str, table: pd.DataFrame, timelines: Sequence[Timeline]):
     """
     Writes a table of [`prediction_rows`] as `_held_out.parquet`, with the `unit` of each post's timeline, which no
-    split divides ([`~posts.facts.unit_of`]); empty where that is the timeline itself.
+    split divides ([`~posts.metadata.unit_of`]); empty where that is the timeline itself.
     """
-    units = {timeline.timeline_id: timeline.facts[0].unit if timeline.facts else "" for timeline in timelines}
+    units = {timeline.timeline_id: timeline.metadata[0].unit if timeline.metadata else "" for timeline in timelines}
     path = Path(output_dir) / HELD_OUT
     with written_whole(path) as partial:
         parquet.write_table(to_arrow(table.assign(unit=table["timeline_id"].map(units))), partial)
@@ -196,10 +196,10 @@ def read_held_out(folder: str | Path, names: Sequence[str]) -> tuple[list[Timeli
             seconds = (own["time"] - pd.Timestamp(0, tz="UTC")) / pd.Timedelta(1, "s") if is_date else own["time"]
             times = seconds.tolist()
         labels = own["label"].map(ids).fillna(NO_LABEL).astype(int).tolist()
-        facts = [Facts(None, unit) for unit in own["unit"]]
+        metadata = [Metadata(None, unit) for unit in own["unit"]]
         rows = list(range(len(own)))
         timelines.append(
-            Timeline(timeline_id, rows, [""] * len(own), times, own["post_id"].tolist(), labels, facts=facts)
+            Timeline(timeline_id, rows, [""] * len(own), times, own["post_id"].tolist(), labels, metadata=metadata)
         )
         probabilities.append(own[[PROBABILITY + name for name in names]].to_numpy())
     return timelines, np.concatenate(probabilities)

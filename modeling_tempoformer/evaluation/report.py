@@ -13,7 +13,7 @@ from huggingface_hub import hf_hub_download
 from huggingface_hub.errors import EntryNotFoundError
 from transformers import PreTrainedConfig
 
-from ..posts.facts import all_facts
+from ..posts.metadata import all_metadata
 from ..timeline_tempoformer import Timeline
 from .alarm_costs import PER_DAY, PER_HUNDRED
 from .alarms import OTHER, alarm_kind, alarm_sentence, measured_words, score_alarms, wanted_words
@@ -84,7 +84,7 @@ def score_part(
     in [`learn_baselines`]; `experts` are those of [`decide_experts`]; `without_known_states` are the model's
     probabilities where no earlier state is known.
     """
-    posts, facts = labelled_posts(timelines, predictions, names, probabilities), all_facts(timelines)
+    posts, metadata = labelled_posts(timelines, predictions, names, probabilities), all_metadata(timelines)
     labelled = all_labels(timelines) >= 0
     num_posts = sum(len(timeline) - timeline.num_context for timeline in timelines)
     counts = {"posts": num_posts, "labelled_posts": len(posts.labels), "timelines": len(timelines)}
@@ -110,10 +110,10 @@ def score_part(
             name: {"weight": weight} | ({} if ids is None else compare_with(posts, ids[labelled]))
             for name, (weight, ids) in experts.items()
         }
-    groups = [fact.group for fact, counts in zip(facts, labelled, strict=True) if counts]
+    groups = [one.group for one, counts in zip(metadata, labelled, strict=True) if counts]
     if groups[0] is not None:
         scores["groups"] = score_groups(posts, groups)
-    given = [fact.labels for fact in facts]
+    given = [one.labels for one in metadata]
     if people := score_annotators(given, predictions, timeline_numbers(timelines), len(names)):
         scores["annotators"] = people
     if getattr(config, "watched", None) is not None:
@@ -240,15 +240,15 @@ def alarm_lines(results: Mapping[str, Any]) -> list[str]:
     """
     if "alarm" not in results:
         return []
-    facts, threshold = results["alarm"], results.get("watched_threshold")
+    alarms, threshold = results["alarm"], results.get("watched_threshold")
     # A threshold that was chosen has as many digits as it needs.
-    digits = "" if "wanted" in facts else ".4g"
+    digits = "" if "wanted" in alarms else ".4g"
     least = "where it is predicted" if threshold is None else f"from a probability of {threshold:{digits}} on"
     watched = results["watched"]
-    wish = wanted_words(facts, watched)
-    lines = [f"{watched}, the class to watch, is an alarm {least}{wish}: {measured_words(facts)}"]
-    kind, baselines = alarm_kind(facts), []
-    for name, score in facts["compared_with"].items():
+    goal_words = wanted_words(alarms, watched)
+    lines = [f"{watched}, the class to watch, is an alarm {least}{goal_words}: {measured_words(alarms)}"]
+    kind, baselines = alarm_kind(alarms), []
+    for name, score in alarms["compared_with"].items():
         apart = difference_of(score)
         apart = apart if apart == NO_DIFFERENCE else f"this model {apart}"
         baselines.append(f"{baseline_name(name, score)} {score[OTHER[kind]]:.3f} ({apart})")
@@ -261,8 +261,8 @@ def alarm_lines(results: Mapping[str, Any]) -> list[str]:
 
 def alarm_rows(results: Mapping[str, Any]) -> list[list[str]]:
     """Returns a table of the scores of alarms beside those of baselines, the header first; empty without baselines."""
-    facts = results.get("alarm", {})
-    if not facts.get("compared_with"):
+    alarms = results.get("alarm", {})
+    if not alarms.get("compared_with"):
         return []
     rows = [
         [
@@ -270,11 +270,11 @@ def alarm_rows(results: Mapping[str, Any]) -> list[list[str]]:
             *(difference_of(score), to_text(score.get("difference_interval"), "+")),
         ]
         for name, score in {
-            "this model": facts,
-            **{baseline_name(name, score): score for name, score in facts["compared_with"].items()},
+            "this model": alarms,
+            **{baseline_name(name, score): score for name, score in alarms["compared_with"].items()},
         }.items()
     ]
-    kind = alarm_kind(facts)
+    kind = alarm_kind(alarms)
     title = f"Alarms of {results['watched']}, and of baselines with the same {kind} or more"
     return [[title, *OTHER, "alarms", f"{OTHER[kind]} of this model above it by", "95 % interval"], *rows]
 

@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 from scipy.stats import binomtest
 
-from ..posts.facts import unit_of
+from ..posts.metadata import unit_of
 from ..timeline_tempoformer import Timeline
 from .alarm_goals import AlarmGoal
 from .metrics import change_detection
@@ -31,7 +31,7 @@ class Cases(NamedTuple):
     The cases whose risk a goal bounds.
 
     Attributes:
-        units (`np.ndarray` of shape `(cases,)`): The number of each case's unit ([`~posts.facts.unit_of`]).
+        units (`np.ndarray` of shape `(cases,)`): The number of each case's unit ([`~posts.metadata.unit_of`]).
         posts (`list[np.ndarray]`): The positions of its labelled posts among all posts, a case after the other.
     """
 

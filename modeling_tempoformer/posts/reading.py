@@ -14,7 +14,7 @@ from datasets import Dataset, IterableDataset
 from ..timeline_tempoformer import NO_LABEL, Timeline
 from .arguments import PostArguments, TableArguments
 from .columns import NEEDED, NO_COLUMN, ROLES, TIMELINE, USUAL, Columns, read_columns
-from .facts import describe_annotators
+from .metadata import describe_annotators
 from .post_errors import PostError
 from .states import check_step, with_changes
 from .tables import find_files, load_table, stream_table

@@ -19,7 +19,7 @@ from ..common.files import decode_json, write_json
 from ..names_tempoformer import read_name
 from ..timeline_tempoformer import Timeline
 from .date_splits import after, until
-from .facts import unit_of
+from .metadata import unit_of
 
 
 logger = logging.getLogger(__name__)

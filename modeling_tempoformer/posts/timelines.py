@@ -18,7 +18,7 @@ from ..names_tempoformer import read_name
 from ..timeline_tempoformer import NO_LABEL, BadValue, Post, Timeline, read_post, read_role
 from ..times_tempoformer import NO_TIME, TimeColumn, to_seconds
 from .columns import NEEDED, NO_COLUMN, ROLES, USUAL, Columns, cells_of, is_missing, read_columns, require_column
-from .facts import Facts, check_units, merge_annotators
+from .metadata import Metadata, check_units, merge_annotators
 from .missing_codes import USUAL as USUAL_CODES
 from .missing_codes import NameCounts
 from .orders import run_backwards
@@ -48,7 +48,7 @@ MOST_CLASSES = 10
 # Roles whose values are names
 NAMES = ("timeline", "id", "label", "speaker", "state", "group", "split", "annotator")
 # Roles whose columns no model reads
-FACTS = ("group", "split", "annotator")
+METADATA_ROLES = ("group", "split", "annotator")
 # Roles without which a row is no post, if there is a column of them
 COMPLETE = ("timeline", "id", "text", "timestamp")
 # For those who can change a column, as the senders of single posts cannot
@@ -165,7 +165,7 @@ def read_posts(
 ) -> Iterator[tuple[str, Post]]:
     """
     Yields the timeline id of each post, and the post. Checks all but whether ids are unique. `names` are the names of
-    a column of class ids, in which ids below 0 mean no label. Posts have [`Facts`] if there is a column of them.
+    a column of class ids, in which ids below 0 mean no label. Posts have [`Metadata`] if there is a column of them.
     [`Spellings`] compares the names of all posts. Rows without text, time or id are left out and counted if
     `drop_incomplete`.
     """
@@ -182,7 +182,7 @@ def read_posts(
         for field in table.schema:
             if field.name in exact and field.type in NARROW:
                 raise ValueError(f"Column '{field.name}' has floats of fewer than 64 bits, which are too coarse.")
-        batch, has_facts = table.to_pydict(), any(columns.get(role) is not None for role in FACTS)
+        batch, has_metadata = table.to_pydict(), any(columns.get(role) is not None for role in METADATA_ROLES)
         for field in table.schema:
             if field.name in columns.values() and field.type in NARROW:
                 # As Python's floats they would have other decimals: 0.7 would be 0.699999988079071.
@@ -206,8 +206,8 @@ def read_posts(
             num_marked += is_marked_up(post.text)
             if untimed is None and columns.get("timestamp") is not None and post.timestamp is None:
                 untimed = row
-            if has_facts:
-                post = post._replace(facts=read_facts(post, found, values, columns))
+            if has_metadata:
+                post = post._replace(metadata=read_metadata(post, found, values, columns))
             yield found["timeline"], post
     if lacking:
         report_dropped(lacking, row + 1, columns, num_read)
@@ -302,18 +302,18 @@ def report_dropped(lacking: Mapping[str, int], num_rows: int, columns: Columns, 
     logger.warning_once(f"Left out by --drop_incomplete: {said}")
 
 
-def read_facts(post: Post, names: Mapping[str, str], values: Mapping[str, Any], columns: Columns) -> Facts:
+def read_metadata(post: Post, names: Mapping[str, str], values: Mapping[str, Any], columns: Columns) -> Metadata:
     """
-    Returns the facts of a post, from its `names` and cells (`values`) by role. Raises a [`PostError`] for a label
+    Returns the metadata of a post, from its `names` and cells (`values`) by role. Raises a [`PostError`] for a label
     without an annotator, if there is a column of annotators.
     """
-    group, unit, annotator = (names.get(role, "") for role in FACTS)
+    group, unit, annotator = (names.get(role, "") for role in METADATA_ROLES)
     labels = {}
     if columns.get("annotator") is not None and post.label != NO_LABEL:
         if not annotator:
             raise PostError(post.row, columns["annotator"], values["annotator"], "a label must have an annotator")
         labels = {annotator: post.label}
-    return Facts(group if columns.get("group") is not None else None, unit, labels)
+    return Metadata(group if columns.get("group") is not None else None, unit, labels)
 
 
 def watched(timelines: Iterable[tuple[str, list[Post]]]) -> Iterator[tuple[str, list[Post]]]:
@@ -459,7 +459,7 @@ def to_timelines(
               numbers. Both may be missing in single posts.
             - `"annotator"`: posts have a row for each annotator's label, and are merged ([`merge_annotators`]).
             - `"group"` and `"split"`: the group by which a post is scored, and the unit of its timeline, which no
-              split divides. Both may be missing in single posts. They become the `facts` of timelines.
+              split divides. Both may be missing in single posts. They become the `metadata` of timelines.
         drop_incomplete (`bool`, *optional*, defaults to `False`):
             True to leave out rows without timeline id, post id, time or text, as far as there are such columns. A
             warning counts them.

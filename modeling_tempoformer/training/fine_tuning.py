@@ -165,9 +165,9 @@ def run(
         # Model
         known: dict[str, Any] = {"change_step": change_step}
         if not is_saved:
-            timelines, facts = splits.of("train")
+            timelines, summary = splits.of("train")
             kind = MODEL_CLASSES[model_args.model_type], training.freeze_encoder
-            chosen = data.no_change_label, facts, data.known_states
+            chosen = data.no_change_label, summary, data.known_states
             known |= fields_of_posts(timelines, names, *kind, *chosen)
         model = load_model(model_args, config, data.window, known)
         tokenizer = load_tokenizer(model_args, model, data.max_seq_length or (None if is_saved else DEFAULT_LENGTH))

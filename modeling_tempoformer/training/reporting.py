@@ -91,10 +91,10 @@ def report_more_labels(trainer: StreamTrainer, rows: Dataset, tokens: Dataset):
     """
     if not trainer.is_world_process_zero():
         return
-    facts = measure_more_labels(trainer.model, rows, tokens, trainer.processing_class, trainer.args.seed)
-    if facts is not None:
-        trainer.save_metrics(MORE_LABELS, facts)
-        save_figure(more_labels_figure(facts), Path(trainer.args.output_dir) / MORE_LABELS_FIGURE)
+    curve = measure_more_labels(trainer.model, rows, tokens, trainer.processing_class, trainer.args.seed)
+    if curve is not None:
+        trainer.save_metrics(MORE_LABELS, curve)
+        save_figure(more_labels_figure(curve), Path(trainer.args.output_dir) / MORE_LABELS_FIGURE)
 
 
 def encoder_name(model_args: ModelArguments, config: PreTrainedConfig) -> str | None:

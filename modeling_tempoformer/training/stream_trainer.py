@@ -316,7 +316,7 @@ class StreamTrainer(HubTrainer):
 
     def more_labels(self) -> list[str]:
         """A sentence on what more labels would be worth; none where that was not measured."""
-        return [more_labels_sentence(facts) for split, facts in self.saved_metrics.items() if split == MORE_LABELS]
+        return [more_labels_sentence(curve) for split, curve in self.saved_metrics.items() if split == MORE_LABELS]
 
     def finish(self, has_changed: bool):
         if self.is_world_process_zero():

@@ -22,7 +22,7 @@ from modeling_tempoformer.evaluation.report import (
     score_part,
     verdict,
 )
-from modeling_tempoformer.posts.facts import Facts
+from modeling_tempoformer.posts.metadata import Metadata
 from modeling_tempoformer.timeline_tempoformer import Timeline
 
 
@@ -174,12 +174,12 @@ def test_an_alarm_stands_beside_the_scores_of_labels_and_changes_none():
         assert plain[name] == alarmed[name]
     # Without an alarm of its own the class is one where it is the label: three of four are right, and found.
     for results, precision, recall, alarms in ((plain, 0.75, 0.75, 4), (alarmed, 1.0, 0.25, 1)):
-        facts = results["alarm"]
-        assert (facts["precision"], facts["recall"]) == (pytest.approx(precision), pytest.approx(recall))
-        assert facts["alarms"] == 12 * alarms and facts["alarms_per_hundred_posts"] == pytest.approx(10 * alarms)
-        assert facts["alarms_per_day"] == pytest.approx(12 * alarms / 10)
+        values = results["alarm"]
+        assert (values["precision"], values["recall"]) == (pytest.approx(precision), pytest.approx(recall))
+        assert values["alarms"] == 12 * alarms and values["alarms_per_hundred_posts"] == pytest.approx(10 * alarms)
+        assert values["alarms_per_day"] == pytest.approx(12 * alarms / 10)
         # Of all thresholds of trees that know the position, the one that is as precise and finds most
-        baseline, is_class = facts["compared_with"]["position_and_time"], np.array(LABELS * 12) == 1
+        baseline, is_class = values["compared_with"]["position_and_time"], np.array(LABELS * 12) == 1
         cuts = [shares >= cut for cut in set(shares)]
         most = max(is_class[cut].sum() for cut in cuts if is_class[cut].mean() >= precision) / is_class.sum()
         assert baseline["precision"] >= precision and baseline["recall"] == pytest.approx(most)
@@ -267,7 +267,7 @@ def test_groups_and_people_stand_under_the_table_and_in_the_sentences():
     predicted = np.array([0, 1, 0, 1, 0, 1, 1, 0] * 10)
     for timeline, posts in zip(timelines, predicted.reshape(20, 4), strict=True):
         labels = [{"A": label, "B": label, "C": int(post)} for label, post in zip(timeline.labels, posts, strict=True)]
-        timeline.facts = [Facts(group, labels=given) for group, given in zip("xxyy", labels, strict=True)]
+        timeline.metadata = [Metadata(group, labels=given) for group, given in zip("xxyy", labels, strict=True)]
     results = results_of(timelines, predicted)
     assert results["groups"]["x"]["macro_f1"] == 1 and results["groups"]["y"]["difference"] == -0.5
     assert results["annotators"]["each"]["C"]["difference"] == 0

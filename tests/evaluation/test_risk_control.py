@@ -7,7 +7,7 @@ from helpers import make_timeline
 from modeling_tempoformer.evaluation.alarm_goals import AlarmGoal
 from modeling_tempoformer.evaluation.alarms import alarms_in_turn, choose_alarm, find_threshold
 from modeling_tempoformer.evaluation.risk_control import find_cases, measure_risk
-from modeling_tempoformer.posts.facts import Facts
+from modeling_tempoformer.posts.metadata import Metadata
 
 
 DAY = 86_400
@@ -86,10 +86,10 @@ def test_stretches_of_days_and_families_share_a_weight():
     Ann has three stretches of ten days, in the second of which something changes; her sister, of the same family, is
     one more case. Ben has one, whose only post without a label does not count.
     """
-    family = Facts(None, "family", {})
+    family = Metadata(None, "family", {})
     days = [0, 9, 10, 12, 25]
-    ann = make_timeline([0, 0, 1, 0, 0], "ann", timestamps=[1e9 + day * DAY for day in days], facts=[family] * 5)
-    sister = make_timeline([0, 0], "sister", timestamps=[1e9, 1e9 + 1], facts=[family] * 2)
+    ann = make_timeline([0, 0, 1, 0, 0], "ann", timestamps=[1e9 + day * DAY for day in days], metadata=[family] * 5)
+    sister = make_timeline([0, 0], "sister", timestamps=[1e9, 1e9 + 1], metadata=[family] * 2)
     ben = make_timeline([0, NO_LABEL], "ben", timestamps=[1e9, 1e9 + 5])
     scores = np.array([0.1, 0.3, 0.9, 0.8, 0.2, 0.5, 0.4, 0.6, 0.95])
     cases = find_cases(AlarmGoal("rate", 0.2, days=10), [ann, sister, ben], 1).judge(scores)

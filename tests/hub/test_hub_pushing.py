@@ -28,7 +28,7 @@ from transformers import BertConfig, BertForMaskedLM, BertTokenizer
 
 from modeling_tempoformer import (
     BertWithTemporalAttentionForMaskedLM,
-    CardFacts,
+    CardContent,
     StreamClassificationPipeline,
     StreamCollator,
     write_card,
@@ -100,7 +100,7 @@ def test_a_model_pushed_by_hand_with_its_card(hub, tmp_path):
     model, tokenizer = make("stream")
     for part in (model, tokenizer):
         part.save_pretrained(tmp_path / "mine")
-    write_card(model, tmp_path / "mine", CardFacts(repo_id="me/mine", tags="own-tag"))
+    write_card(model, tmp_path / "mine", CardContent(repo_id="me/mine", tags="own-tag"))
     HfApi().create_repo("me/mine")
     HfApi().upload_folder(folder_path=tmp_path / "mine", repo_id="me/mine")
     assert set(hub.files("me/mine")) >= whole("stream")
@@ -219,8 +219,8 @@ def test_a_dry_run_writes_and_lists_what_a_push_sends(hub, tmp_path, monkeypatch
 @pytest.mark.parametrize(("script", "family"), [(glue, "stream"), (mlm, "dated")])
 def test_a_script_pushes_all_but_predictions(hub, tmp_path, monkeypatch, script, family):
     monkeypatch.chdir(ROOT)
-    facts = json.dumps({"language": "en", "license": "cc-by-4.0", "dataset": "Made up"})
-    push = ["--push_to_hub", "--hub_model_id", "me/mine", "--hub_token", TOKEN, "--model_card", facts]
+    content = json.dumps({"language": "en", "license": "cc-by-4.0", "dataset": "Made up"})
+    push = ["--push_to_hub", "--hub_model_id", "me/mine", "--hub_token", TOKEN, "--model_card", content]
     script(tmp_path, "--output_dir", str(tmp_path / "out"), "--num_train_epochs", "1", *push)
     assert (tmp_path / "out" / "_predictions.csv").exists()
     assert_nothing_leaks(hub, tmp_path)

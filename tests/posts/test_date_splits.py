@@ -16,7 +16,7 @@ from modeling_tempoformer.evaluation.prediction_table import prediction_rows
 from modeling_tempoformer.evaluation.predictions import attach_logits, decide_posts
 from modeling_tempoformer.evaluation.report import count_line, score_part
 from modeling_tempoformer.posts.date_splits import split_by_date
-from modeling_tempoformer.posts.facts import Facts
+from modeling_tempoformer.posts.metadata import Metadata
 from modeling_tempoformer.posts.rows import to_rows
 from modeling_tempoformer.posts.splits import hash_id, hold_back, make_split, read_split, write_split
 from modeling_tempoformer.posts.surveys import survey
@@ -93,12 +93,12 @@ def test_posts_without_dates_and_without_two_parts_are_refused():
 
 
 def test_context_is_counted_nowhere():
-    facts = [Facts("calm", labels={"x": 0, "y": 1})] * 6
-    timelines = [written("ann", [1, 3, 5, 6, 7, 9], [0, 1, 0, 1, 0, 1], facts=facts), *people()[1:]]
+    metadata = [Metadata("calm", labels={"x": 0, "y": 1})] * 6
+    timelines = [written("ann", [1, 3, 5, 6, 7, 9], [0, 1, 0, 1, 0, 1], metadata=metadata), *people()[1:]]
     splits, _ = split_by_date(timelines, 0.4, None)
     test, train = splits["test"], splits["train"]
     assert survey(test).labels == {0: 2, 1: 2, -100: 1}
-    assert [sorted(fact.labels) for fact in test[0].facts] == [[]] * 4 + [["x", "y"]] * 2
+    assert [sorted(one.labels) for one in test[0].metadata] == [[]] * 4 + [["x", "y"]] * 2
     for timeline in test:
         timeline.logits = torch.eye(2)[torch.tensor([1] * len(timeline))]
     predictions, probabilities = decide_posts(test, None)

@@ -61,8 +61,8 @@ def test_a_stream_of_files_gives_the_timelines_and_rows_of_the_files(tmp_path, k
         rows = to_rows(timelines, **settings, only_labelled=only_labelled)
         held = to_rows(expected, **settings, only_labelled=only_labelled).remove_columns("timeline")
         assert isinstance(rows, IterableDataset) and rows.num_shards == 3 and list(rows) == list(held)
-    facts = survey(timelines)
-    assert facts == survey(expected) and facts.labels[-100] == 1 and facts.timed
+    summary = survey(timelines)
+    assert summary == survey(expected) and summary.labels[-100] == 1 and summary.timed
 
 
 def test_class_ids_are_read_by_their_names():

@@ -35,29 +35,29 @@ def measure(rule, count: int = 40, num_posts: int = 8):
     rows = embed_rows({"train": tokens}, model, tokenizer, keeps=False)["train"]
     grow_experts(model, rows)
     before = {name: values.clone() for name, values in model.state_dict().items()}
-    facts = measure_more_labels(model, rows, tokens, tokenizer)
+    curve = measure_more_labels(model, rows, tokens, tokenizer)
     # The model itself stays as it is.
     assert all(values.equal(before[name]) for name, values in model.state_dict().items())
-    return facts
+    return curve
 
 
 @pytest.mark.slow
 def test_what_words_say_is_learned_from_more_timelines():
-    facts = measure(lambda words, drawn: "a" in words or "b" in words)
-    quarter, _, whole = facts["stand_in"]
-    assert whole["macro_f1"] > quarter["macro_f1"] + 0.02 and facts["has_learned"]
-    assert [point["fits"] for point in facts["stand_in"]] == [4, 2, 1]
-    assert facts["expected_macro_f1"] > facts["macro_f1"]
+    curve = measure(lambda words, drawn: "a" in words or "b" in words)
+    quarter, _, whole = curve["stand_in"]
+    assert whole["macro_f1"] > quarter["macro_f1"] + 0.02 and curve["has_learned"]
+    assert [point["fits"] for point in curve["stand_in"]] == [4, 2, 1]
+    assert curve["expected_macro_f1"] > curve["macro_f1"]
 
 
 @pytest.mark.slow
 def test_labels_of_chance_are_at_chance_though_each_timeline_can_be_told():
     """All posts of a timeline have one label, so that who has learned from some of them knows the others."""
-    facts = measure(lambda words, drawn: drawn)
-    scores = [point["macro_f1"] for point in [facts, *facts["stand_in"]]]
+    curve = measure(lambda words, drawn: drawn)
+    scores = [point["macro_f1"] for point in [curve, *curve["stand_in"]]]
     # The standard deviation of 40 guesses is 0.08; who has learned from a timeline has a score of 1.
-    assert max(scores) < 0.7 and not facts["has_learned"]
-    assert "guessing" in more_labels_sentence(facts)
+    assert max(scores) < 0.7 and not curve["has_learned"]
+    assert "guessing" in more_labels_sentence(curve)
 
 
 def test_parts_have_as_many_timelines_of_each_fold():
@@ -87,5 +87,5 @@ def test_a_run_keeps_its_figure_beside_those_of_its_test(tmp_path, monkeypatch, 
     out = tmp_path / "out"
     main([*given, "--do_train", "--do_eval", "--do_predict", "--report_to", "none", "--output_dir", str(out)])
     assert {"more_labels.png", "learning_curve.png", "confusion_matrix.png"} <= {path.name for path in out.iterdir()}
-    facts = read_json(out / "all_results.json")["more_labels"]
-    assert facts["timelines"] == 32 and more_labels_sentence(facts) in capsys.readouterr().out
+    curve = read_json(out / "all_results.json")["more_labels"]
+    assert curve["timelines"] == 32 and more_labels_sentence(curve) in capsys.readouterr().out

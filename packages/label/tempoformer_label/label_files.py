@@ -12,7 +12,7 @@ from modeling_tempoformer.importers.labelling_tasks import ANNOTATOR, STRETCH
 from modeling_tempoformer.names_tempoformer import read_name
 from modeling_tempoformer.posts.arguments import PostArguments
 from modeling_tempoformer.posts.columns import TIMELINE, USUAL, Columns, cells_of, is_missing
-from modeling_tempoformer.posts.facts import Facts
+from modeling_tempoformer.posts.metadata import Metadata
 from modeling_tempoformer.posts.post_errors import PostError
 from modeling_tempoformer.posts.reading import columns_of, read_timelines
 from modeling_tempoformer.posts.spellings import check_labels
@@ -33,7 +33,7 @@ USUAL_COLUMNS = {"timeline": TIMELINE, "text": "text", **USUAL}
 
 class Cells(NamedTuple):
     """
-    Facts of a post that is labelled.
+    Metadata of a post that is labelled.
 
     Attributes:
         cells (`dict[str, str]`): The cell of each column of the table that the page saves.
@@ -54,7 +54,7 @@ class LabelFile(NamedTuple):
         path (`str`): The file.
         annotator (`str`): Who labelled it: the only name that its column of annotators has at labels, else the name
             of the file.
-        timelines (`list[Timeline]`): Its posts, with [`Cells`] as facts.
+        timelines (`list[Timeline]`): Its posts, with [`Cells`] as metadata.
     """
 
     path: str
@@ -102,12 +102,12 @@ def read_label_file(path: str, posts: Dataset, names: Sequence[str], arguments: 
     cells = usual_cells(posts, columns)
     for timeline in timelines:
         # The labels of a column of annotators
-        labels = [facts.labels for facts in timeline.facts or [Facts()] * len(timeline)]
+        labels = [cells.labels for cells in timeline.metadata or [Metadata()] * len(timeline)]
         rows = [
             {**cells[row], **read_label_cells(timeline, post, names)} for post, row in enumerate(timeline.input_rows)
         ]
-        timeline.facts = list(map(Cells, rows, labels))
-    labelled = [facts.cells for timeline in timelines for facts in timeline.facts if facts.cells["label"]]
+        timeline.metadata = list(map(Cells, rows, labels))
+    labelled = [cells.cells for timeline in timelines for cells in timeline.metadata if cells.cells["label"]]
     annotators = {row.get(ANNOTATOR, "").strip() for row in labelled} - {""}
     annotator = annotators.pop() if len(annotators) == 1 else name_of_timeline(path)
     return LabelFile(path, annotator, timelines)
@@ -161,10 +161,10 @@ def given_stretches(file: LabelFile) -> list[tuple[int, list[int]]] | None:
     not a number, and for a stretch in two timelines.
     """
     found: dict[int, tuple[int, list[int]]] = {}
-    has_column = any(STRETCH in facts.cells for timeline in file.timelines for facts in timeline.facts)
+    has_column = any(STRETCH in cells.cells for timeline in file.timelines for cells in timeline.metadata)
     for place, timeline in enumerate(file.timelines if has_column else ()):
-        for post, facts in enumerate(timeline.facts):
-            if not (cell := facts.cells.get(STRETCH, "").strip()):
+        for post, cells in enumerate(timeline.metadata):
+            if not (cell := cells.cells.get(STRETCH, "").strip()):
                 continue
             number = cell.removesuffix(".0")
             if not (number.isascii() and number.isdecimal()):

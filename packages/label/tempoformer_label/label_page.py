@@ -41,7 +41,7 @@ def label_page(
     Renders the page on which posts are labelled, as one HTML file that makes no request to any server.
 
     Args:
-        timelines (`Sequence[Timeline]`): Posts, with [`Cells`] as facts.
+        timelines (`Sequence[Timeline]`): Posts, with [`Cells`] as metadata.
         names (`Sequence[str]`): The classes in the order of their ids.
         stretches (`Sequence[tuple[int, Sequence[int]]]`): What is labelled: the number of a timeline, and the
             positions of posts in it.
@@ -50,13 +50,13 @@ def label_page(
         guideline (`str`, *optional*): A text that the page shows beside the posts.
         agreement ([`Agreement`], *optional*): How far annotators agree, where the page asks about their differences.
     """
-    facts = {
-        row: facts for timeline in timelines for row, facts in zip(timeline.input_rows, timeline.facts, strict=True)
+    cells = {
+        row: cells for timeline in timelines for row, cells in zip(timeline.input_rows, timeline.metadata, strict=True)
     }
-    place = {row: index for index, row in enumerate(sorted(facts))}
-    columns = dict.fromkeys(column for row in sorted(facts) for column in facts[row].cells)
+    place = {row: index for index, row in enumerate(sorted(cells))}
+    columns = dict.fromkeys(column for row in sorted(cells) for column in cells[row].cells)
     columns = [*columns, *(name for name in ("label", CANNOT_SAY, NOTE, ANNOTATOR) if name not in columns)]
-    rows = [[facts[row].cells.get(column, "") for column in columns] for row in sorted(facts)]
+    rows = [[cells[row].cells.get(column, "") for column in columns] for row in sorted(cells)]
     times = [time for timeline in timelines for time in timeline.timestamps or ()]
     data = {
         "name": name,
@@ -98,11 +98,11 @@ def given_labels(
     given = []
     for number, posts in stretches:
         for post in posts:
-            facts = timelines[number].facts[post]
-            said = {annotator: names[label] for annotator, label in facts.labels.items()}
+            cells = timelines[number].metadata[post]
+            said = {annotator: names[label] for annotator, label in cells.labels.items()}
             by = [
-                {"annotator": annotator, "label": said.get(annotator, ""), "note": facts.notes.get(annotator, "")}
-                for annotator in sorted({*said, *facts.notes})
+                {"annotator": annotator, "label": said.get(annotator, ""), "note": cells.notes.get(annotator, "")}
+                for annotator in sorted({*said, *cells.notes})
             ]
             given.append({"row": place[timelines[number].input_rows[post]], "by": by})
     return given

@@ -36,9 +36,9 @@ class Stretch(NamedTuple):
 
 def unlabelled_posts(timeline: Timeline) -> np.ndarray:
     """Returns a mask (posts,) of the posts that nobody has labelled."""
-    facts = timeline.facts or [None] * len(timeline)
+    metadata = timeline.metadata or [None] * len(timeline)
     return np.array(
-        [label < 0 and not (one and one.labels) for label, one in zip(timeline.labels, facts, strict=True)]
+        [label < 0 and not (one and one.labels) for label, one in zip(timeline.labels, metadata, strict=True)]
     )
 
 
@@ -52,7 +52,7 @@ def open_posts(timeline: Timeline) -> np.ndarray:
 
 def group_of(timeline: Timeline) -> str:
     """Returns the most frequent group of a timeline's posts; empty without groups."""
-    groups = Counter(facts.group or "" for facts in timeline.facts or ())
+    groups = Counter(metadata.group or "" for metadata in timeline.metadata or ())
     return max(sorted(groups), key=groups.__getitem__, default="")
 
 

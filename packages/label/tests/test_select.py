@@ -74,9 +74,11 @@ def test_labelled_tasks_are_read_back_without_an_option(tool, tmp_path, capsys):
             assert getattr(timeline, field) == [getattr(own, field)[place] for place in places]
         if tool == "csv":
             assert places == list(range(len(places)))
-        for place, row, label, facts in zip(places, timeline.input_rows, timeline.labels, timeline.facts, strict=True):
+        for place, row, label, metadata in zip(
+            places, timeline.input_rows, timeline.labels, timeline.metadata, strict=True
+        ):
             post = rows[row]
-            assert facts.group == post["platform"] and post["post_number"] == str(place + 1)
+            assert metadata.group == post["platform"] and post["post_number"] == str(place + 1)
             if post["stretch"]:
                 stretches.setdefault(post["stretch"], []).append((timeline.timeline_id, place))
             expected = truth(post) if post["stretch"] and post["name"] not in unclear else None

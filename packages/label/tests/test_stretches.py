@@ -10,7 +10,7 @@ from helpers import MODELS, make_timeline, tiny_reader
 
 from modeling_tempoformer import StreamCollator
 from modeling_tempoformer.pipeline_tempoformer import StreamClassificationPipeline
-from modeling_tempoformer.posts.facts import Facts
+from modeling_tempoformer.posts.metadata import Metadata
 from modeling_tempoformer.posts.rows import to_rows
 from tempoformer_label.stretches import change_scores, choose_stretches, open_posts, predict_labels
 
@@ -58,8 +58,8 @@ def test_posts_that_somebody_has_labelled_are_not_chosen():
     """Also where people disagree, so that the post has no label."""
     timeline = make_timeline([-100, -100, 1, -100, -100])
     assert open_posts(timeline).tolist() == [False, True, False, True, True]
-    facts = [Facts(), Facts(), Facts(), Facts(labels={"a": 0, "b": 1}), Facts()]
-    assert open_posts(replace(timeline, facts=facts)).tolist() == [False, True, False, False, True]
+    metadata = [Metadata(), Metadata(), Metadata(), Metadata(labels={"a": 0, "b": 1}), Metadata()]
+    assert open_posts(replace(timeline, metadata=metadata)).tolist() == [False, True, False, False, True]
 
 
 def test_the_same_share_of_each_group_is_drawn():

@@ -146,11 +146,11 @@ class StreamMemory:
                 for name, values in post.items():
                     columns.setdefault(name, []).append(values)
             names = list(posts[0]) if posts else []
-            facts = (timeline.times, timeline.time_kind, timeline.num_seen, timeline.start_time)
-            facts += (list(timeline.by_speaker),)
+            values = (timeline.times, timeline.time_kind, timeline.num_seen, timeline.start_time)
+            values += (list(timeline.by_speaker),)
             if timeline.known_states or timeline.alarm_state.num_posts:
-                facts += (timeline.known_states, asdict(timeline.alarm_state))
-            timelines.append([timeline_id, names, len(timeline.posts), *facts])
+                values += (timeline.known_states, asdict(timeline.alarm_state))
+            timelines.append([timeline_id, names, len(timeline.posts), *values])
         lengths = {name: list(map(len, values)) for name, values in columns.items()}
         about = json.dumps({"model": self.model, "timelines": timelines, "lengths": lengths}).encode()
         posts = {f"posts.{name}": torch.cat(values) for name, values in columns.items()}
@@ -172,17 +172,17 @@ class StreamMemory:
         memory.model = about["model"]
         posts = {name: values.cpu() for name, values in tensors.items() if name.startswith("posts.")}
         columns = {name: iter(posts[f"posts.{name}"].split(lengths)) for name, lengths in about["lengths"].items()}
-        for timeline_id, names, num_posts, *facts in about["timelines"]:
+        for timeline_id, names, num_posts, *values in about["timelines"]:
             # Older code wrote known states without alarms.
-            if len(facts) not in (5, 6, 7):
+            if len(values) not in (5, 6, 7):
                 raise ValueError(damaged)
-            *facts, speakers, known_states, alarm_state = (*facts, *({}, {})[len(facts) - 5 :])
+            *values, speakers, known_states, alarm_state = (*values, *({}, {})[len(values) - 5 :])
             remembered, own = (
                 [{name: next(columns[name]).clone() for name in names} for _ in range(count)]
                 for count in (num_posts, len(speakers))
             )
             by_speaker = dict(zip(speakers, own, strict=True))
             memory.timelines[timeline_id] = RememberedTimeline(
-                remembered, *facts, by_speaker, known_states, AlarmState(**alarm_state)
+                remembered, *values, by_speaker, known_states, AlarmState(**alarm_state)
             )
         return memory

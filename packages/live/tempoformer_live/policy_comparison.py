@@ -13,7 +13,7 @@ from modeling_tempoformer.evaluation.alarm_costs import PER_DAY, PER_HUNDRED, sc
 from modeling_tempoformer.evaluation.alarm_goals import AlarmGoal
 from modeling_tempoformer.evaluation.alarms import PARTS, measure_alarms, round_between
 from modeling_tempoformer.evaluation.risk_control import DAY, LOSS_ROUNDING, Cases, bound_words, find_cases
-from modeling_tempoformer.posts.facts import unit_of
+from modeling_tempoformer.posts.metadata import unit_of
 from modeling_tempoformer.timeline_tempoformer import Timeline
 
 from .policy import RAISED, SECONDS, AlarmState, check_policy, follow, lag_of
@@ -134,9 +134,9 @@ def compare_policies(
                     own = parts == part
                     alarms[own] = events_at(level)[own] == RAISED
                     held_back[own] = labelled[own] & (scores[own] >= level) & ~alarms[own]
-                facts = measure_alarms(timelines, alarms, labelled, label, None, goal, late)
-                costs = score_costs(timelines, alarms, label, facts, None, early, late, held_back)
-                row["measured"] = facts | {"costs": costs}
+                measured = measure_alarms(timelines, alarms, labelled, label, None, goal, late)
+                costs = score_costs(timelines, alarms, label, measured, None, early, late, held_back)
+                row["measured"] = measured | {"costs": costs}
         found.append(row)
     return found
 
@@ -217,7 +217,9 @@ def best_of(rows: Sequence[Mapping[str, Any]], goal: AlarmGoal) -> int | None:
     """
     measured = {number: row["measured"] for number, row in enumerate(rows) if row["measured"]}
     kept = [
-        number for number, facts in measured.items() if facts["promise"].get("rate", 1.0) <= goal.share + LOSS_ROUNDING
+        number
+        for number, values in measured.items()
+        if values["promise"].get("rate", 1.0) <= goal.share + LOSS_ROUNDING
     ]
     if goal.kind == "rate":
         return max(kept, key=lambda number: measured[number]["costs"].get("found_changes", 0.0), default=None)

@@ -10,7 +10,7 @@ from helpers import make_timeline, read_json, tiny_model
 from modeling_tempoformer.evaluation.alarm_goals import AlarmGoal
 from modeling_tempoformer.evaluation.alarms import find_threshold
 from modeling_tempoformer.evaluation.prediction_table import prediction_rows, read_held_out, write_held_out
-from modeling_tempoformer.posts.facts import Facts, unit_of
+from modeling_tempoformer.posts.metadata import Metadata, unit_of
 from tempoformer_live.commands import policy as command
 from tempoformer_live.policy import RAISED, AlarmState, follow, read_alarm
 from tempoformer_live.policy_comparison import at_threshold, best_of, compare_policies, follow_all, keeping
@@ -139,7 +139,7 @@ def test_without_times_no_policy_counts_seconds():
 
 def test_a_family_and_a_timeline_of_one_name_stay_two_units(tmp_path):
     timelines = [make_timeline([0, 1], name) for name in ("ann", "bob", "cy")]
-    timelines[0].facts, timelines[1].facts = [Facts(None, "cy")] * 2, [Facts(None, "cy")] * 2
+    timelines[0].metadata, timelines[1].metadata = [Metadata(None, "cy")] * 2, [Metadata(None, "cy")] * 2
     for number, timeline in enumerate(timelines):
         timeline.input_rows = [2 * number, 2 * number + 1]
     table = prediction_rows(timelines, np.zeros(6, dtype=int), np.full((6, 2), 0.5), ["no", "yes"], ["label"])
@@ -156,7 +156,7 @@ def test_the_command_compares_and_sets_a_policy(tmp_path, capsys, model_type):
     for number, timeline in enumerate(timelines):
         timeline.input_rows = [next(rows) for _ in timeline.labels]
         timeline.state_logits = torch.zeros(len(timeline), 3)
-        timeline.facts = [Facts(None, f"family {number // 2}")] * len(timeline)
+        timeline.metadata = [Metadata(None, f"family {number // 2}")] * len(timeline)
     labels = {"id2label": {0: "no", 1: "Turn"}, "label2id": {"no": 0, "Turn": 1}}
     model = tiny_model(num_labels=2, model_type=model_type, watched=0, timed=True, **labels)
     model.config.calibration = {"temperature": 2.0}
@@ -174,7 +174,7 @@ def test_the_command_compares_and_sets_a_policy(tmp_path, capsys, model_type):
     np.testing.assert_allclose(
         np.concatenate([own.timestamps for own in read]), sum((o.timestamps for o in timelines), [])
     )
-    assert [own.facts[0].unit for own in read] == [own.facts[0].unit for own in timelines]
+    assert [own.metadata[0].unit for own in read] == [own.metadata[0].unit for own in timelines]
     before = read_json(tmp_path / "config.json")
     command.main(arguments)
     said = capsys.readouterr().out
