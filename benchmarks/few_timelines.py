@@ -94,9 +94,9 @@ def merge_rows(collate: StreamCollator, rows: list[dict[str, Any]]) -> dict[str,
     """Returns the batch of rows of one target each, as one row for each held-out fold."""
     batch, merged = collate(rows), []
     for member in batch["held_out"].unique():
-        own = (batch["held_out"] == member).nonzero().flatten().tolist()
+        members_rows = (batch["held_out"] == member).nonzero().flatten().tolist()
         vectors, place = [], {}
-        for number in own:
+        for number in members_rows:
             for post, vector in zip(rows[number]["post_index"], batch["post_embeds"][number], strict=False):
                 if place.setdefault(post, len(vectors)) == len(vectors):
                     vectors.append(vector)
@@ -104,17 +104,17 @@ def merge_rows(collate: StreamCollator, rows: list[dict[str, Any]]) -> dict[str,
         for name, values in batch.items():
             if name in ("stream_index", "speaker_posts"):
                 # The last place stands for no post, which is -1.
-                moved = [[place[post] for post in rows[number]["post_index"]] for number in own]
+                moved = [[place[post] for post in rows[number]["post_index"]] for number in members_rows]
                 moved = [torch.tensor([*places, -1]) for places in moved]
                 absent = [len(places) - 1 for places in moved]
                 new[name] = torch.cat(
                     [
                         places[values[number].masked_fill(values[number] < 0, last)]
-                        for number, places, last in zip(own, moved, absent, strict=True)
+                        for number, places, last in zip(members_rows, moved, absent, strict=True)
                     ]
                 )
             elif name not in (*new, "held_out"):
-                new[name] = values[own].flatten(0, 1)
+                new[name] = values[members_rows].flatten(0, 1)
         merged.append(new)
     fills = {"stream_index": -1, "speaker_posts": -1, "labels": -100}
     padded = {name: pad_sequence([row[name] for row in merged], True, fills.get(name, 0)) for name in merged[0]}
@@ -235,7 +235,7 @@ def shuffle_labels(timelines: list[Timeline], seed: int) -> list[Timeline]:
     labels[labels >= 0] = np.random.default_rng(seed).permutation(labels[labels >= 0])
     ends = np.cumsum(list(map(len, timelines)))[:-1]
     pairs = zip(timelines, np.split(labels, ends), strict=True)
-    return [replace(timeline, labels=own.tolist()) for timeline, own in pairs]
+    return [replace(timeline, labels=given.tolist()) for timeline, given in pairs]
 
 
 def run_all(args: argparse.Namespace) -> Iterator[tuple[str, int, int, Path]]:

@@ -120,7 +120,7 @@ def run(
     reads = {"targets_per_row": 1, "reads_speakers": model.config.reads_speakers, "only_labelled": True}
     # With all timelines of the corpus, so that their vectors are found in the cache.
     parts = {"train": learned, "rest": timelines[size:most], "test": timelines[most:]}
-    tokens = {part: to_rows(own, tokenizer, WINDOW, **reads) for part, own in parts.items() if own}
+    tokens = {part: to_rows(some, tokenizer, WINDOW, **reads) for part, some in parts.items() if some}
     fit_words(model, tokens["train"], tokenizer)
     rows = embed_rows(tokens, model, tokenizer)
     if kind == "whole":
@@ -131,7 +131,7 @@ def run(
     for count, chosen in deal_rows(tokens["train"], draw).items():
         if count == 1 or size < most:
             given = rows["train"], tokens["train"]
-            fits = [stand_ins.fit(*(part.select(own) for part in given), draw) for own in chosen]
+            fits = [stand_ins.fit(*(part.select(chosen_rows) for part in given), draw) for chosen_rows in chosen]
             scored = [count_predictions(fit, stand_ins.read(rows["train"], fit)) for fit in fits]
             counts["own" if count == 1 else f"parts_{count}"] = np.stack(scored)
         if count == 1:

@@ -165,9 +165,9 @@ def run_all(
 def compare(ours: Sequence[pd.DataFrame], theirs: Sequence[pd.DataFrame], names: list[str]) -> dict[str, float | str]:
     """Computes our macro F1 less theirs on the posts of all seeds, in percent, with an interval over timelines."""
     ids = {name: number for number, name in enumerate(names)}
-    own, other = pd.concat(ours), pd.concat(theirs)
-    both = own.merge(other, on=["timeline_id", "post_id"], validate="one_to_one", suffixes=("", "_of_other"))
-    if not len(own) == len(both) == len(other):
+    first, other = pd.concat(ours), pd.concat(theirs)
+    both = first.merge(other, on=["timeline_id", "post_id"], validate="one_to_one", suffixes=("", "_of_other"))
+    if not len(first) == len(both) == len(other):
         raise ValueError("The two methods predicted other posts.")
     classes = [both[column].map(ids) for column in ("label", "prediction", "prediction_of_other")]
     paired = paired_bootstrap(*classes, both["timeline_id"], len(names))

@@ -62,10 +62,10 @@ def read_corpora(folder: Path, method: str) -> Iterator[tuple[str, Scored]]:
             corpus,
             [
                 (
-                    make_timeline(name, (own["label"] == own["watched"]).to_numpy(int), times_of(own)),
-                    own["watched_probability"],
+                    make_timeline(name, (posts["label"] == posts["watched"]).to_numpy(int), times_of(posts)),
+                    posts["watched_probability"],
                 )
-                for name, own in pd.concat(parts).groupby("timeline_id", sort=False)
+                for name, posts in pd.concat(parts).groupby("timeline_id", sort=False)
             ],
         )
 
@@ -79,8 +79,8 @@ def observe_tests(folder: Path, method: str) -> Iterator[dict]:
         table = read_predictions(path.parent / "_predictions.parquet")
         table = table[table["label"].notna()]
         tested = [
-            (make_timeline(name, own["label"].map(names.index).to_numpy(int)), own["watched_probability"])
-            for name, own in table.groupby("timeline_id", sort=False)
+            (make_timeline(name, posts["label"].map(names.index).to_numpy(int)), posts["watched_probability"])
+            for name, posts in table.groupby("timeline_id", sort=False)
         ]
         timelines, scores = [timeline for timeline, _ in tested], np.concatenate([values for _, values in tested])
         for goal in GOALS:
@@ -122,13 +122,13 @@ def observe(scored: Scored, goal: AlarmGoal) -> dict[str, float]:
     cases = {one.kind: find_cases(one, timelines, 1).judge(scores) for one in GOALS}
     generator, seen = np.random.default_rng(0), []
     for _ in range(NUM_SPLITS):
-        is_own = generator.permutation(len(scored)) < len(scored) / 2
-        edges = edges_of(goal, cases[goal.kind][is_own[cases[goal.kind]["unit"]]], scores[is_own[of]])
+        is_chosen = generator.permutation(len(scored)) < len(scored) / 2
+        edges = edges_of(goal, cases[goal.kind][is_chosen[cases[goal.kind]["unit"]]], scores[is_chosen[of]])
         if edges is None:
             continue
         threshold, alarmed = round_between(*edges), {}
         for name, every in cases.items():
-            others = every[~is_own[every["unit"]]]
+            others = every[~is_chosen[every["unit"]]]
             alarmed[name] = np.nan
             if len(others):
                 alarmed[name] = np.average(others["score"] >= threshold, weights=others["weight"])
@@ -153,10 +153,10 @@ def compare_policies(scored: Scored, share: float) -> Iterator[dict]:
             events = follow_all(timelines, scores, at_threshold(policy, level))
             return [
                 change_detection.judge_alarms(
-                    change_detection.Posts(np.array(own.labels) == 1, part == RAISED, np.full(len(part), np.nan)),
+                    change_detection.Posts(np.array(tested.labels) == 1, part == RAISED, np.full(len(part), np.nan)),
                     late=lag_of(policy),
                 )
-                for own, part in zip(timelines, split_values(timelines, events), strict=True)
+                for tested, part in zip(timelines, split_values(timelines, events), strict=True)
             ]
 
         levels = levels_of(scores)

@@ -250,8 +250,8 @@ def project_slots(
     wide = parts.float()
     wide = wide - wide.mean(-1, keepdim=True)
     variance = wide.square().mean(-1, keepdim=True)
-    own, others = wide[:, : posts.shape[1]], wide[:, posts.shape[1] : -1]
-    sums = variance[:, : posts.shape[1]] + own @ others.mT * (2 / posts.shape[-1])
+    wide_posts, wide_positions = wide[:, : posts.shape[1]], wide[:, posts.shape[1] : -1]
+    sums = variance[:, : posts.shape[1]] + wide_posts @ wide_positions.mT * (2 / posts.shape[-1])
     slots = torch.arange(slot_post.shape[1], device=slot_post.device)
     sums = sums[:, slot_post, slots] + variance[:, posts.shape[1] : -1].mT
     scale = sums.clamp_min(0).add(NORM_EPSILON).rsqrt().to(posts.dtype).unsqueeze(-1)
@@ -297,8 +297,8 @@ class PostTempoFormerStreamLayers(nn.Module):
         # Few streams at a time stay in a processor's cache.
         num_rows = max(1, STREAMS_AT_ONCE // max(1, streams.shape[1]))
         parts = [
-            self.read(own, part, output_attentions, all_posts, with_network)
-            for own, part in streams.split_rows(vectors, num_rows)
+            self.read(posts, part, output_attentions, all_posts, with_network)
+            for posts, part in streams.split_rows(vectors, num_rows)
         ]
         if len(parts) == 1:
             return parts[0]
@@ -334,8 +334,8 @@ class PostTempoFormerStreamLayers(nn.Module):
             slots = slots.view_as(slot_post)
         posts = projected[:, compared_post]
         steps = ((posts[:, :, -1:] - posts[:, :, :-1]) * compared_mask[:, :-1].unsqueeze(-1)).flatten(2)
-        own = cosines.expand(len(states), -1, -1)
-        read = torch.cat((self.final_norm(states[:, :, -1]), steps, steps.abs(), own), dim=-1)
+        shared = cosines.expand(len(states), -1, -1)
+        read = torch.cat((self.final_norm(states[:, :, -1]), steps, steps.abs(), shared), dim=-1)
         return read, compared, cosines, all_states, attentions
 
 
@@ -669,8 +669,8 @@ class PostTempoFormerForStreamClassification(StreamClassificationMixin, PostTemp
                 judged = self.without_first_posts(members, is_first)
                 labels = labels.expand(members.shape[:-1])
                 if held_out is not None:
-                    own = torch.arange(len(members), device=labels.device)[:, None] == held_out.to(labels.device)
-                    labels = labels.masked_fill(own.unsqueeze(-1), -100)
+                    left_out = torch.arange(len(members), device=labels.device)[:, None] == held_out.to(labels.device)
+                    labels = labels.masked_fill(left_out.unsqueeze(-1), -100)
                 if num_items_in_batch is not None:
                     num_items_in_batch = num_items_in_batch * (len(members) - (held_out is not None))
             loss = focal_loss(judged, labels, self.config.focal_gamma, self.config.class_weights, num_items_in_batch)

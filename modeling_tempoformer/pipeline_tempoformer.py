@@ -367,8 +367,8 @@ class StreamClassificationPipeline(Pipeline):
         if config.reads_known_states:
             columns["known_states"] = timeline.known_states(config)
         # An explanation needs two posts of each speaker, as it leaves one of them out.
-        own = timeline.speaker_posts(1 + explains) if config.reads_speakers else None
-        rows = list(cut_rows(columns, config.window + explains, targets_per_row, own))
+        speaker_posts = timeline.speaker_posts(1 + explains) if config.reads_speakers else None
+        rows = list(cut_rows(columns, config.window + explains, targets_per_row, speaker_posts))
         if timeline.held_out is not None and not explains:
             rows = [{**row, "held_out": timeline.held_out} for row in rows]
         return {"timeline": timeline, "rows": rows, "truncated": num_cut}

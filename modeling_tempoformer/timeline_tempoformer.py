@@ -317,16 +317,16 @@ def cut_rows(
     start_time = {"start_time": columns["timestamps"][0]} if columns.get("timestamps") else {}
     num_posts = len(next(iter(columns.values())))
     for start, first, end in row_bounds(num_posts, window, targets_per_row):
-        own = None if speaker_posts is None else speaker_posts[first:end]
-        older = sorted({post for posts in own or () for post in posts if 0 <= post < start})
+        earlier = None if speaker_posts is None else speaker_posts[first:end]
+        older = sorted({post for posts in earlier or () for post in posts if 0 <= post < start})
         posts = [*older, *range(start, end)]
         row = {
             name: values[posts] if isinstance(values, torch.Tensor) else [values[post] for post in posts]
             for name, values in columns.items()
         }
         row |= {"num_context": first - start + len(older), "num_before": start - len(older), **start_time}
-        if own is not None:
+        if earlier is not None:
             position = {post: number for number, post in enumerate(posts)}
-            row["speaker_posts"] = [[position.get(post, -1) for post in posts_of] for posts_of in own]
+            row["speaker_posts"] = [[position.get(post, -1) for post in posts_of] for posts_of in earlier]
             row["num_older"] = len(older)
         yield row

@@ -195,8 +195,8 @@ def write_card(model: PreTrainedModel, folder: str | Path, content: CardContent 
 
 def code_files(folder: Path) -> dict[str, str]:
     """Returns the modules of this package in the folder of a model, each with the first sentence of its docstring."""
-    own = [path for path in sorted(PACKAGE.glob("*.py")) if (folder / path.name).exists()]
-    texts = {path.name: ast.get_docstring(ast.parse(path.read_text("utf-8"))) for path in own}
+    modules = [path for path in sorted(PACKAGE.glob("*.py")) if (folder / path.name).exists()]
+    texts = {path.name: ast.get_docstring(ast.parse(path.read_text("utf-8"))) for path in modules}
     return {name: " ".join((text or "").split(". ")[0].split()).removesuffix(".") for name, text in texts.items()}
 
 

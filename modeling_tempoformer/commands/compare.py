@@ -188,12 +188,12 @@ def write_comparison(
 def main(arguments: list[str], methods: Methods = BASELINES, kind: type = CompareArguments):
     """Runs the command. `kind` is its class of arguments, whose module's docstring is its help; `methods` may run."""
     end = arguments.index("--") if "--" in arguments else len(arguments)
-    own, passed_on = arguments[:end], arguments[end + 1 :]
-    if {"-h", "--help"} & set(own):
+    options, passed_on = arguments[:end], arguments[end + 1 :]
+    if {"-h", "--help"} & set(options):
         print(sys.modules[kind.__module__].__doc__)
-    if own.count(RENAMED_METHOD) > without_options(own, {"methods"}).count(RENAMED_METHOD):
+    if options.count(RENAMED_METHOD) > without_options(options, {"methods"}).count(RENAMED_METHOD):
         raise ValueError(f"--methods {RENAMED_METHOD} is gone: give --methods {DEFAULT}.")
-    (args,) = parse([kind], own)
+    (args,) = parse([kind], options)
     if not passed_on:
         raise ValueError("Give the arguments of the runs after `--`.")
     given = options_given(passed_on)

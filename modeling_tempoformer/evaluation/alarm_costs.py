@@ -117,15 +117,15 @@ def alarm_curve(
         early (`int`, *optional*, defaults to 0): The argument of [`score_costs`].
     """
     best, others = [], []
-    for timeline, own in zip(timelines, split_values(timelines, scores), strict=True):
+    for timeline, scores_of in zip(timelines, split_values(timelines, scores), strict=True):
         labels = np.array(timeline.labels)
-        own, is_class = own[labels >= 0], labels[labels >= 0] == label
-        outside = np.ones(len(own), dtype=bool)
+        scores_of, is_class = scores_of[labels >= 0], labels[labels >= 0] == label
+        outside = np.ones(len(scores_of), dtype=bool)
         for first, _, end in change_detection().zones_of(is_class, early):
             # A change is found from the largest probability in it on.
-            best.append(own[first:end].max())
+            best.append(scores_of[first:end].max())
             outside[first:end] = False
-        others.append(own[outside])
+        others.append(scores_of[outside])
     best, others = np.sort(best), np.sort(np.concatenate(others))
     thresholds = np.unique(np.concatenate([best, others[others >= best[0]]]))[::-1]
     found, false = (len(values) - np.searchsorted(values, thresholds) for values in (best, others))

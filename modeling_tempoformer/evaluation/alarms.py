@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 from transformers import PreTrainedConfig
 
-from ..decisions_tempoformer import own_alarm
+from ..decisions_tempoformer import class_alarm
 from ..posts.metadata import unit_of
 from ..posts.states import first_of
 from ..timeline_tempoformer import Timeline
@@ -172,14 +172,15 @@ def alarms_in_turn(
     """
     units, _ = pd.factorize(pd.Series(list(map(unit_of, timelines)), dtype=object))
     parts = [
-        unit % PARTS if own.held_out is None else own.held_out for unit, own in zip(units, timelines, strict=True)
+        unit % PARTS if timeline.held_out is None else timeline.held_out
+        for unit, timeline in zip(units, timelines, strict=True)
     ]
     if len(set(parts)) < 2:
         return None
     of_post, scores = np.repeat(parts, list(map(len, timelines))), scores.astype(np.float64)
     alarms = np.zeros(len(scores), dtype=bool)
     for part in set(parts):
-        others = [timeline for timeline, own in zip(timelines, parts, strict=True) if own != part]
+        others = [timeline for timeline, fold in zip(timelines, parts, strict=True) if fold != part]
         threshold = find_threshold(others, scores[of_post != part], label, goal)
         if threshold is None and goal.bounds_risk:
             return None
@@ -310,7 +311,7 @@ def score_alarms(
         `costs` the [`score_costs`]; and `compared_with`: the [`compare_alarms`] of each baseline.
     """
     alarms = alarms_of(predictions, probabilities, config.watched, config.calibration)
-    alarm = own_alarm(config.watched, config.calibration) or {}
+    alarm = class_alarm(config.watched, config.calibration) or {}
     goal, measured = None, {}
     if "wanted" in alarm:
         goal, measured = read_goal(alarm["wanted"]), {"wanted": alarm["wanted"]}

@@ -50,10 +50,10 @@ def score_annotators(
         scores["alpha"] = alpha
     pairs = []
     for number in range(len(names)):
-        own = table[:, number]
-        others = majorities(votes - (own[:, None] == np.arange(num_labels)))
-        both = (own != MISSING) & (others != MISSING) & (predictions != MISSING)
-        pairs.append(np.stack([others, own, predictions, timelines])[:, both])
+        theirs = table[:, number]
+        others = majorities(votes - (theirs[:, None] == np.arange(num_labels)))
+        both = (theirs != MISSING) & (others != MISSING) & (predictions != MISSING)
+        pairs.append(np.stack([others, theirs, predictions, timelines])[:, both])
     together = np.concatenate(pairs, axis=1)
     if not together.size:
         return scores

@@ -42,21 +42,21 @@ def expect_more(whole: np.ndarray, parts: Mapping[int, np.ndarray]) -> dict[str,
     drawn = np.random.default_rng(0).multinomial(number, np.full(number, 1 / number), size=RESAMPLES)
     # The first row is the timelines as they are.
     drawn = np.concatenate((np.ones((1, number)), drawn))
-    own = macro_f1(drawn, whole[None])
+    whole_scores = macro_f1(drawn, whole[None])
     scores = np.stack([macro_f1(drawn, parts[count]) for count in counts], axis=-1)
     gain = expected_gain(sizes, scores, number)
     # Other timelines to learn from would make another model, which is then scored on twice as many.
-    spread = np.hypot(spread_of_fits(parts), own[1:].std() / 2**0.5)
+    spread = np.hypot(spread_of_fits(parts), whole_scores[1:].std() / 2**0.5)
     chance = spread * np.random.default_rng(1).standard_normal(RESAMPLES)
     # No score is more than 1, whatever the formula says.
-    expected = np.clip(own + gain + np.concatenate(([0], chance)), 0, 1)
+    expected = np.clip(whole_scores + gain + np.concatenate(([0], chance)), 0, 1)
     guessing = 1 / whole.shape[-1]
     return {
         "timelines": number,
-        "macro_f1": float(own[0]),
-        "macro_f1_interval": interval(own),
+        "macro_f1": float(whole_scores[0]),
+        "macro_f1_interval": interval(whole_scores),
         "guessing": guessing,
-        "has_learned": interval(own)[0] > guessing,
+        "has_learned": interval(whole_scores)[0] > guessing,
         "stand_in": [
             {
                 "timelines": round(sizes[at]),

@@ -188,20 +188,20 @@ def read_held_out(folder: str | Path, names: Sequence[str]) -> tuple[list[Timeli
         )
     table, ids = pd.read_parquet(path), {name: label for label, name in enumerate(names)}
     timelines, probabilities = [], []
-    for timeline_id, own in table.groupby("timeline_id", sort=False):
+    for timeline_id, posts in table.groupby("timeline_id", sort=False):
         times = None
-        if "time" in own:
-            own = own.sort_values("time", kind="stable")
-            is_date = isinstance(own["time"].dtype, pd.DatetimeTZDtype)
-            seconds = (own["time"] - pd.Timestamp(0, tz="UTC")) / pd.Timedelta(1, "s") if is_date else own["time"]
+        if "time" in posts:
+            posts = posts.sort_values("time", kind="stable")
+            is_date = isinstance(posts["time"].dtype, pd.DatetimeTZDtype)
+            seconds = (posts["time"] - pd.Timestamp(0, tz="UTC")) / pd.Timedelta(1, "s") if is_date else posts["time"]
             times = seconds.tolist()
-        labels = own["label"].map(ids).fillna(NO_LABEL).astype(int).tolist()
-        metadata = [Metadata(None, unit) for unit in own["unit"]]
-        rows = list(range(len(own)))
+        labels = posts["label"].map(ids).fillna(NO_LABEL).astype(int).tolist()
+        metadata = [Metadata(None, unit) for unit in posts["unit"]]
+        rows = list(range(len(posts)))
         timelines.append(
-            Timeline(timeline_id, rows, [""] * len(own), times, own["post_id"].tolist(), labels, metadata=metadata)
+            Timeline(timeline_id, rows, [""] * len(posts), times, posts["post_id"].tolist(), labels, metadata=metadata)
         )
-        probabilities.append(own[[PROBABILITY + name for name in names]].to_numpy())
+        probabilities.append(posts[[PROBABILITY + name for name in names]].to_numpy())
     return timelines, np.concatenate(probabilities)
 
 
@@ -299,6 +299,6 @@ def is_number(name: str) -> bool:
 
 def is_predicted(name: str, names: Collection[str]) -> bool:
     """Tells whether a table of predictions of the classes `names`, without [`GIVEN`], may have such a column."""
-    own = (*KEY, "time", "prediction", *(PROBABILITY + each for each in names), "alarm", "watched")
-    own += ("state_prediction",)
-    return name in own or name in NUMBERS or name.startswith(STATE_PROBABILITY)
+    columns = (*KEY, "time", "prediction", *(PROBABILITY + each for each in names), "alarm", "watched")
+    columns += ("state_prediction",)
+    return name in columns or name in NUMBERS or name.startswith(STATE_PROBABILITY)

@@ -95,12 +95,12 @@ def score_part(
     baselines = learn_baselines(timelines, len(names), train, vectors, config)
     # Only a model that was calibrated for macro F1 has thresholds.
     has_thresholds = (getattr(config, "calibration", None) or {}).get("thresholds") is not None
-    own = {"without_thresholds": (posts.probabilities, {})} if has_thresholds else {}
+    variants = {"without_thresholds": (posts.probabilities, {})} if has_thresholds else {}
     if without_known_states is not None:
-        own["without_known_states"] = without_known_states[labelled], {}
+        variants["without_known_states"] = without_known_states[labelled], {}
     known = all_labels(timelines if train is None else train)
     no_change = choose_no_change(config, known, names)
-    scores = counts | compute_scores(posts, no_change) | compare_with_baselines(posts, baselines | own)
+    scores = counts | compute_scores(posts, no_change) | compare_with_baselines(posts, baselines | variants)
     scores["no_change"] = names[no_change]
     if train is not None and timelines[0].held_out is None:
         scores["people"] = score_people(posts, labelled, timelines, train, no_change)
@@ -345,8 +345,9 @@ def people_lines(results: Mapping[str, Any]) -> list[str]:
         part, scores = people.get(name, {}), []
         if "macro_f1" in part:
             scores += [f"macro F1 {part['macro_f1']:.3f}", f"F1 of changes {part['change_f1']:.3f}"]
-        if part and (own := states.get(name)):
-            scores.append(f"states {', '.join(number_words(own)) or 'macro F1 {macro_f1:.3f}'.format(**own)}")
+        if part and (state_scores := states.get(name)):
+            words_of_states = ", ".join(number_words(state_scores)) or f"macro F1 {state_scores['macro_f1']:.3f}"
+            scores.append(f"states {words_of_states}")
         if part:
             words.append(f"{whose} ({part['people']}) {', '.join(scores) or 'without labels'}")
     return [*lines, f"Apart: {'; '.join(words)}."] if words else lines

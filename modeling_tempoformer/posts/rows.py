@@ -147,8 +147,8 @@ def timeline_to_rows(
         if only_labelled:
             columns["thinned_states"] = thin(timeline).known_states(known_states).tolist()
     rows = []
-    own = timeline.speaker_posts() if reads_speakers else None
-    for row in cut_rows(columns, window, targets_per_row, own):
+    speaker_posts = timeline.speaker_posts() if reads_speakers else None
+    for row in cut_rows(columns, window, targets_per_row, speaker_posts):
         row["labels"] = labels = row["labels"][row["num_context"] :]
         if timeline.held_out is not None:
             row["held_out"] = timeline.held_out

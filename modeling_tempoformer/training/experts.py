@@ -144,9 +144,10 @@ def choose_weights(experts: np.ndarray, labels: np.ndarray, folds: np.ndarray, c
     def held_out_loss(chosen: list[int]) -> float:
         loss = 0.0
         for fold in np.unique(folds):
-            own = folds == fold
-            weights = weigh(experts[chosen][:, ~own], labels[~own], counts[~own])
-            loss += counts[own].sum() * mixture_loss(weights, experts[chosen][:, own], labels[own], counts[own])[0]
+            is_judged = folds == fold
+            weights = weigh(experts[chosen][:, ~is_judged], labels[~is_judged], counts[~is_judged])
+            judged = labels[is_judged], counts[is_judged]
+            loss += judged[1].sum() * mixture_loss(weights, experts[chosen][:, is_judged], *judged)[0]
         return loss
 
     chosen = list(range(len(experts)))

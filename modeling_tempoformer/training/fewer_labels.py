@@ -107,7 +107,7 @@ def can_learn(tokens: Dataset, model: PostTempoFormerForStreamClassification) ->
     for name in ["labels"] + ["states"] * (model.states is not None):
         values = list(zip(tokens["held_out"], tokens[name], strict=True))
         for member in range(model.config.num_members):
-            seen = {value for fold, own in values for value in own if fold != member} - {NO_LABEL, "", None}
+            seen = {value for fold, given in values for value in given if fold != member} - {NO_LABEL, "", None}
             if len(seen) < 2:
                 return False
     return True
@@ -139,11 +139,11 @@ class StandIns:
         vectors: dict[int, torch.Tensor] = {}
         for embedded, tokens in rows:
             names = [name for name in tokenizer.model_input_names if name in tokens.column_names]
-            for row, own in zip(embedded, tokens, strict=True):
+            for row, token_row in zip(embedded, tokens, strict=True):
                 for post, index in enumerate(row["post_index"]):
                     if index not in vectors:
                         vectors[index] = row["post_embeds"][post, : self.config.encoder_config.hidden_size]
-                        self.posts[index] = {name: own[name][post] for name in names}
+                        self.posts[index] = {name: token_row[name][post] for name in names}
         self.vectors = torch.stack(list(vectors.values()))
         # The place of each post among the vectors
         self.places = torch.zeros(max(vectors) + 1, dtype=torch.long)
@@ -186,8 +186,8 @@ def count_predictions(model: PostTempoFormerForStreamClassification, rows: Datas
         labels = batch.pop("labels")
         predictions = model(**batch).logits.argmax(-1)
         timelines = torch.tensor([row["timeline"] for row in part], device=labels.device)
-        for values, own in zip(columns.values(), (labels, predictions, timelines[:, None].expand_as(labels))):
-            values.append(own[labels >= 0].cpu().numpy())
+        for values, new in zip(columns.values(), (labels, predictions, timelines[:, None].expand_as(labels))):
+            values.append(new[labels >= 0].cpu().numpy())
     labels, predictions, timelines = map(np.concatenate, columns.values())
     numbers, timelines = np.unique(timelines, return_inverse=True)
     return count_by_timeline(labels, predictions, timelines, len(numbers), model.config.num_labels)

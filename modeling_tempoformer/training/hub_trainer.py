@@ -179,21 +179,21 @@ class HubTrainer(Trainer):
         self.saved_metrics.clear()
         return super().train(*args, **kwargs)
 
-    def own_learning_rate(self) -> tuple[float | None, list[nn.Parameter]]:
+    def extra_learning_rate(self) -> tuple[float | None, list[nn.Parameter]]:
         """Returns a learning rate and its parameters; with None, all parameters learn at `args.learning_rate`."""
         return None, []
 
     def create_optimizer(self, model=None) -> torch.optim.Optimizer:
         is_new = self.optimizer is None
         optimizer = super().create_optimizer(model)
-        learning_rate, parameters = self.own_learning_rate()
+        learning_rate, parameters = self.extra_learning_rate()
         if is_new and learning_rate is not None:
             wanted = set(map(id, parameters))
             # The new groups differ from the old ones only in the learning rate.
             for group in list(optimizer.param_groups):
-                if own := [parameter for parameter in group["params"] if id(parameter) in wanted]:
+                if moved := [parameter for parameter in group["params"] if id(parameter) in wanted]:
                     group["params"] = [parameter for parameter in group["params"] if id(parameter) not in wanted]
-                    optimizer.add_param_group({**group, "params": own, "lr": learning_rate})
+                    optimizer.add_param_group({**group, "params": moved, "lr": learning_rate})
         return optimizer
 
     def finish(self, has_changed: bool):
@@ -389,7 +389,7 @@ class HubTrainer(Trainer):
         end = next((entry for entry in self.state.log_history if "train_runtime" in entry), {})
         device = torch.cuda.get_device_name() if self.args.device.type == "cuda" else self.args.device.type.upper()
         # The summary lacks these.
-        own = {
+        settings = {
             **{name: value for name, value in vars(self.args).items() if name.endswith("_learning_rate")},
             "freeze_encoder": getattr(self.args, "freeze_encoder", False) or None,
             "freeze_layers": getattr(self.args, "freeze_layers", None),
@@ -397,7 +397,7 @@ class HubTrainer(Trainer):
             "seconds": end.get("train_runtime"),
             "mean loss": end.get("train_loss"),
         }
-        return summary.hyperparameters | {name: value for name, value in own.items() if value is not None}
+        return summary.hyperparameters | {name: value for name, value in settings.items() if value is not None}
 
 
 def kept_evaluation(state: TrainerState, best: bool) -> dict[str, float]:

@@ -155,7 +155,7 @@ class StreamTrainer(HubTrainer):
         if self.args.early_stopping_patience is not None and self.args.finds_best:
             self.add_callback(EarlyStoppingCallback(self.args.early_stopping_patience))
 
-    def own_learning_rate(self) -> tuple[float | None, list[nn.Parameter]]:
+    def extra_learning_rate(self) -> tuple[float | None, list[nn.Parameter]]:
         # A model without an encoder, over frozen embeddings, is new as a whole and has one rate.
         if not self.model.base_model_prefix:
             return None, []
@@ -289,8 +289,8 @@ class StreamTrainer(HubTrainer):
             with self.accelerator.autocast():
                 rows = embed_rows({"rows": rows}, self.model, self.processing_class, keeps=False)["rows"]
         vectors = torch.from_numpy(post_vectors(rows, timelines))
-        for timeline, own in zip(timelines, vectors.split(list(map(len, timelines))), strict=True):
-            timeline.vectors = own
+        for timeline, part in zip(timelines, vectors.split(list(map(len, timelines))), strict=True):
+            timeline.vectors = part
         return rows
 
     def log_metrics(self, split: str, metrics: dict[str, Any]):

@@ -9,8 +9,7 @@ from helpers import write_table
 from modeling_tempoformer import label_names, load_table, to_timelines
 from modeling_tempoformer.common.command_line import parse
 from modeling_tempoformer.posts.arguments import DataTrainingArguments, PostArguments
-from modeling_tempoformer.posts.columns import ROLES, logger
-from modeling_tempoformer.posts.columns import Columns as PostColumns
+from modeling_tempoformer.posts.columns import ROLES, Columns, logger
 from modeling_tempoformer.posts.post_errors import PostError
 from modeling_tempoformer.posts.post_splits import (
     choose_change_step,
@@ -25,7 +24,7 @@ from modeling_tempoformer.posts.states import choose_states
 from modeling_tempoformer.posts.tables import stream_table
 from semantic_change.arguments import TextDataTrainingArguments
 from semantic_change.reading.dated_texts import load_text_splits
-from semantic_change.reading.passages import Columns
+from semantic_change.reading.passages import TextColumns
 from semantic_change.reading.text_layouts import read_passages
 from tempoformer_live.corpus import Corpus
 
@@ -79,7 +78,7 @@ def test_nearly_the_usual_names_are_read_everywhere(tmp_path, said, names, kind)
     for name in set(USUAL).difference(load_table(path).column_names):
         assert any(f"--columns {name.removesuffix('_id')}=" in message for message in said())
 
-    columns = PostColumns(timeline="timeline_id", timestamp=None, text="text", id=None, speaker=None)
+    columns = Columns(timeline="timeline_id", timestamp=None, text="text", id=None, speaker=None)
     corpus = Corpus(tmp_path / "scored", [path], columns, 1)
     corpus.write_file(0)
     scored = corpus.read(0).to_pydict()
@@ -250,7 +249,7 @@ def test_pieces_of_a_stream_may_not_change_the_name():
 def test_texts_for_words_are_found_by_nearly_the_usual_names(tmp_path):
     """A column of dates that was missed would leave the texts without a time."""
     rows = [{"Date": f"19{year}", "Text": "so sad", "Source": f"book {year}"} for year in (15, 90)]
-    passages = read_passages(write_table(tmp_path / "a.csv", rows), Columns(time="date"))
+    passages = read_passages(write_table(tmp_path / "a.csv", rows), TextColumns(time="date"))
     assert [(each.date, each.source, each.words) for each in passages] == [
         ("1915", "book 15", ["so", "sad"]),
         ("1990", "book 90", ["so", "sad"]),

@@ -25,7 +25,7 @@ from modeling_tempoformer.training.resuming import DEFINING, train_or_resume
 from modeling_tempoformer.training.stream_trainer import StreamTrainer, StreamTrainingArguments
 from modeling_tempoformer.view.timelines import TIMELINES
 from semantic_change.arguments import TextDataTrainingArguments as TextData
-from semantic_change.commands.temporal_mlm import ModelArguments as TextArguments
+from semantic_change.commands.temporal_mlm import TemporalModelArguments as TextArguments
 from semantic_change.temporal_trainer import TemporalTrainingArguments
 
 

@@ -129,12 +129,12 @@ def label_keys(names: Sequence[str]) -> list[list[str]]:
     Returns the keys of each class: a digit, and its first letter if no other class begins with it. The key of a class
     that is named by one digit is that digit.
     """
-    own = {name for name in names if len(name) == 1 and name in f"0{DIGITS}"}
-    digits = iter(sorted(set(DIGITS) - own))
+    digit_names = {name for name in names if len(name) == 1 and name in f"0{DIGITS}"}
+    digits = iter(sorted(set(DIGITS) - digit_names))
     first = [name[0].lower() for name in names]
     keys = []
     for name, letter in zip(names, first, strict=True):
-        of_class = [name] if name in own else [digit for digit in [next(digits, None)] if digit is not None]
+        of_class = [name] if name in digit_names else [digit for digit in [next(digits, None)] if digit is not None]
         if letter.isalpha() and first.count(letter) == 1:
             of_class.append(letter)
         keys.append(of_class)

@@ -573,8 +573,10 @@ class LiveClassifier:
         answers = read_answers(torch.tensor(logits), config, config.calibration, states)
         if self.alarm is not None:
             # An event of another alarm says nothing of this one.
-            own = [event if rule == self.alarm.rule else None for event, rule in zip(events, rules, strict=True)]
-            answers = follow_policy(answers, own)
+            shown_events = [
+                event if rule == self.alarm.rule else None for event, rule in zip(events, rules, strict=True)
+            ]
+            answers = follow_policy(answers, shown_events)
         return {
             key: {**answer, "stream_length": length, "context": context}
             for key, answer, length, context in zip(readings, answers, lengths, contexts, strict=True)

@@ -177,11 +177,11 @@ class StreamMemory:
             if len(values) not in (5, 6, 7):
                 raise ValueError(damaged)
             *values, speakers, known_states, alarm_state = (*values, *({}, {})[len(values) - 5 :])
-            remembered, own = (
+            remembered, speaker_posts = (
                 [{name: next(columns[name]).clone() for name in names} for _ in range(count)]
                 for count in (num_posts, len(speakers))
             )
-            by_speaker = dict(zip(speakers, own, strict=True))
+            by_speaker = dict(zip(speakers, speaker_posts, strict=True))
             memory.timelines[timeline_id] = RememberedTimeline(
                 remembered, *values, by_speaker, known_states, AlarmState(**alarm_state)
             )

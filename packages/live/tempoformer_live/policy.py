@@ -138,8 +138,8 @@ def use_alarm(config: PreTrainedConfig, alarm: Alarm | None):
     """Puts the alarm of a service in the place of the one in a model's configuration, if there is one."""
     if alarm is not None:
         config.watched = alarm.label
-        own = {"alarm": {"label": alarm.label, "threshold": alarm.threshold}}
-        config.calibration = {**(config.calibration or {}), **own}
+        alarm_calibration = {"alarm": {"label": alarm.label, "threshold": alarm.threshold}}
+        config.calibration = {**(config.calibration or {}), **alarm_calibration}
 
 
 def follow_policy(answers: Sequence[dict[str, Any]], events: Iterable[int | None] | None) -> list[dict[str, Any]]:

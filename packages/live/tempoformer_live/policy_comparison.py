@@ -65,11 +65,11 @@ def check_candidate(policy: Mapping[str, Any], timed: bool):
 def follow_all(timelines: Sequence[Timeline], scores: np.ndarray, rule: Rule) -> np.ndarray:
     """Returns the events (posts,) of the labelled posts of timelines ([`follow`]), 0 of others."""
     events = []
-    for timeline, own in zip(timelines, split_values(timelines, scores), strict=True):
-        asked = np.array(timeline.labels) >= 0
-        times = None if timeline.timestamps is None else np.array(timeline.timestamps)[asked].tolist()
+    for timeline, values in zip(timelines, split_values(timelines, scores), strict=True):
+        labelled = np.array(timeline.labels) >= 0
+        times = None if timeline.timestamps is None else np.array(timeline.timestamps)[labelled].tolist()
         events.append(np.zeros(len(timeline), dtype=np.int64))
-        events[-1][asked] = follow(own[asked].tolist(), times, *rule, AlarmState())
+        events[-1][labelled] = follow(values[labelled].tolist(), times, *rule, AlarmState())
     return np.concatenate(events)
 
 
@@ -131,9 +131,9 @@ def compare_policies(
             if None not in in_turn.values() and len(in_turn) > 1:
                 alarms, held_back = np.zeros((2, len(scores)), dtype=bool)
                 for part, level in in_turn.items():
-                    own = parts == part
-                    alarms[own] = events_at(level)[own] == RAISED
-                    held_back[own] = labelled[own] & (scores[own] >= level) & ~alarms[own]
+                    of_part = parts == part
+                    alarms[of_part] = events_at(level)[of_part] == RAISED
+                    held_back[of_part] = labelled[of_part] & (scores[of_part] >= level) & ~alarms[of_part]
                 measured = measure_alarms(timelines, alarms, labelled, label, None, goal, late)
                 costs = score_costs(timelines, alarms, label, measured, None, early, late, held_back)
                 row["measured"] = measured | {"costs": costs}

@@ -101,6 +101,6 @@ def set_up_logs(log_format: Literal["text", "json"]):
     logging.captureWarnings(True)
     transformers_logging.disable_default_handler()
     transformers_logging.enable_propagation()
-    own = logging.getLogger(__package__.split(".")[0])
-    if own.level == logging.NOTSET:
-        own.setLevel(logging.INFO)
+    package_logger = logging.getLogger(__package__.split(".")[0])
+    if package_logger.level == logging.NOTSET:
+        package_logger.setLevel(logging.INFO)

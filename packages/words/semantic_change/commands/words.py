@@ -442,8 +442,8 @@ def rank_words(
         for word, by_time in by_word.items()
     }
     for word, by_time in reader.embed(unread).items():
-        own = vectors.get(word, {}) | by_time
-        vectors[word] = {time: own[time] for time in args.times}
+        by_every_time = vectors.get(word, {}) | by_time
+        vectors[word] = {time: by_every_time[time] for time in args.times}
 
     known = read_senses({word: given[word] for word in by_word if word in given}, args.times[-1], reader.read_known)
     entries = make_entries(by_word, vectors, found, reader.read_known, args.max_attested, args.seed, frequent, known)

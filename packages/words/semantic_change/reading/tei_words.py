@@ -144,7 +144,7 @@ def split_tokens(words: list[str], marks: Sequence[Mark]) -> tuple[list[str], li
     keys = [mark.value for mark in marks if mark.kind == KEY]
     if not keys:
         return words, words, frozenset()
-    tokens, own, glued = [], [], set()
+    tokens, token_keys, glued = [], [], set()
     # Borders of tokens so far, and whether the token that is open has begun
     borders, has_begun = 0, False
     for word in words:
@@ -162,9 +162,9 @@ def split_tokens(words: list[str], marks: Sequence[Mark]) -> tuple[list[str], li
                     glued.add(len(tokens))
                 has_begun = borders % 2 == 1
                 tokens.append(piece)
-                own.append(keys[borders // 2] if has_begun else piece)
+                token_keys.append(keys[borders // 2] if has_begun else piece)
             is_first = False
-    return tokens, own, glued
+    return tokens, token_keys, glued
 
 
 def text_pieces(element: ElementTree.Element, spaces: Spaces, search: Sequence[str] = ()) -> Iterator[str]:
