@@ -166,10 +166,10 @@ def learn(
     results["best_step"] = np.array(trainer.state.best_global_step)
     for part, kind, timelines in (("train", "held_out", train), ("test", "test", test)):
         trainer.predict_posts(rows[kind], timelines)
-        is_asked = all_labels(timelines) >= 0
-        results[f"{part}_logits"] = torch.cat([timeline.logits for timeline in timelines]).numpy()[is_asked]
+        is_labelled = all_labels(timelines) >= 0
+        results[f"{part}_logits"] = torch.cat([timeline.logits for timeline in timelines]).numpy()[is_labelled]
         experts = torch.cat([timeline.expert_logits for timeline in timelines]).numpy()
-        results[f"{part}_experts"] = experts[is_asked]
+        results[f"{part}_experts"] = experts[is_labelled]
         hidden = model.config.encoder_config.hidden_size
         results[f"{part}_vectors"] = post_vectors(rows[kind], timelines)[:, :hidden]
     results["held_out"] = np.repeat([timeline.held_out for timeline in train], list(map(len, train)))
@@ -184,7 +184,7 @@ def linear(
     penalty is chosen for macro F1 on held-out training timelines.
     """
     labels, numbers = all_labels(train), timeline_numbers(train)
-    learned, asked = labels >= 0, all_labels(test) >= 0
+    learned, is_target = labels >= 0, all_labels(test) >= 0
     regression = LogisticRegression(class_weight="balanced", max_iter=100, tol=1e-3)
     search = GridSearchCV(
         make_pipeline(StandardScaler(), regression),
@@ -193,7 +193,7 @@ def linear(
         cv=StratifiedGroupKFold(FOLDS),
     )
     search.fit(steps(train, train_vectors)[learned], labels[learned], groups=numbers[learned])
-    return search.predict(steps(test, test_vectors)[asked])
+    return search.predict(steps(test, test_vectors)[is_target])
 
 
 def steps(timelines: Sequence[Timeline], vectors: np.ndarray) -> np.ndarray:

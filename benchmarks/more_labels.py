@@ -180,13 +180,13 @@ def main():
     table = pd.DataFrame(rows).set_index(["kind", "corpus", "timelines", "draw"])
     table.to_csv(args.output_dir / "table.csv")
     print(table.to_string(float_format="{:.3f}".format))
-    for kind, own in table.groupby("kind"):
+    for kind, rows in table.groupby("kind"):
         for part in ("own", "test"):
-            off = {name: own[name] - own[part] for name in ("expected", "now")}
+            off = {name: rows[name] - rows[part] for name in ("expected", "now")}
             words = ", ".join(
                 f"{name} off by {by.abs().mean():.3f} (bias {by.mean():+.3f})" for name, by in off.items()
             )
-            print(f"{kind}, {part}: {words}; {own[f'{part}_is_in'].sum()} of {len(own)} in the interval")
+            print(f"{kind}, {part}: {words}; {rows[f'{part}_is_in'].sum()} of {len(rows)} in the interval")
 
 
 if __name__ == "__main__":

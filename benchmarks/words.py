@@ -418,9 +418,9 @@ def measures(args: argparse.Namespace) -> Iterator[dict]:
         columns[f"known, {reads}"] = compare([(candidates(vectors), is_changed)], pairs_in_order)
         scores = candidates(encode(args, uses, read_names=read_names, max_length=64))
         for name, words in parts.items():
-            gold, own = golds[name.partition(",")[0]], [word for word in words if word in scores.index]
-            truth = np.array([gold[word] for word in own])
-            columns[f"{name}, {reads}"] = compare([(scores.loc[own], truth)], rank_correlation)
+            gold, known_words = golds[name.partition(",")[0]], [word for word in words if word in scores.index]
+            truth = np.array([gold[word] for word in known_words])
+            columns[f"{name}, {reads}"] = compare([(scores.loc[known_words], truth)], rank_correlation)
     yield from (
         {"measure": name, **{column: by_name[name] for column, by_name in columns.items()}}
         for name in columns["mixtures"]

@@ -24,7 +24,7 @@ from transformers.utils import ModelOutput, TransformersKwargs, can_return_tuple
 
 from .checks_tempoformer import check_shape
 from .configuration_post_tempoformer import PostTempoFormerConfig
-from .experts_tempoformer import ADDRESS_SIZE, Grown, Mixture, Trees, Words, compare_addressees
+from .experts_tempoformer import ADDRESS_SIZE, FittedModule, Mixture, Trees, Words, compare_addressees
 from .modeling_streams_tempoformer import (
     HeadStart,
     StreamAttention,
@@ -156,7 +156,7 @@ class PostTempoFormerPreTrainedModel(StreamPreTrainedModel):
         elif isinstance(module, Mixture):
             for weights in (module.weights, module.held_out):
                 init.copy_(weights, torch.eye(weights.shape[-1])[0].expand_as(weights))
-        elif isinstance(module, Grown):
+        elif isinstance(module, FittedModule):
             # An expert that is not fitted yet gives all classes the same probability.
             start = {"scale": 1.0, "class_weights": 1.0}
             start |= dict.fromkeys(("leaves", "change", "held_out_change"), 1 / self.config.num_labels) | {"marks": -1}
@@ -217,14 +217,14 @@ class PostTempoFormerStreamLayer(GradientCheckpointingLayer):
         last, window = self.position.num_embeddings, slot_post.shape[1]
         positions = self.position(torch.arange(last - window, last, device=posts.device))
         positions = self.dropout(positions.unflatten(-1, (posts.shape[0], -1)).transpose(0, 1))
-        asking = slice(-1, None) if only_newest else slice(None)
-        asked = slot_post[:, asking], positions[:, asking]
+        queries = slice(-1, None) if only_newest else slice(None)
+        query_post, query_positions = slot_post[:, queries], positions[:, queries]
         attention = self.attention
-        projected = project_slots(self.attention_norm, [attention.q_proj], posts, *asked)
+        projected = project_slots(self.attention_norm, [attention.q_proj], posts, query_post, query_positions)
         linears = [attention.k_proj, attention.v_proj]
         projected += project_slots(self.attention_norm, linears, posts, slot_post, positions)
         context, weights = attention.attend(*projected, streams, output_attentions)
-        context = context + posts[:, asked[0]] + asked[1].unsqueeze(1)
+        context = context + posts[:, query_post] + query_positions.unsqueeze(1)
         return context + self.mlp(self.mlp_norm(context)), weights
 
 
@@ -454,7 +454,7 @@ class PostTempoFormerModel(StreamReaderMixin, PostTempoFormerPreTrainedModel):
         newest, compared, cosines, states, attentions = self.stream_layers(
             vectors, streams, output_attentions, output_hidden_states, with_network
         )
-        said = {} if self.words is None else self.read_words(words, streams)
+        word_inputs = {} if self.words is None else self.read_words(words, streams)
         mask, by_row = streams.slot_mask.to(newest.device), partial(torch.unflatten, dim=0, sizes=streams.shape)
         queries = mask[:, None, :, None]
         return PostTempoFormerModelOutput(
@@ -462,7 +462,7 @@ class PostTempoFormerModel(StreamReaderMixin, PostTempoFormerPreTrainedModel):
             stream_mask=by_row(mask),
             compared=by_row(compared),
             cosines=by_row(cosines),
-            **{name: by_row(values) for name, values in said.items()},
+            **{name: by_row(values) for name, values in word_inputs.items()},
             stream_attentions=tuple(by_row(layer * queries) for layer in attentions) if output_attentions else None,
             hidden_states=tuple(by_row(side_by_side(layer)) for layer in states) if output_hidden_states else None,
         )
@@ -655,8 +655,9 @@ class PostTempoFormerForStreamClassification(StreamClassificationMixin, PostTemp
             # Computed in float32, because 16 bits are too coarse for thresholds.
             with torch.autocast(logits.device.type, enabled=False):
                 known_states = self.check_known(known_states, logits)
-                asked = (outputs, timeline_position, elapsed, held_out, known_states)
-                expert_logits, state_logits = self.ask_experts(logits.float(), *asked)
+                expert_logits, state_logits = self.ask_experts(
+                    logits.float(), outputs, timeline_position, elapsed, held_out, known_states
+                )
                 logits = self.mixture(expert_logits, held_out)
         is_first, no_post = self.find_first_posts(timeline_position, speaker_posts), ~outputs.stream_mask[..., -1:]
         logits, loss = self.without_first_posts(logits, is_first), None

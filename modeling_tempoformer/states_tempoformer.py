@@ -3,10 +3,10 @@
 import torch
 
 from .configuration_post_tempoformer import PostTempoFormerConfig
-from .experts_tempoformer import LEAST_PROBABILITY, Grown
+from .experts_tempoformer import LEAST_PROBABILITY, FittedModule
 
 
-class States(Grown):
+class States(FittedModule):
     """
     Predicts the state of a post from its vector, by one logistic regression for each member of the ensemble. A script
     fits them ([`fit_states`]).

@@ -90,8 +90,8 @@ class Methods(NamedTuple):
 
     def read(self, arguments: list[str]) -> tuple[type[Baseline], list[str]]:
         """Returns the class of `--method`, or [`Baseline`], and the arguments, by default with the method's recipe."""
-        asked = [word for word in arguments if word not in ("-h", "--help")]
-        (choice,) = parse([MethodArgument], asked, only_these=False)
+        options = [word for word in arguments if word not in ("-h", "--help")]
+        (choice,) = parse([MethodArgument], options, only_these=False)
         if choice.method is None:
             return Baseline, arguments
         if self.recipe_of is not None and not split_recipes(arguments)[0]:

@@ -109,7 +109,7 @@ def check_cases(timelines: Sequence[Timeline], label: int, name: str, goal: Alar
 
 def find_threshold(timelines: Sequence[Timeline], scores: np.ndarray, label: int, goal: AlarmGoal) -> float | None:
     """
-    Returns the threshold for a wish on the labelled posts of timelines, None if there is none.
+    Returns the threshold for a goal on the labelled posts of timelines, None if there is none.
 
     Args:
         timelines (`Sequence[Timeline]`): Timelines whose labelled posts the model was not trained on.
@@ -225,7 +225,7 @@ def round_between(low: float, high: float) -> float:
 def measure_alarms(
     timelines: Sequence[Timeline],
     alarms: np.ndarray,
-    asked: np.ndarray,
+    is_target: np.ndarray,
     label: int,
     first_posts: str | None = None,
     goal: AlarmGoal | None = None,
@@ -237,7 +237,7 @@ def measure_alarms(
     Args:
         timelines (`Sequence[Timeline]`): Timelines, some of whose posts have labels.
         alarms (`np.ndarray` of shape `(posts,)`): Whether each post is an alarm.
-        asked (`np.ndarray` of shape `(posts,)`): Whether the model was asked about each post.
+        is_target (`np.ndarray` of shape `(posts,)`): Whether the model was asked about each post.
         label (`int`): The id of the class that alarms are about.
         first_posts (`str`, *optional*): The field of the model's configuration, by which first posts are no alarms.
         goal ([`AlarmGoal`], *optional*): The argument of [`choose_alarm`].
@@ -270,10 +270,10 @@ def measure_alarms(
     # Context is of another part, and of other days.
     of_part = np.concatenate([np.arange(len(timeline)) >= timeline.num_context for timeline in timelines])
     possible = of_part & ~np.concatenate([first_of(timeline, first_posts) for timeline in timelines])
-    asked = asked & of_part
-    seen = possible & asked
+    is_target = is_target & of_part
+    seen = possible & is_target
     share = alarms[seen].mean() if seen.any() else 0.0
-    expected = alarms[asked].sum() + share * (possible & ~asked).sum()
+    expected = alarms[is_target].sum() + share * (possible & ~is_target).sum()
     measured["alarms_per_hundred_posts"] = float(100 * expected / of_part.sum())
     times = np.array([time for timeline in timelines for time in (timeline.timestamps or ())[timeline.num_context :]])
     # Of posts that all have the same time no day is known.

@@ -80,7 +80,7 @@ def prediction_rows(
         "label": [timeline.labels for timeline in timelines],
         "row": [timeline.input_rows for timeline in timelines],
     }
-    columns["asked"] = [[post >= timeline.num_context for post in range(len(timeline))] for timeline in timelines]
+    columns["is_target"] = [[post >= timeline.num_context for post in range(len(timeline))] for timeline in timelines]
     columns = {name: lists for name, lists in columns.items() if name not in GIVEN or name in given}
     table = pd.DataFrame({name: list(chain(*lists)) for name, lists in columns.items() if None not in lists})
     if "time" in table:
@@ -98,7 +98,7 @@ def prediction_rows(
         states = pd.Series(all_states(timelines), dtype="string")
         table["state"] = states.mask(states == "")
     table = pd.concat([table, state_columns(timelines, config)], axis="columns")
-    return table[table["asked"]].sort_values("row", ignore_index=True).drop(columns=["row", "asked"])
+    return table[table["is_target"]].sort_values("row", ignore_index=True).drop(columns=["row", "is_target"])
 
 
 def time_column(seconds: pd.Series, has_dates: bool | None = None) -> pd.Series:
@@ -118,14 +118,14 @@ def alarm_columns(
     Returns columns of alarms (posts,), under the names of [`~decisions_tempoformer.read_answers`]; no value for a
     post that the model was not asked about.
     """
-    asked, watched = predictions >= 0, config.watched
+    is_target, watched = predictions >= 0, config.watched
     alarms = pd.Series(alarms_of(predictions, probabilities, watched, config.calibration), dtype="boolean")
     threshold = watched_threshold(config, config.calibration)
     return {
-        "alarm": alarms.where(asked),
+        "alarm": alarms.where(is_target),
         "watched": names[watched],
-        "watched_probability": pd.Series(probabilities[:, watched]).where(asked),
-        "watched_threshold": pd.Series(threshold, index=range(len(asked)), dtype="float64"),
+        "watched_probability": pd.Series(probabilities[:, watched]).where(is_target),
+        "watched_threshold": pd.Series(threshold, index=range(len(is_target)), dtype="float64"),
     }
 
 
@@ -138,15 +138,15 @@ def state_columns(timelines: Sequence[Timeline], config: PreTrainedConfig | None
     if config is None or any(timeline.state_logits is None for timeline in timelines):
         return pd.DataFrame()
     state_logits = torch.cat([timeline.state_logits for timeline in timelines])
-    asked = (~state_logits.isnan().any(-1)).nonzero().squeeze(-1)
-    answers = read_states(state_logits[asked], config)
+    targets = (~state_logits.isnan().any(-1)).nonzero().squeeze(-1)
+    answers = read_states(state_logits[targets], config)
     columns = {"state_prediction": pd.Series([answer["label"] for answer in answers], dtype="string")}
     if config.state_values is not None:
         columns["state_mean"] = pd.Series([answer["mean"] for answer in answers], dtype="float64")
     for name in config.states:
         shares = [answer["probabilities"][name] for answer in answers]
         columns[STATE_PROBABILITY + name] = pd.Series(shares, dtype="float64")
-    return pd.DataFrame(columns).set_axis(asked.tolist()).reindex(range(len(state_logits)))
+    return pd.DataFrame(columns).set_axis(targets.tolist()).reindex(range(len(state_logits)))
 
 
 def write_predictions(output_dir: str, rows: pd.DataFrame | Iterable[dict[str, Any]]):

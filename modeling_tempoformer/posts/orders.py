@@ -58,12 +58,12 @@ def run_backwards(posts: Dataset, groups: Mapping[str, Sequence[Post]], columns:
         return False
     forward, back = (sum((one < other) == is_forward for one, other in steps if one != other) for is_forward in (1, 0))
     if back:
-        said = (
+        sentence = (
             f"{back} of them are before an earlier one" if forward else "they are read from its end to its beginning"
         )
         logger.warning_once(
             f"The posts have no times, and by the column {turns or replies!r} they are not in the order of the file: "
-            f"{said}{', and stay so: sort the file by it' if forward else ''}."
+            f"{sentence}{', and stay so: sort the file by it' if forward else ''}."
         )
     return bool(back) and not forward
 

@@ -296,10 +296,10 @@ def with_option(bad: PostError, given: Columns, columns: Columns) -> PostError:
 def report_dropped(lacking: Mapping[str, int], num_rows: int, columns: Columns, num_read: int):
     """Logs how many rows lack a value. Raises a `ValueError` if none is left. `lacking` counts the rows by role."""
     counts = ", ".join(f"{count} have nothing in the column {columns[role]!r}" for role, count in lacking.items())
-    said = f"{sum(lacking.values())} of {num_rows} rows are no posts: {counts}."
+    sentence = f"{sum(lacking.values())} of {num_rows} rows are no posts: {counts}."
     if not num_read:
-        raise ValueError(f"--drop_incomplete leaves nothing: {said}")
-    logger.warning_once(f"Left out by --drop_incomplete: {said}")
+        raise ValueError(f"--drop_incomplete leaves nothing: {sentence}")
+    logger.warning_once(f"Left out by --drop_incomplete: {sentence}")
 
 
 def read_metadata(post: Post, names: Mapping[str, str], values: Mapping[str, Any], columns: Columns) -> Metadata:

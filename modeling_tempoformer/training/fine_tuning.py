@@ -18,7 +18,7 @@ from transformers import (
     set_seed,
 )
 
-from ..common.arguments import check_asked, wanted_splits
+from ..common.arguments import check_steps, wanted_splits
 from ..common.command_line import check_overrides, check_read, options_given, parse, recipe_arguments, split_recipes
 from ..common.files import data_folder, lock_folder
 from ..common.renamed_options import check_renamed
@@ -271,7 +271,7 @@ def check_arguments(
     given: Collection[str], model_args: ModelArguments, data: DataTrainingArguments, training: StreamTrainingArguments
 ):
     """Raises a `ValueError` for arguments that do not go together, and for one of those `given` that is not read."""
-    check_asked(training, model_args.calibrate)
+    check_steps(training, model_args.calibrate)
     check_read(given, read_of_posts(data, training, model_args.calibrate))
     if data.streaming:
         check_streaming(training)

@@ -92,7 +92,7 @@ def least_spread(trees: Trees, spread: torch.Tensor, num_compared: int) -> torch
     return LEAST_SPREAD * torch.cat((scales, torch.ones(len(spread) - len(scales))))
 
 
-def copy_tree(grown: Any, classes: np.ndarray, feature: torch.Tensor, threshold: torch.Tensor, leaves: torch.Tensor):
+def copy_tree(tree: Any, classes: np.ndarray, feature: torch.Tensor, threshold: torch.Tensor, leaves: torch.Tensor):
     """
     Copies a tree of scikit-learn to a row of each buffer, and a leaf above the last level to all leaves below it.
     """
@@ -100,12 +100,12 @@ def copy_tree(grown: Any, classes: np.ndarray, feature: torch.Tensor, threshold:
     waiting = [(0, 0)]
     while waiting:
         index, node = waiting.pop()
-        left, right = grown.children_left[node], grown.children_right[node]
+        left, right = tree.children_left[node], tree.children_right[node]
         if index >= NUM_SPLITS:
-            leaves[index - NUM_SPLITS, classes] = torch.from_numpy(grown.value[node, 0]).to(leaves)
+            leaves[index - NUM_SPLITS, classes] = torch.from_numpy(tree.value[node, 0]).to(leaves)
             continue
         if left == right:
             left = right = node
         else:
-            feature[index], threshold[index] = int(grown.feature[node]), float(grown.threshold[node])
+            feature[index], threshold[index] = int(tree.feature[node]), float(tree.threshold[node])
         waiting += [(2 * index + 1, left), (2 * index + 2, right)]

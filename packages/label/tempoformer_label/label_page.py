@@ -99,10 +99,10 @@ def given_labels(
     for number, posts in stretches:
         for post in posts:
             cells = timelines[number].metadata[post]
-            said = {annotator: names[label] for annotator, label in cells.labels.items()}
+            classes = {annotator: names[label] for annotator, label in cells.labels.items()}
             by = [
-                {"annotator": annotator, "label": said.get(annotator, ""), "note": cells.notes.get(annotator, "")}
-                for annotator in sorted({*said, *cells.notes})
+                {"annotator": annotator, "label": classes.get(annotator, ""), "note": cells.notes.get(annotator, "")}
+                for annotator in sorted({*classes, *cells.notes})
             ]
             given.append({"row": place[timelines[number].input_rows[post]], "by": by})
     return given

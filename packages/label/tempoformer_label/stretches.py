@@ -165,16 +165,16 @@ def change_scores(pipe: StreamClassificationPipeline, timelines: Sequence[Timeli
     members = range(getattr(config, "num_members", 1))
     if len(members) > 1:
         read_vectors(pipe, timelines)
-    asked = [
+    members_timelines = [
         replace(timeline, held_out=member if len(members) > 1 else None)
         for timeline in timelines
         for member in members
     ]
-    for _ in pipe(iter(asked)):
+    for _ in pipe(iter(members_timelines)):
         pass
     scores = []
-    for start in range(0, len(asked), len(members)):
-        _, probabilities = decide_posts(asked[start : start + len(members)], config.calibration)
+    for start in range(0, len(members_timelines), len(members)):
+        _, probabilities = decide_posts(members_timelines[start : start + len(members)], config.calibration)
         scores.append(probabilities[:, config.watched].reshape(len(members), -1).max(axis=0))
     return scores
 

@@ -162,8 +162,8 @@ def follow_policy(answers: Sequence[dict[str, Any]], events: Iterable[int | None
         answer = {**answer, "alarm_event": None if event is None else EVENTS[event]}
         if event is not None and answer["alarm"] != (event == RAISED):
             answer["alarm"] = event == RAISED
-            said = f"The policy of alarms: {answer['alarm_event'] or 'no alarm'}."
-            answer["reason"] = " ".join(filter(None, [answer["reason"], said]))
+            sentence = f"The policy of alarms: {answer['alarm_event'] or 'no alarm'}."
+            answer["reason"] = " ".join(filter(None, [answer["reason"], sentence]))
         followed.append(answer)
     return followed
 

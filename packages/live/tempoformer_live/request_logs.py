@@ -55,8 +55,8 @@ class RequestLogs:
         finally:
             seconds = time.perf_counter() - start
             # No query string, and no address of the client.
-            said = {"method": scope["method"], "path": scope["path"], "status": status, "seconds": round(seconds, 6)}
-            logger.info("%(method)s %(path)s %(status)d in %(seconds).3f s", said, extra={"request": said})
+            line = {"method": scope["method"], "path": scope["path"], "status": status, "seconds": round(seconds, 6)}
+            logger.info("%(method)s %(path)s %(status)d in %(seconds).3f s", line, extra={"request": line})
 
 
 class JsonLines(logging.Formatter):

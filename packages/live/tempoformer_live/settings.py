@@ -10,9 +10,9 @@ from typing import Any, Literal
 PREFIX = "TEMPOFORMER_SERVE_"
 
 
-def setting(variable: str, said: str, **default: Any) -> Any:
+def setting(variable: str, description: str, **default: Any) -> Any:
     """Returns a field whose help names its environment variable."""
-    return field(**default, metadata={"help": f"{said} Variable: {PREFIX}{variable}."})
+    return field(**default, metadata={"help": f"{description} Variable: {PREFIX}{variable}."})
 
 
 @dataclass(kw_only=True)

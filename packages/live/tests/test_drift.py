@@ -10,7 +10,7 @@ from helpers import read_json
 
 from modeling_tempoformer.evaluation.prediction_table import write_predictions
 from tempoformer_live.commands.drift import main
-from tempoformer_live.drift import drift_text, find_drift, read_asked
+from tempoformer_live.drift import drift_text, find_drift, read_answered_posts
 
 
 def predictions(seed: int, timelines: int = 30, shift: float = 0.0, first: int = 0) -> pd.DataFrame:
@@ -150,7 +150,7 @@ def test_the_command_reads_what_runs_and_scoring_write(kind, tmp_path, capsys, a
     # A post that the model was not asked about.
     before.loc[3, "prediction"] = None
     paths = [write(tmp_path / "test", before, kind), write(tmp_path / "week", after, "scored")]
-    assert len(read_asked(paths[0])) == len(before) - 1
+    assert len(read_answered_posts(paths[0])) == len(before) - 1
     arguments = ["--before", paths[0], "--after", paths[1], "--watch", "Turn"]
     main([*arguments, "--output_dir", str(tmp_path / "out")])
     found = read_json(tmp_path / "out" / "drift.json")
