@@ -604,7 +604,7 @@ class PostTempoFormerForStreamClassification(StreamClassificationMixin, PostTemp
         post_embeds: torch.FloatTensor | None = None,
         timeline_position: torch.FloatTensor | None = None,
         speaker_posts: torch.LongTensor | None = None,
-        known_states: torch.FloatTensor | None = None,
+        earlier_states: torch.FloatTensor | None = None,
         labels: torch.LongTensor | None = None,
         held_out: torch.LongTensor | None = None,
         num_items_in_batch: torch.Tensor | int | None = None,
@@ -617,7 +617,7 @@ class PostTempoFormerForStreamClassification(StreamClassificationMixin, PostTemp
             timeline_position (`torch.FloatTensor` of shape `(batch_size, num_streams, 2)`, *optional*):
                 Posts of the timeline before the newest one, and seconds since the first. In evaluation a model with
                 trees needs it, and one whose `first_posts` cannot be a change.
-            known_states (`torch.FloatTensor` of shape `(batch_size, num_streams, 3, num_states)`, *optional*):
+            earlier_states (`torch.FloatTensor` of shape `(batch_size, num_streams, 3, num_states)`, *optional*):
                 What is known of the states of earlier posts ([`~streams_tempoformer.states_before`]), for a model that
                 `reads_known_states`; nothing if omitted. Other models do not read it.
             labels (`torch.LongTensor` of shape `(batch_size, num_streams)`, *optional*):
@@ -654,9 +654,9 @@ class PostTempoFormerForStreamClassification(StreamClassificationMixin, PostTemp
         if self.mixture is not None and not self.training:
             # Computed in float32, because 16 bits are too coarse for thresholds.
             with torch.autocast(logits.device.type, enabled=False):
-                known_states = self.check_known(known_states, logits)
+                earlier_states = self.check_known(earlier_states, logits)
                 expert_logits, state_logits = self.ask_experts(
-                    logits.float(), outputs, timeline_position, elapsed, held_out, known_states
+                    logits.float(), outputs, timeline_position, elapsed, held_out, earlier_states
                 )
                 logits = self.mixture(expert_logits, held_out)
         is_first, no_post = self.find_first_posts(timeline_position, speaker_posts), ~outputs.stream_mask[..., -1:]
@@ -701,7 +701,7 @@ class PostTempoFormerForStreamClassification(StreamClassificationMixin, PostTemp
         timeline_position: torch.Tensor | None,
         elapsed: torch.Tensor | None,
         held_out: torch.LongTensor | None,
-        known_states: torch.Tensor | None,
+        earlier_states: torch.Tensor | None,
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
         """
         Returns the logits of each expert (batch_size, num_streams, experts, num_labels), first those of the `network`
@@ -709,7 +709,7 @@ class PostTempoFormerForStreamClassification(StreamClassificationMixin, PostTemp
         """
         if timeline_position is None:
             raise ValueError("The model needs `timeline_position`, as `StreamCollator` makes it.")
-        changes, levels, state_logits = self.read_states(outputs, held_out, known_states)
+        changes, levels, state_logits = self.read_states(outputs, held_out, earlier_states)
         experts = [network]
         if self.trees is not None:
             inputs = self.tree_inputs(outputs, timeline_position, elapsed)
@@ -722,7 +722,7 @@ class PostTempoFormerForStreamClassification(StreamClassificationMixin, PostTemp
         """Returns the logits (batch_size, num_streams, num_labels) from the words of the newest posts."""
         return of_members(outputs.word_logits.float().movedim(-2, 0), held_out)
 
-    def check_known(self, known_states: torch.Tensor | None, logits: torch.Tensor) -> torch.Tensor | None:
+    def check_known(self, earlier_states: torch.Tensor | None, logits: torch.Tensor) -> torch.Tensor | None:
         """
         Returns what is known of earlier states, zeros where that is omitted; None for a model that reads none. Raises
         a `ValueError` for another shape than (batch_size, num_streams, 3, num_states).
@@ -730,16 +730,16 @@ class PostTempoFormerForStreamClassification(StreamClassificationMixin, PostTemp
         if not self.config.reads_known_states:
             return None
         shape = (*logits.shape[:2], 3, len(self.config.states))
-        check_shape("known_states", known_states, *shape)
+        check_shape("earlier_states", earlier_states, *shape)
         # Counts are too large for 16 bits.
-        known_states = torch.zeros(shape) if known_states is None else known_states
-        return known_states.to(logits.device, torch.float32)
+        earlier_states = torch.zeros(shape) if earlier_states is None else earlier_states
+        return earlier_states.to(logits.device, torch.float32)
 
     def read_states(
         self,
         outputs: PostTempoFormerModelOutput,
         held_out: torch.LongTensor | None,
-        known_states: torch.Tensor | None,
+        earlier_states: torch.Tensor | None,
     ) -> tuple[torch.Tensor | None, torch.Tensor | None, torch.Tensor | None]:
         """
         Returns the logits of a change of states (batch_size, num_streams, num_labels) since the first of the posts
@@ -750,9 +750,9 @@ class PostTempoFormerForStreamClassification(StreamClassificationMixin, PostTemp
             return None, None, None
         probabilities, has_previous = self.compared_states(outputs, held_out)
         state_logits = probabilities[..., -1, :].clamp_min(torch.finfo(probabilities.dtype).tiny).log()
-        probabilities = self.states.with_known(probabilities, known_states)
+        probabilities = self.states.with_known(probabilities, earlier_states)
         changes = self.states.changes(probabilities, has_previous, self.states.tables(held_out))
-        levels = None if known_states is None else self.states.levels(probabilities, known_states)
+        levels = None if earlier_states is None else self.states.levels(probabilities, earlier_states)
         return changes, levels, state_logits
 
     def compared_states(

@@ -255,7 +255,7 @@ class Timeline:
             )
         return posts_before(range(len(self)), self.speakers, count)
 
-    def known_states(self, config: PreTrainedConfig) -> torch.FloatTensor:
+    def earlier_states(self, config: PreTrainedConfig) -> torch.FloatTensor:
         """
         Returns what is known of the earlier states when each post arrives ([`states_before`]), for a model with this
         configuration. Raises a [`BadValue`] that names the post for a state that the model has not learned.

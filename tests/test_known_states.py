@@ -44,7 +44,7 @@ def test_what_is_known_is_found_by_a_search_backwards(reads_speakers):
     config = PostTempoFormerConfig(states=NAMES, reads_known_states=True, reads_speakers=reads_speakers)
     speakers = SPEAKERS if reads_speakers else None
     timeline = Timeline.read("a", TEXTS, speakers=speakers, states=STATES)
-    assert timeline.known_states(config).tolist() == plain_known(STATES, speakers)
+    assert timeline.earlier_states(config).tolist() == plain_known(STATES, speakers)
 
 
 def test_a_state_that_becomes_known_later_is_that_of_the_last_post():
@@ -73,7 +73,7 @@ def batch_of(model, tokenizer, states: list[str], speakers: list[str | None] | N
             [other for other in range(post) if speakers[post] in (None, speakers[other])] for post in range(count)
         ]
         batch["speaker_posts"] = torch.tensor([[(own or [-1])[-1]] for own in earlier])
-    batch["known_states"] = torch.tensor(plain_known(states, speakers))
+    batch["earlier_states"] = torch.tensor(plain_known(states, speakers))
     return {name: values.unsqueeze(0) for name, values in batch.items()}
 
 
@@ -170,7 +170,7 @@ def test_a_state_that_the_model_has_not_learned_is_refused_wherever_timelines_ar
         with pytest.raises(ValueError, match=f"Timeline 0, post 1: .*'{wrong}'.*calm"):
             ask(posts)
     timeline = Timeline.read("ann", **{"texts": posts["text"], "states": posts["state"]})
-    for read in (lambda: timeline.known_states(model.config), lambda: check_states([timeline], model.config)):
+    for read in (lambda: timeline.earlier_states(model.config), lambda: check_states([timeline], model.config)):
         with pytest.raises(ValueError, match=f"'ann', post 1: .*'{wrong}'"):
             read()
 

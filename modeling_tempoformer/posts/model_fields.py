@@ -29,7 +29,7 @@ def fields_of_posts(
     freezes_encoder: bool = True,
     no_change_label: str | None = None,
     summary: Survey | None = None,
-    known_states: bool = False,
+    reads_known_states: bool = False,
 ) -> dict[str, Any]:
     """
     Returns the fields of a new model's configuration that its training posts decide, for
@@ -47,7 +47,7 @@ def fields_of_posts(
         no_change_label (`str`, *optional*): The class of first posts. Default: the most frequent class of posts with
             the same state as the post that they are compared with; without states the largest.
         summary ([`Survey`], *optional*): The survey of the timelines, if it is known.
-        known_states (`bool`, *optional*, defaults to `False`): If True, the model `reads_known_states`.
+        reads_known_states (`bool`, *optional*, defaults to `False`): If True, the model `reads_known_states`.
 
     Raises a `ValueError` for a class without posts, for states that cannot be learned, for known states that the
     posts or the model do not have, and for a `no_change_label` that is no class or not needed.
@@ -65,7 +65,7 @@ def fields_of_posts(
             logger.warning("The states and speakers of a stream are not learned from: that takes all posts at once.")
     else:
         fields |= fields_of_people(timelines, model_class, freezes_encoder)
-    if known_states:
+    if reads_known_states:
         if "states" not in fields:
             raise ValueError(
                 "--known_states needs posts with states, which are held, and the post model over a frozen encoder, "

@@ -58,7 +58,7 @@ def grow_experts(model: PostTempoFormerForStreamClassification, rows: Dataset, s
     """
     first = rows[0]
     needed = ["post_embeds", "held_out", *["states"] * (model.states is not None)]
-    needed += ["known_states", "thinned_states"] if model.config.reads_known_states else []
+    needed += ["earlier_states", "thinned_states"] if model.config.reads_known_states else []
     for name in needed:
         if name not in first:
             raise ValueError(f"The experts of a model grow on rows with '{name}', which these lack: see `to_rows`.")
@@ -115,9 +115,9 @@ def read_batch(
     batch = {name: values.to(model.device) for name, values in collator(rows).items()}
     labels, held_out, timeline_position = (batch.pop(name) for name in ("labels", "held_out", "timeline_position"))
     known = []
-    if "known_states" in batch:
-        thinned = [{**row, "known_states": row["thinned_states"]} for row in rows]
-        known = [batch.pop("known_states"), collator(thinned)["known_states"].to(model.device)]
+    if "earlier_states" in batch:
+        thinned = [{**row, "earlier_states": row["thinned_states"]} for row in rows]
+        known = [batch.pop("earlier_states"), collator(thinned)["earlier_states"].to(model.device)]
     if not model.config.reads_speakers:
         batch.pop("speaker_posts", None)
     outputs = model.base_model(**batch, return_dict=True)

@@ -407,7 +407,7 @@ def make_rows(
     the timelines of the training, the rows are the same.
     """
     settings = {"targets_per_row": data.targets_per_row, "reads_speakers": config.reads_speakers}
-    settings["known_states"] = config if config.reads_known_states else None
+    settings["states_config"] = config if config.reads_known_states else None
     rows: dict[str, Dataset | IterableDataset] = {}
     for part in wanted:
         if part == "validation" and "train" in rows and timelines[part] is timelines["train"]:

@@ -227,7 +227,7 @@ class StreamTrainer(HubTrainer):
         config, unknown = self.model.config, None
         if getattr(config, "reads_known_states", False):
             bare = [replace(timeline) for timeline in tested]
-            self.predict_posts(rows.remove_columns("known_states"), bare, prefix)
+            self.predict_posts(rows.remove_columns("earlier_states"), bare, prefix)
             unknown = decide_posts(bare, getattr(config, "calibration", None))[1]
         metrics = self.predict_posts(rows, tested, prefix)
         metrics[f"{prefix}_runtime"] += seconds

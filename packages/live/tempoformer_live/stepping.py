@@ -299,8 +299,8 @@ class Stepper:
                 about = ([values[post] for post in arrived] for values in (new.states, new.previous_states))
                 states, previous_states = about
                 speakers = None if new.speakers is None else [new.speakers[post] for post in arrived]
-                settings = len(self.model.config.states), timeline.known_states, previous_states
-                part["known_states"] = states_before(states, speakers, *settings)[chosen]
+                settings = len(self.model.config.states), timeline.state_history, previous_states
+                part["earlier_states"] = states_before(states, speakers, *settings)[chosen]
             for number, post in enumerate(arrived, num_remembered + 1):
                 row.lengths[post] = min(number, self.model.config.window)
             if chosen:
