@@ -93,6 +93,19 @@ class PostTempoFormerModelOutput(ModelOutput):
     hidden_states: tuple[torch.FloatTensor, ...] | None = None
 
 
+@dataclass
+class StreamLayersOutput(ModelOutput):
+    """What stream layers read in the vectors of posts (posts, hidden)."""
+
+    heads: torch.Tensor | None = None  # their input (members, streams, config.head_width), or of width 0
+    # the vectors of the posts that the newest is compared with, and of the newest (streams, compared + 1, hidden)
+    compared: torch.Tensor | None = None
+    cosines: torch.Tensor | None = None  # of the newest post (streams, compared + 1)
+    # with `all_posts`, the input of the first layer and the output of each (members, streams, window, width)
+    states: list[torch.Tensor] | None = None
+    weights: list[torch.Tensor | None] | None = None  # with `output_attentions`, the attention of each layer
+
+
 class MemberLinear(nn.Module):
     """
     One linear layer for each member of the ensemble. Maps (members, ..., inputs), or (1, ..., inputs) if all members
@@ -284,14 +297,8 @@ class PostTempoFormerStreamLayers(nn.Module):
         output_attentions: bool = False,
         all_posts: bool = False,
         with_network: bool = True,
-    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, list[torch.Tensor], list[torch.Tensor]]:
-        """
-        Returns, from `vectors` (posts, hidden): the heads' input for each stream (members, streams,
-        `config.head_width`), of the width 0 if it is not computed; the vectors of the posts that the newest is
-        compared with, and of the newest (streams, compared + 1, hidden); its cosines (streams, compared + 1); the
-        input of the first layer and the output of each layer (members, streams, window, width), if `all_posts` asks
-        for them; and the attention of each layer.
-        """
+    ) -> StreamLayersOutput:
+        """Reads the streams of `vectors` (posts, hidden). `all_posts` asks for states, `with_network` for heads."""
         if torch.is_grad_enabled() or vectors.device.type != "cpu" or torch.compiler.is_compiling():
             return self.read(vectors, streams, output_attentions, all_posts, with_network)
         # Few streams at a time stay in a processor's cache.
@@ -302,14 +309,18 @@ class PostTempoFormerStreamLayers(nn.Module):
         ]
         if len(parts) == 1:
             return parts[0]
-        read, compared, cosines, states, attentions = zip(*parts, strict=True)
-        states = [torch.cat(layer, dim=1) for layer in zip(*states, strict=True)]
-        attentions = [None if layer[0] is None else torch.cat(layer) for layer in zip(*attentions, strict=True)]
-        return torch.cat(read, dim=1), torch.cat(compared), torch.cat(cosines), states, attentions
+        states, weights = (zip(*(part[name] for part in parts), strict=True) for name in ("states", "weights"))
+        return StreamLayersOutput(
+            heads=torch.cat([part.heads for part in parts], dim=1),
+            compared=torch.cat([part.compared for part in parts]),
+            cosines=torch.cat([part.cosines for part in parts]),
+            states=[torch.cat(layer, dim=1) for layer in states],
+            weights=[None if layer[0] is None else torch.cat(layer) for layer in weights],
+        )
 
     def read(
         self, vectors: torch.Tensor, streams: Streams, output_attentions: bool, all_posts: bool, with_network: bool
-    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, list[torch.Tensor], list[torch.Tensor]]:
+    ) -> StreamLayersOutput:
         """Returns the result of `forward`, of all streams at once."""
         slot_post, slot_mask, compared_post, compared_mask = (
             tensor.to(vectors.device)
@@ -318,7 +329,7 @@ class PostTempoFormerStreamLayers(nn.Module):
         compared = vectors[compared_post] * compared_mask.unsqueeze(-1)
         cosines = cosines_with_history(compared, vectors, slot_post, slot_mask).to(self.norm.weight.dtype)
         if not (with_network or output_attentions or all_posts):
-            return cosines.new_zeros(1, len(cosines), 0), compared, cosines, [], []
+            return StreamLayersOutput(cosines.new_zeros(1, len(cosines), 0), compared, cosines, [], [])
         # Precomputed vectors may have a wider dtype than the model.
         projected = self.projection(self.norm(vectors.unsqueeze(0).to(self.norm.weight.dtype)))
         posts, slots = projected, slot_post
@@ -335,8 +346,8 @@ class PostTempoFormerStreamLayers(nn.Module):
         posts = projected[:, compared_post]
         steps = ((posts[:, :, -1:] - posts[:, :, :-1]) * compared_mask[:, :-1].unsqueeze(-1)).flatten(2)
         shared = cosines.expand(len(states), -1, -1)
-        read = torch.cat((self.final_norm(states[:, :, -1]), steps, steps.abs(), shared), dim=-1)
-        return read, compared, cosines, all_states, attentions
+        heads = torch.cat((self.final_norm(states[:, :, -1]), steps, steps.abs(), shared), dim=-1)
+        return StreamLayersOutput(heads, compared, cosines, all_states, attentions)
 
 
 def cosines_with_history(
@@ -451,20 +462,18 @@ class PostTempoFormerModel(StreamReaderMixin, PostTempoFormerPreTrainedModel):
             vectors = self.embed_posts(attention_mask=streams.token_mask, **inputs)
         hidden = self.config.encoder_config.hidden_size
         vectors, words = vectors[:, :hidden], vectors[:, hidden:]
-        newest, compared, cosines, states, attentions = self.stream_layers(
-            vectors, streams, output_attentions, output_hidden_states, with_network
-        )
+        read = self.stream_layers(vectors, streams, output_attentions, output_hidden_states, with_network)
         word_inputs = {} if self.words is None else self.read_words(words, streams)
-        mask, by_row = streams.slot_mask.to(newest.device), partial(torch.unflatten, dim=0, sizes=streams.shape)
+        mask, by_row = streams.slot_mask.to(read.heads.device), partial(torch.unflatten, dim=0, sizes=streams.shape)
         queries = mask[:, None, :, None]
         return PostTempoFormerModelOutput(
-            last_hidden_state=by_row(side_by_side(newest).masked_fill(~mask[:, -1:], 0.0)),
+            last_hidden_state=by_row(side_by_side(read.heads).masked_fill(~mask[:, -1:], 0.0)),
             stream_mask=by_row(mask),
-            compared=by_row(compared),
-            cosines=by_row(cosines),
+            compared=by_row(read.compared),
+            cosines=by_row(read.cosines),
             **{name: by_row(values) for name, values in word_inputs.items()},
-            stream_attentions=tuple(by_row(layer * queries) for layer in attentions) if output_attentions else None,
-            hidden_states=tuple(by_row(side_by_side(layer)) for layer in states) if output_hidden_states else None,
+            stream_attentions=tuple(by_row(layer * queries) for layer in read.weights) if output_attentions else None,
+            hidden_states=tuple(by_row(side_by_side(part)) for part in read.states) if output_hidden_states else None,
         )
 
     def read_words(self, words: torch.Tensor, streams: Streams) -> dict[str, torch.Tensor]:
@@ -713,7 +722,7 @@ class PostTempoFormerForStreamClassification(StreamClassificationMixin, PostTemp
         experts = [network]
         if self.trees is not None:
             inputs = self.tree_inputs(outputs, timeline_position, elapsed)
-            experts.append(of_members(self.trees(self.trees.read(*inputs, changes, levels)), held_out))
+            experts.append(of_members(self.trees(self.trees.read(**inputs, changes=changes, levels=levels)), held_out))
         experts += [] if changes is None else [changes]
         experts += [] if outputs.word_logits is None else [self.ask_words(outputs, held_out)]
         return torch.stack([expert.to(network.device) for expert in experts], dim=-2), state_logits
@@ -770,14 +779,15 @@ class PostTempoFormerForStreamClassification(StreamClassificationMixin, PostTemp
         outputs: PostTempoFormerModelOutput,
         timeline_position: torch.Tensor,
         elapsed: torch.Tensor | None,
-    ) -> tuple[torch.Tensor, ...]:
-        """Returns the arguments of [`Trees.read`] but those of states."""
+    ) -> dict[str, torch.Tensor]:
+        """Returns the arguments of [`Trees.read`] but those of states, by name."""
         timed = elapsed is not None and elapsed.shape[-1] > 1
         gap = elapsed[..., -2:-1] if timed else torch.zeros_like(timeline_position[..., :1])
-        position_and_gap = torch.cat((timeline_position, gap), dim=-1).to(outputs.compared.device)
+        inputs = {"posts": outputs.compared, "cosines": outputs.cosines}
+        inputs["position_and_gap"] = torch.cat((timeline_position, gap), dim=-1).to(outputs.compared.device)
         # Without words, nothing is known of addressees.
-        addressed = outputs.cosines[..., :0] if outputs.addressed is None else outputs.addressed
-        return outputs.compared, outputs.cosines, addressed, position_and_gap
+        inputs["addressed"] = outputs.cosines[..., :0] if outputs.addressed is None else outputs.addressed
+        return inputs
 
 
 __all__ = [

@@ -54,7 +54,7 @@ def test_features_are_of_the_two_newest_posts_and_their_place():
     pairs[0, 0] = 0
     elapsed = torch.tensor([[0.0, 0.0, 0.0], [900.0, 60.0, 0.0]])
     outputs = SimpleNamespace(compared=pairs, cosines=cosines, addressed=None)
-    features = trees.read(*model.tree_inputs(outputs, position, elapsed)) * trees.scale + trees.center
+    features = trees.read(**model.tree_inputs(outputs, position, elapsed)) * trees.scale + trees.center
     first, second = ((pairs - trees.mean) @ trees.components.T).unbind(1)
     first[0] = 0
     step = second - first

@@ -24,8 +24,8 @@ def predict(
 
 def history_features(timelines: Sequence[Timeline], config: PreTrainedConfig) -> pd.DataFrame:
     """
-    Returns the known states of earlier posts ([`Timeline.earlier_states`]) as features of each post: how many are known;
-    the previous and the last one, the mean and the standard deviation; of classes the share of each.
+    Returns the known states of earlier posts ([`Timeline.earlier_states`]) as features of each post: how many are
+    known; the previous and the last one, the mean and the standard deviation; of classes the share of each.
     """
     known = np.concatenate([timeline.earlier_states(config).numpy() for timeline in timelines])
     counts, number = known[:, 2], known[:, 2].sum(1, keepdims=True)
