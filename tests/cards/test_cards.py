@@ -219,11 +219,11 @@ def test_the_card_of_a_model_of_states_and_speakers(tmp_path, monkeypatch, capsy
     # Both posts are the first of a speaker.
     assert [post["label"] for post in printed] == ["IE"] * 2
     plain = card_of(tiny_model(**CHANGES, model_type="post_tempoformer"), tmp_path / "plain").text.splitlines()
-    own = [line for line in (tmp_path / "mine" / "README.md").read_text().splitlines() if line not in plain]
-    said = re.sub(r"\\(.)", r"\1", "\n".join(own))
+    lines = [line for line in (tmp_path / "mine" / "README.md").read_text().splitlines() if line not in plain]
+    text = re.sub(r"\\(.)", r"\1", "\n".join(lines))
     for words in (", ".join(names), "2.5", "label IE", "speaker", "probabilities"):
-        assert words in said
-    assert ("`mean`" in said) == (values is not None)
+        assert words in text
+    assert ("`mean`" in text) == (values is not None)
     for words in ("`state`", "State of", '"speaker"', "First posts"):
         assert words not in "\n".join(plain)
 

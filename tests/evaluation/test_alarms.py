@@ -133,7 +133,7 @@ def test_alarms_in_turn_are_those_of_a_loop_over_parts():
 
 def test_a_promise_is_of_thresholds_that_have_not_seen_the_posts():
     """Where labels are drawn at random, the best of many thresholds has 0.9 on its own posts, and a half on others."""
-    generator, own, in_turn = np.random.default_rng(0), [], []
+    generator, hits, in_turn = np.random.default_rng(0), [], []
     for _ in range(80):
         timelines = [make_timeline(generator.integers(2, size=10).tolist(), str(number)) for number in range(20)]
         scores = generator.random(200)
@@ -144,21 +144,23 @@ def test_a_promise_is_of_thresholds_that_have_not_seen_the_posts():
         except ValueError:
             continue
         is_alarm = scores >= alarm["threshold"]
-        own += (labels[is_alarm] == 1).tolist()
+        hits += (labels[is_alarm] == 1).tolist()
         measured = alarm["measured"]
         in_turn += [measured["precision"]] * measured["alarms"] if measured["alarms"] else []
-    assert np.mean(own) > 0.9 and len(in_turn) > 30 and np.mean(in_turn) < 0.75
+    assert np.mean(hits) > 0.9 and len(in_turn) > 30 and np.mean(in_turn) < 0.75
 
 
 def measure(labels: list[int], scores: list[float], of: list[int], times=None, threshold: float = 0.5, **rule) -> dict:
     """Measures the alarms from a threshold on. Posts with NaN were not asked about."""
     numbers = sorted(set(of))
-    places = [[post for post, number in enumerate(of) if number == own] for own in numbers]
+    places = [[post for post, number in enumerate(of) if number == timeline] for timeline in numbers]
     timelines = [
-        make_timeline([labels[post] for post in own], timestamps=None if times is None else [times[p] for p in own])
-        for own in places
+        make_timeline(
+            [labels[post] for post in timeline], timestamps=None if times is None else [times[p] for p in timeline]
+        )
+        for timeline in places
     ]
-    scores = np.array([scores[post] for own in places for post in own])
+    scores = np.array([scores[post] for timeline in places for post in timeline])
     return measure_alarms(timelines, scores >= threshold, ~np.isnan(scores), 1, **rule)
 
 
@@ -290,7 +292,7 @@ def test_an_alarm_is_saved_with_the_model_and_said_in_one_sentence(tmp_path, mod
     model.config.calibration = {"alarm": alarm}
     model.save_pretrained(tmp_path)
     config = type(model.config).from_pretrained(tmp_path)
-    said = alarm_sentence(config)
+    sentence = alarm_sentence(config)
     for words in (
         "Turn",
         f"{alarm['threshold']}",
@@ -300,7 +302,7 @@ def test_an_alarm_is_saved_with_the_model_and_said_in_one_sentence(tmp_path, mod
         f"{alarm['measured']['alarms']} alarms",
         "by chance",
     ):
-        assert words in said
+        assert words in sentence
     # A single timeline promises nothing.
     alone = choose_alarm([make_timeline(LABELS)], *decided, ["no", "Turn"], 1, AlarmGoal("precision", 0.75))
     config.calibration = {"alarm": alone}

@@ -39,13 +39,13 @@ def test_many_people_in_another_way():
     answered = given + generator.normal(size=200)
     scores = score_within_and_between(given, answered, people.tolist())
     table = pd.DataFrame({"given": given, "answered": answered, "person": people})
-    own = table.groupby("person")[["given", "answered"]].corr().xs("given", level=1)["answered"]
+    correlations = table.groupby("person")[["given", "answered"]].corr().xs("given", level=1)["answered"]
     between = table.groupby("person").mean().corr().loc["given", "answered"]
-    assert scores["within_people"]["correlation"] == pytest.approx(own.mean())
+    assert scores["within_people"]["correlation"] == pytest.approx(correlations.mean())
     assert scores["between_people"]["correlation"] == pytest.approx(between)
     error = (table.given - table.answered).abs().groupby(table.person).mean().mean()
     assert scores["within_people"]["mean_absolute_error"] == pytest.approx(error)
-    z = [np.log((1 + r) / (1 - r)) / 2 for r in (own.mean(), between)]
+    z = [np.log((1 + r) / (1 - r)) / 2 for r in (correlations.mean(), between)]
     assert np.arctanh(scores["composite_correlation"]) == pytest.approx(np.mean(z))
 
 

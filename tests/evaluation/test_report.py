@@ -47,8 +47,8 @@ NAMES = ["No-Switch", "Switch"]
 def test_one_class_and_guessing_are_called_so(actual, predicted, words):
     names = [*NAMES, "Escalation"][: max(actual + predicted) + 1]
     scores = compute_scores(Predictions(np.array(actual), np.array(predicted), names))
-    said = verdict(group_by_class(scores, "eval", names))
-    assert said is None if words is None else all(word in said for word in words)
+    sentences = verdict(group_by_class(scores, "eval", names))
+    assert sentences is None if words is None else all(word in sentences for word in words)
 
 
 def test_a_score_that_may_be_guessing_is_called_so():
@@ -116,10 +116,13 @@ def test_a_score_of_one_timeline_is_called_so(tmp_path):
     results = results_of(timelines, [label for timeline in timelines for label in timeline.labels])
     *others, remark = remarks(results)
     assert "12 timelines (Switch: 1)" in remark and "No-Switch" not in remark
-    said = report.test_summary(results)
-    assert [sentence for sentence in said if sentence in (*others, remark)] == [*others, remark] and "1.000" in said[0]
+    sentences = report.test_summary(results)
+    assert [sentence for sentence in sentences if sentence in (*others, remark)] == [
+        *others,
+        remark,
+    ] and "1.000" in sentences[0]
     (tmp_path / "all_results.json").write_text(json.dumps({"test": results}))
-    assert report.test_summary(read_test(str(tmp_path))) == said
+    assert report.test_summary(read_test(str(tmp_path))) == sentences
     assert remarks(results_of([make_timeline([1, 0, 0]) for _ in range(12)], [1, 0, 0] * 12)) == []
 
 
@@ -271,10 +274,10 @@ def test_groups_and_people_stand_under_the_table_and_in_the_sentences():
     results = results_of(timelines, predicted)
     assert results["groups"]["x"]["macro_f1"] == 1 and results["groups"]["y"]["difference"] == -0.5
     assert results["annotators"]["each"]["C"]["difference"] == 0
-    said = report.test_summary(results)
-    (worse,) = [sentence for sentence in said if "worse for" in sentence]
+    sentences = report.test_summary(results)
+    (worse,) = [sentence for sentence in sentences if "worse for" in sentence]
     assert "worse for y:" in worse and "0.500" in worse
-    assert any(f"{results['annotators']['alpha']:.3f}" in sentence for sentence in said)
+    assert any(f"{results['annotators']['alpha']:.3f}" in sentence for sentence in sentences)
     table = results_table("test", results)
     rows = {line.split()[0]: line for line in table.splitlines() if line[:1] in ("x", "y", "A", "C")}
     assert "-0.500" in rows["y"] and "+0.500" in rows["x"] and report.NO_DIFFERENCE in rows["C"]
@@ -296,9 +299,9 @@ def test_the_interval_of_a_difference_decides_about_the_words(interval, words):
     assert (report.NO_DIFFERENCE in results_table("test", results)) == (not can_tell)
     assert [words in sentence for sentence in remarks(results)[:1]] == [words != report.BETTER]
     # The summary has the same verdict, and no other.
-    said = [sentence for sentence in report.test_summary(results) if "(0.500)" in sentence]
+    sentences = [sentence for sentence in report.test_summary(results) if "(0.500)" in sentence]
     verdicts = (report.BETTER, report.WORSE, report.NO_DIFFERENCE)
-    assert len(said) == 1 and words in said[0] and sum(verdict in said[0] for verdict in verdicts) == 1
+    assert len(sentences) == 1 and words in sentences[0] and sum(verdict in sentences[0] for verdict in verdicts) == 1
     # One timeline says nothing about others.
     del results["compared_with"]["larger_class"]["difference_interval"]
     assert report.NO_DIFFERENCE in remarks(results)[0]

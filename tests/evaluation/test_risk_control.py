@@ -28,8 +28,8 @@ def draw(generator: np.random.Generator, number: int):
 def plain_losses(kind: str, timelines, scores, threshold: float) -> list[float]:
     """Returns the loss of each timeline that has one, by loops over its posts."""
     losses = []
-    for timeline, own in zip(timelines, scores, strict=True):
-        labels, alarms = timeline.labels, [score >= threshold for score in own]
+    for timeline, part in zip(timelines, scores, strict=True):
+        labels, alarms = timeline.labels, [score >= threshold for score in part]
         if kind == "rate" and 1 not in labels:
             losses.append(float(any(alarms)))
         if kind == "missed" and 1 in labels:
@@ -156,7 +156,7 @@ def test_each_fold_has_the_threshold_of_the_others():
         alarms_in_turn(timelines, np.concatenate(scores), 1, AlarmGoal("rate", 0.2)),
         np.cumsum(list(map(len, timelines)))[:-1],
     )
-    for number, own in enumerate(alarms):
+    for number, part in enumerate(alarms):
         others = [other for other in range(60) if other % 3 != number % 3]
         values = [timelines[other] for other in others], np.concatenate([scores[other] for other in others])
-        assert own.tolist() == (scores[number] >= find_threshold(*values, 1, AlarmGoal("rate", 0.2))).tolist()
+        assert part.tolist() == (scores[number] >= find_threshold(*values, 1, AlarmGoal("rate", 0.2))).tolist()

@@ -112,10 +112,10 @@ def test_a_model_pushed_by_hand_with_its_card(hub, tmp_path):
 
 # This text is in files that users put beside a model, and in files that scripts leave there.
 SECRET = "secret of mine"
-OWN_FILES = ("posts.csv", "posts.json", "posts.txt", "posts.parquet", "_config.json", "train.log", "nohup.out")
-OWN_FILES += ("_predictions.csv", "_predictions.parquet", "_mistakes.csv", "screenshot.png", "_learning_curve.png")
-OWN_FILES += ("load_posts.py", "database_config.json", "vocab.txt", "notes.jinja", "old.model", "old.safetensors")
-OWN_FILES += ("new_patients/_predictions.csv", "new_patients/all_results.json", "new_patients/posts.csv")
+PRIVATE_FILES = ("posts.csv", "posts.json", "posts.txt", "posts.parquet", "_config.json", "train.log", "nohup.out")
+PRIVATE_FILES += ("_predictions.csv", "_predictions.parquet", "_mistakes.csv", "screenshot.png", "_learning_curve.png")
+PRIVATE_FILES += ("load_posts.py", "database_config.json", "vocab.txt", "notes.jinja", "old.model", "old.safetensors")
+PRIVATE_FILES += ("new_patients/_predictions.csv", "new_patients/all_results.json", "new_patients/posts.csv")
 
 
 def assert_nothing_leaks(hub: HubServer, folder: Path):
@@ -132,7 +132,7 @@ def assert_nothing_leaks(hub: HubServer, folder: Path):
 def test_the_push_of_a_training_is_whole_and_nothing_leaks(hub, tmp_path, family, is_adapter):
     out = tmp_path / "out"
     (out / "new_patients").mkdir(parents=True)
-    for name in OWN_FILES:
+    for name in PRIVATE_FILES:
         (out / name).write_text(SECRET)
     trainer = make_trainer(family, out, hub_model_id="me/mine", hub_token=TOKEN)
     if is_adapter:

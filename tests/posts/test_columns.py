@@ -45,7 +45,7 @@ NEARLY = {
 
 
 @pytest.fixture
-def said(caplog, monkeypatch):
+def log(caplog, monkeypatch):
     """Returns what was said in warnings."""
     monkeypatch.setattr(logging.getLogger("modeling_tempoformer"), "propagate", True)
     logger.warning_once.cache_clear()
@@ -67,7 +67,7 @@ EXPECTED = [("ann", [1714521600.0, 1714608000.0], ["sad", "glad"], [1, 0], ["ann
 
 @pytest.mark.parametrize("kind", ["csv", "jsonl", "parquet"])
 @pytest.mark.parametrize("names", NEARLY)
-def test_nearly_the_usual_names_are_read_everywhere(tmp_path, said, names, kind):
+def test_nearly_the_usual_names_are_read_everywhere(tmp_path, log, names, kind):
     """By the script, in Python, as a stream and in scoring; and it is said for each column."""
     path = write_table(tmp_path / f"posts.{kind}", table_of(NEARLY[names]))
     arguments = DataTrainingArguments(test_file=path, labels=["IS", "O"])
@@ -76,7 +76,7 @@ def test_nearly_the_usual_names_are_read_everywhere(tmp_path, said, names, kind)
         assert values(to_timelines(posts, ["IS", "O"])) == EXPECTED and label_names(posts) == ["IS", "O"]
     # The reader of CSV takes the mark at the beginning of a file away.
     for name in set(USUAL).difference(load_table(path).column_names):
-        assert any(f"--columns {name.removesuffix('_id')}=" in message for message in said())
+        assert any(f"--columns {name.removesuffix('_id')}=" in message for message in log())
 
     columns = Columns(timeline="timeline_id", timestamp=None, text="text", id=None, speaker=None)
     corpus = Corpus(tmp_path / "scored", [path], columns, 1)
@@ -175,12 +175,12 @@ def test_labels_and_states_are_told_apart_by_the_same_names(tmp_path):
         script(write_table(tmp_path / "c.csv", numbers))
 
 
-def test_posts_without_times_are_not_read_so_in_silence(said):
+def test_posts_without_times_are_not_read_so_in_silence(log):
     def messages(rows, **columns):
         logger.warning_once.cache_clear()
-        before = len(said())
+        before = len(log())
         to_timelines(Dataset.from_list(rows), **columns)
-        return [message for message in said()[before:] if "--columns timestamp=" in message]
+        return [message for message in log()[before:] if "--columns timestamp=" in message]
 
     untimed = [{"timeline_id": "a", "text": "so", "sent": "2024-05-01"}]
     assert len(messages(untimed)) == 1
@@ -195,7 +195,7 @@ SECONDS = [1714554012.0, 1714564800.0, 1714599000.0, 1714608600.0]
 
 @pytest.mark.parametrize("midnight", ["", " 00:00:00", "T00:00"])
 @pytest.mark.parametrize("kind", ["csv", "jsonl", "parquet"])
-def test_date_and_time_in_two_columns(tmp_path, said, kind, midnight):
+def test_date_and_time_in_two_columns(tmp_path, log, kind, midnight):
     rows = [
         {"person": "a", "note": str(number), "Sent_date": date + midnight, "Sent_time": time}
         for number, (date, time) in enumerate(DAYS)
@@ -209,12 +209,12 @@ def test_date_and_time_in_two_columns(tmp_path, said, kind, midnight):
     ):
         ((timeline),) = timelines
         assert (timeline.timestamps, timeline.texts) == (SECONDS, ["2", "3", "1", "0"])
-    assert not [message for message in said() if "alone" in message]
+    assert not [message for message in log() if "alone" in message]
     with pytest.raises(ValueError, match="'hour'.*--columns timestamp="):
         to_timelines(load_table(path), columns={**given, "timestamp": "Sent_date+hour"})
 
     to_timelines(load_table(path), columns={**given, "timestamp": "Sent_date"})
-    ((message),) = [message for message in said() if "'Sent_date' alone" in message]
+    ((message),) = [message for message in log() if "'Sent_date' alone" in message]
     assert "'Sent_time'" in message and "--columns 'timestamp=Sent_date+Sent_time'" in message
 
 
@@ -265,19 +265,19 @@ def test_a_model_remembers_the_columns_of_its_training(tmp_path):
     named = DataTrainingArguments(columns={"text": "note", "timestamp": "day+hour", "state": "none"})
     write_split(tmp_path, {COLUMNS: named_columns(named)})
     rows = [{"timeline_id": "ann", "text": "no", "note": "sad", "day": "2024-05-01", "hour": "09:00", "say": "so"}]
-    own = write_table(tmp_path / "own.csv", rows)
+    renamed_path = write_table(tmp_path / "own.csv", rows)
     usual = write_table(tmp_path / "usual.csv", table_of(USUAL))
     for path, given, expected in (
-        (own, {}, ("note", "day+hour", "none")),
-        (own, {"text": "say"}, ("say", "day+hour", "none")),
-        (own, {"text": "text"}, ("text", "day+hour", "none")),
+        (renamed_path, {}, ("note", "day+hour", "none")),
+        (renamed_path, {"text": "say"}, ("say", "day+hour", "none")),
+        (renamed_path, {"text": "text"}, ("text", "day+hour", "none")),
         (usual, {}, ("text", None, "none")),
     ):
         arguments = DataTrainingArguments(test_file=path, columns=given)
         recall_columns(arguments, str(tmp_path), path)
         columns = columns_of(arguments)
         assert (columns["text"], columns["timestamp"], columns["state"]) == expected
-    recall_columns(arguments, "someone/model", own)
+    recall_columns(arguments, "someone/model", renamed_path)
     assert columns_of(arguments)["timeline"] == "timeline_id"
 
 

@@ -43,11 +43,11 @@ def whole(pattern: str) -> list[Timeline]:
 READERS = {"csv": "csv", "jsonl": "json", "parquet": "parquet"}
 
 
-@pytest.mark.parametrize("own", [True, False], ids=["our reader", "load_dataset"])
+@pytest.mark.parametrize("is_ours", [True, False], ids=["our reader", "load_dataset"])
 @pytest.mark.parametrize("kind", READERS)
-def test_a_stream_of_files_gives_the_timelines_and_rows_of_the_files(tmp_path, kind, own):
+def test_a_stream_of_files_gives_the_timelines_and_rows_of_the_files(tmp_path, kind, is_ours):
     pattern = write_files(tmp_path, kind)
-    if own:
+    if is_ours:
         posts = stream_table(find_files(pattern))
     else:
         posts = load_dataset(READERS[kind], data_files=pattern, split="train", streaming=True)

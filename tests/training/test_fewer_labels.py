@@ -23,8 +23,8 @@ def measure(rule, count: int = 40, num_posts: int = 8):
     """
     chance, timelines = np.random.default_rng(0), []
     for number in range(count):
-        own = [NAMES[number % 14], NAMES[number // 14]]
-        texts = [[*chance.choice(list(WORDS), 3), *own] for _ in range(num_posts)]
+        names = [NAMES[number % 14], NAMES[number // 14]]
+        texts = [[*chance.choice(list(WORDS), 3), *names] for _ in range(num_posts)]
         drawn = chance.integers(0, 2)
         labels = [int(rule(text[:3], drawn)) for text in texts]
         timelines.append(make_timeline(labels, str(number), list(map(" ".join, texts))))
@@ -75,8 +75,8 @@ def test_parts_have_as_many_timelines_of_each_fold():
 
 def test_few_timelines_and_rare_classes_are_not_measured():
     assert measure(lambda words, drawn: drawn, count=FEWEST_TIMELINES - 1, num_posts=2) is None
-    asked = iter(range(1000))
-    assert measure(lambda words, drawn: next(asked) == 0, count=FEWEST_TIMELINES, num_posts=2) is None
+    numbers = iter(range(1000))
+    assert measure(lambda words, drawn: next(numbers) == 0, count=FEWEST_TIMELINES, num_posts=2) is None
 
 
 @pytest.mark.slow

@@ -84,11 +84,11 @@ def test_another_share_of_timelines_with_an_alarm_is_said(number, differs):
     found = find_drift(predictions(2, "a"), predictions(number, "b"), "Switch")
     total = 2 + number
     ways = [math.comb(12, one) * math.comb(12, total - one) for one in range(max(0, total - 12), min(12, total) + 1)]
-    own = math.comb(12, 2) * math.comb(12, number)
-    assert found["alarmed_p"] == pytest.approx(sum(way for way in ways if way <= own) / sum(ways))
+    divisions = math.comb(12, 2) * math.comb(12, number)
+    assert found["alarmed_p"] == pytest.approx(sum(way for way in ways if way <= divisions) / sum(ways))
     assert (found["before"]["alarmed_timelines"], found["after"]["alarmed_timelines"]) == (2, number)
-    said = drift_text(found, "Switch")
-    assert ("Another share" in said) == differs and f"{number} ({number / 12:.1%})" in said
+    text = drift_text(found, "Switch")
+    assert ("Another share" in text) == differs and f"{number} ({number / 12:.1%})" in text
 
 
 def test_chance_divides_whole_timelines():

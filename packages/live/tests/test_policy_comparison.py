@@ -46,12 +46,12 @@ def test_each_policy_keeps_the_promise_by_loops_over_timelines(policy, goal):
     """The theorem's bound holds for the chosen threshold and all on the safe side of it."""
     timelines, scores = draw(0)
     (row,) = compare_policies(timelines, scores, 1, goal, [policy])
-    own = np.split(scores, np.cumsum(list(map(len, timelines)))[:-1])
+    parts = np.split(scores, np.cumsum(list(map(len, timelines)))[:-1])
     late = policy.get("wait_posts", 0) + policy.get("mean_of", 1) - 1
 
     def losses(level: float) -> list[float]:
         rule, found = at_threshold(policy, level), []
-        for timeline, values in zip(timelines, own, strict=True):
+        for timeline, values in zip(timelines, parts, strict=True):
             events = follow(values.tolist(), timeline.timestamps, *rule, AlarmState())
             alarms, labels = [event == RAISED for event in events], timeline.labels
             if goal.kind == "rate":
@@ -82,13 +82,13 @@ def test_the_promise_is_kept_on_new_timelines_in_the_mean():
         timelines, scores = draw(1000 + seed, 60)
         alarms = follow_all(timelines, scores, row["rule"]) == RAISED
         measured = []
-        for timeline, own in zip(timelines, np.split(alarms, np.cumsum(list(map(len, timelines)))[:-1]), strict=True):
+        for timeline, part in zip(timelines, np.split(alarms, np.cumsum(list(map(len, timelines)))[:-1]), strict=True):
             labels = np.array(timeline.labels)
             if not labels.any():
                 continue
             runs = np.split(np.flatnonzero(labels), np.flatnonzero(np.diff(np.flatnonzero(labels)) > 1) + 1)
             # The post after a run is late for it.
-            found = [own[run].any() or (own[run[-1] + 1 : run[-1] + 2]).any() for run in runs]
+            found = [part[run].any() or (part[run[-1] + 1 : run[-1] + 2]).any() for run in runs]
             measured.append(1 - np.mean(found))
         observed.append(np.mean(measured))
     assert np.mean(observed) < 0.3 + 2 * np.std(observed) / np.sqrt(len(observed))
@@ -170,15 +170,15 @@ def test_the_command_compares_and_sets_a_policy(tmp_path, capsys, model_type):
     write_held_out(str(tmp_path), table, timelines)
     read, found = read_held_out(tmp_path, ["no", "Turn"])
     np.testing.assert_allclose(found, shares)
-    assert [own.labels for own in read] == [own.labels for own in timelines]
+    assert [each.labels for each in read] == [each.labels for each in timelines]
     np.testing.assert_allclose(
-        np.concatenate([own.timestamps for own in read]), sum((o.timestamps for o in timelines), [])
+        np.concatenate([each.timestamps for each in read]), sum((o.timestamps for o in timelines), [])
     )
-    assert [own.metadata[0].unit for own in read] == [own.metadata[0].unit for own in timelines]
+    assert [each.metadata[0].unit for each in read] == [each.metadata[0].unit for each in timelines]
     before = read_json(tmp_path / "config.json")
     command.main(arguments)
-    said = capsys.readouterr().out
-    assert "cooldown_posts" in said and "--set" in said and read_json(tmp_path / "config.json") == before
+    output = capsys.readouterr().out
+    assert "cooldown_posts" in output and "--set" in output and read_json(tmp_path / "config.json") == before
     with pytest.raises(ValueError, match="silences alarms"):
         command.main([*arguments, "--set", json.dumps({"cooldown_posts": 2})])
     arguments[-1] = "rate=0.2"

@@ -69,10 +69,10 @@ def test_each_file_of_a_folder_has_its_date_and_period(folder, tmp_path):
     rows = pd.read_csv(tmp_path / "files.csv", keep_default_na=False, dtype={"first_date": str, "last_date": str})
     assert set(rows.itertuples(index=False, name=None)) == EXPECTED and len(rows) == len(EXPECTED)
     assert rows.loc[rows["period"] != "none", "texts"].sum() == len(texts)
-    said = describe_files(tables[0])
+    text = describe_files(tables[0])
     for words in ("7 files with 15 texts", "file's name: 2 files", "none: 2 files (news.vrt, none.xml)"):
-        assert words in said
-    assert f"{TIMES[0]}: 3 files, 7 texts" in said and "part/1700.txt 1700" in said
+        assert words in text
+    assert f"{TIMES[0]}: 3 files, 7 texts" in text and "part/1700.txt 1700" in text
 
 
 def test_a_table_has_its_column_and_the_range_of_its_dates(tmp_path):
