@@ -116,7 +116,7 @@ MODELS = {
 }
 
 
-class OwnPipelines(dict):
+class RegisteredPipelines(dict):
     """
     The `custom_pipelines` of a saved model, whose `in` is always False. Transformers then takes the pipeline that this
     package has registered, instead of code in the model's folder, which needs `trust_remote_code`. The keys still name
@@ -127,7 +127,7 @@ class OwnPipelines(dict):
         return False
 
 
-StreamFields.pipelines_type = OwnPipelines
+StreamFields.pipelines_type = RegisteredPipelines
 for config_class, model_classes in MODELS.items():
     AutoConfig.register(config_class.model_type, config_class, exist_ok=True)
     config_class.register_for_auto_class()
