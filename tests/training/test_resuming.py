@@ -168,7 +168,7 @@ def test_a_checkpoint_of_another_training_is_refused(tmp_path, tokenization):
         ("--learning_rate", {"learning_rate": 0.5}),
         ("--label_smoothing_factor 0.0, not 0.1", {"label_smoothing_factor": 0.1}),
         ("--max_steps 2, not 3", {"max_steps": 3}),
-        ("--window 4, not 5", {"own": Arguments(window=5)}),
+        ("--window 4, not 5", {"arguments": Arguments(window=5)}),
     ):
         with pytest.raises(ValueError, match=f"checkpoint-2.* {name}.*--output_dir"):
             begin(tmp_path, tokenization, **{"max_steps": 2, **other})
