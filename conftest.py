@@ -42,9 +42,9 @@ def no_network(refused_connections):
     """Fails a test that tried to reach another machine, even if the code caught the error."""
     yield
     if refused_connections.exists():
-        asked = refused_connections.read_text(encoding="utf-8")
+        connections = refused_connections.read_text(encoding="utf-8")
         refused_connections.unlink()
-        pytest.fail(f"Other machines were asked for:\n{asked}")
+        pytest.fail(f"Other machines were asked for:\n{connections}")
 
 
 @pytest.fixture(autouse=True)

@@ -50,7 +50,7 @@ from modeling_tempoformer.training.word_fitting import fit_words
 
 SIZES, MOST_TESTED = (10, 20, 40, 80), 40
 STRENGTHS, FOLDS = (1e-4, 1e-3, 1e-2), 3  # inverse L2 penalties of the linear baseline, for standardised inputs
-METHODS = ("TempoFormer", "linear", "trees", "position and time")
+METHODS = ("default", "linear", "trees", "position and time")
 
 
 class KeptVectors:
@@ -94,9 +94,9 @@ def merge_rows(collate: StreamCollator, rows: list[dict[str, Any]]) -> dict[str,
     """Returns the batch of rows of one target each, as one row for each held-out fold."""
     batch, merged = collate(rows), []
     for member in batch["held_out"].unique():
-        own = (batch["held_out"] == member).nonzero().flatten().tolist()
+        members_rows = (batch["held_out"] == member).nonzero().flatten().tolist()
         vectors, place = [], {}
-        for number in own:
+        for number in members_rows:
             for post, vector in zip(rows[number]["post_index"], batch["post_embeds"][number], strict=False):
                 if place.setdefault(post, len(vectors)) == len(vectors):
                     vectors.append(vector)
@@ -104,17 +104,17 @@ def merge_rows(collate: StreamCollator, rows: list[dict[str, Any]]) -> dict[str,
         for name, values in batch.items():
             if name in ("stream_index", "speaker_posts"):
                 # The last place stands for no post, which is -1.
-                moved = [[place[post] for post in rows[number]["post_index"]] for number in own]
+                moved = [[place[post] for post in rows[number]["post_index"]] for number in members_rows]
                 moved = [torch.tensor([*places, -1]) for places in moved]
                 absent = [len(places) - 1 for places in moved]
                 new[name] = torch.cat(
                     [
                         places[values[number].masked_fill(values[number] < 0, last)]
-                        for number, places, last in zip(own, moved, absent, strict=True)
+                        for number, places, last in zip(members_rows, moved, absent, strict=True)
                     ]
                 )
             elif name not in (*new, "held_out"):
-                new[name] = values[own].flatten(0, 1)
+                new[name] = values[members_rows].flatten(0, 1)
         merged.append(new)
     fills = {"stream_index": -1, "speaker_posts": -1, "labels": -100}
     padded = {name: pad_sequence([row[name] for row in merged], True, fills.get(name, 0)) for name in merged[0]}
@@ -166,10 +166,10 @@ def learn(
     results["best_step"] = np.array(trainer.state.best_global_step)
     for part, kind, timelines in (("train", "held_out", train), ("test", "test", test)):
         trainer.predict_posts(rows[kind], timelines)
-        is_asked = all_labels(timelines) >= 0
-        results[f"{part}_logits"] = torch.cat([timeline.logits for timeline in timelines]).numpy()[is_asked]
+        is_labelled = all_labels(timelines) >= 0
+        results[f"{part}_logits"] = torch.cat([timeline.logits for timeline in timelines]).numpy()[is_labelled]
         experts = torch.cat([timeline.expert_logits for timeline in timelines]).numpy()
-        results[f"{part}_experts"] = experts[is_asked]
+        results[f"{part}_experts"] = experts[is_labelled]
         hidden = model.config.encoder_config.hidden_size
         results[f"{part}_vectors"] = post_vectors(rows[kind], timelines)[:, :hidden]
     results["held_out"] = np.repeat([timeline.held_out for timeline in train], list(map(len, train)))
@@ -184,7 +184,7 @@ def linear(
     penalty is chosen for macro F1 on held-out training timelines.
     """
     labels, numbers = all_labels(train), timeline_numbers(train)
-    learned, asked = labels >= 0, all_labels(test) >= 0
+    learned, is_target = labels >= 0, all_labels(test) >= 0
     regression = LogisticRegression(class_weight="balanced", max_iter=100, tol=1e-3)
     search = GridSearchCV(
         make_pipeline(StandardScaler(), regression),
@@ -193,7 +193,7 @@ def linear(
         cv=StratifiedGroupKFold(FOLDS),
     )
     search.fit(steps(train, train_vectors)[learned], labels[learned], groups=numbers[learned])
-    return search.predict(steps(test, test_vectors)[asked])
+    return search.predict(steps(test, test_vectors)[is_target])
 
 
 def steps(timelines: Sequence[Timeline], vectors: np.ndarray) -> np.ndarray:
@@ -219,7 +219,7 @@ def run(
     results = learn(args.model_name_or_path, tokenizer, kept, train, test, names, seed, path.with_suffix(""))
     labelled, count = all_labels(test) >= 0, len(names)
     vectors = results["train_vectors"], results["test_vectors"]
-    results["TempoFormer"] = results["test_logits"].argmax(-1)
+    results["default"] = results["test_logits"].argmax(-1)
     results["linear"] = linear(train, test, *vectors)
     results["trees"] = trees.predict(train, test, count, vectors)[labelled].argmax(-1)
     results["position and time"] = position_and_time.predict(train, test, count)[labelled].argmax(-1)
@@ -235,7 +235,7 @@ def shuffle_labels(timelines: list[Timeline], seed: int) -> list[Timeline]:
     labels[labels >= 0] = np.random.default_rng(seed).permutation(labels[labels >= 0])
     ends = np.cumsum(list(map(len, timelines)))[:-1]
     pairs = zip(timelines, np.split(labels, ends), strict=True)
-    return [replace(timeline, labels=own.tolist()) for timeline, own in pairs]
+    return [replace(timeline, labels=given.tolist()) for timeline, given in pairs]
 
 
 def run_all(args: argparse.Namespace) -> Iterator[tuple[str, int, int, Path]]:

@@ -120,7 +120,7 @@ def run(
     reads = {"targets_per_row": 1, "reads_speakers": model.config.reads_speakers, "only_labelled": True}
     # With all timelines of the corpus, so that their vectors are found in the cache.
     parts = {"train": learned, "rest": timelines[size:most], "test": timelines[most:]}
-    tokens = {part: to_rows(own, tokenizer, WINDOW, **reads) for part, own in parts.items() if own}
+    tokens = {part: to_rows(some, tokenizer, WINDOW, **reads) for part, some in parts.items() if some}
     if kind == "whole":
         fit_words(model, tokens["train"], tokenizer)
         rows = embed_rows(tokens, model, tokenizer)
@@ -147,10 +147,10 @@ def compare(folder: Path, corpus: str, kind: str, draw: int) -> dict:
         for of, number in (("stand-in", size), (kind, size), (kind, 2 * size))
     )
     parts = {1: stand_in["own"][None], **{count: stand_in[f"parts_{count}"] for count in PARTS[1:]}}
-    facts = expect_more(now["own"], parts)
-    low, high = facts["expected_interval"]
-    row = {"now": facts["macro_f1"], "expected": facts["expected_macro_f1"], "low": low, "high": high}
-    row |= {"gains": facts["gains"], "has_learned": facts["has_learned"]}
+    curve = expect_more(now["own"], parts)
+    low, high = curve["expected_interval"]
+    row = {"now": curve["macro_f1"], "expected": curve["expected_macro_f1"], "low": low, "high": high}
+    row |= {"gains": curve["gains"], "has_learned": curve["has_learned"]}
     for part in ("own", "test"):
         came = macro_f1(np.ones((1, len(then[part]))), then[part][None])[0]
         row |= {part: came, f"{part}_is_in": low <= came <= high}
@@ -180,13 +180,13 @@ def main():
     table = pd.DataFrame(rows).set_index(["kind", "corpus", "timelines", "draw"])
     table.to_csv(args.output_dir / "table.csv")
     print(table.to_string(float_format="{:.3f}".format))
-    for kind, own in table.groupby("kind"):
+    for kind, rows in table.groupby("kind"):
         for part in ("own", "test"):
-            off = {name: own[name] - own[part] for name in ("expected", "now")}
+            off = {name: rows[name] - rows[part] for name in ("expected", "now")}
             words = ", ".join(
                 f"{name} off by {by.abs().mean():.3f} (bias {by.mean():+.3f})" for name, by in off.items()
             )
-            print(f"{kind}, {part}: {words}; {own[f'{part}_is_in'].sum()} of {len(own)} in the interval")
+            print(f"{kind}, {part}: {words}; {rows[f'{part}_is_in'].sum()} of {len(rows)} in the interval")
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@ r"""Measures what the README's commands learn on real posts.
     python -m benchmarks.quality --model_name_or_path google-bert/bert-base-uncased \
         --lrs threads.jsonl.gz --annomi annomi_full.csv.gz --output_dir outputs/quality
     python -m benchmarks.quality --model_name_or_path google-bert/bert-base-uncased \
-        --ubuntu_irc train --output_dir outputs/time --methods TempoFormer "no times"
+        --ubuntu_irc train --output_dir outputs/time --methods default "no times"
 
 Each of four seeds holds out another fifth of the timelines (thirty days of IRC; of TIAGE and MELD the published dev
 part, where it is given) and draws the table's number of timelines from the others, which the commands split into
@@ -50,48 +50,51 @@ SIZES = {
 # Corpora that may have a part of their own to score on, by the beginning of its timelines' ids
 DEV_PARTS = {"tiage": "anno_dev", "meld": "dev_sent_emo"}
 IRC_DAYS = 30
-ASKED = "--do_train --do_eval --do_predict"
+ALL_STEPS = "--do_train --do_eval --do_predict"
 METHODS = {
-    "TempoFormer": f"run_glue_style.py {ASKED}",
+    "default": f"run_glue_style.py {ALL_STEPS}",
+    "paper's model": f"run_glue_style.py --model_type tempoformer {ALL_STEPS}",
     "BiLSTM": "-m research.run_baseline --method bilstm",
     "trees": "-m research.run_baseline --method trees",
     "post alone": "-m research.run_baseline --method post",
     "position and time": "-m research.run_baseline --method position_and_time",
     "words alone": "-m research.run_baseline --method words",
     "class prior": "-m research.run_baseline --method class_prior",
-    "trained encoder": "run_glue_style.py configuration/default.yaml configuration/trained_encoder.yaml " + ASKED,
+    "trained encoder": "run_glue_style.py configuration/default.yaml configuration/trained_encoder.yaml " + ALL_STEPS,
     "trained in bfloat16": (
-        "run_glue_style.py configuration/default.yaml configuration/trained_encoder.yaml --use_cpu --bf16 " + ASKED
+        "run_glue_style.py configuration/default.yaml configuration/trained_encoder.yaml --use_cpu --bf16 " + ALL_STEPS
     ),
     "three layers frozen": (
-        "run_glue_style.py configuration/default.yaml configuration/trained_encoder.yaml --freeze_layers 3 " + ASKED
+        "run_glue_style.py configuration/default.yaml configuration/trained_encoder.yaml --freeze_layers 3 "
+        + ALL_STEPS
     ),
     "five layers frozen": (
-        "run_glue_style.py configuration/default.yaml configuration/trained_encoder.yaml --freeze_layers 5 " + ASKED
+        "run_glue_style.py configuration/default.yaml configuration/trained_encoder.yaml --freeze_layers 5 "
+        + ALL_STEPS
     ),
     # More evaluations than a training has
-    "never stops early": f"run_glue_style.py --early_stopping_patience 9 {ASKED}",
-    "onnx": f"run_glue_style.py --encoder_backend onnx {ASKED}",
-    "onnx-int8": f"run_glue_style.py --encoder_backend onnx-int8 {ASKED}",
-    "known states": f"run_glue_style.py --known_states {ASKED}",
+    "never stops early": f"run_glue_style.py --early_stopping_patience 9 {ALL_STEPS}",
+    "onnx": f"run_glue_style.py --encoder_backend onnx {ALL_STEPS}",
+    "onnx-int8": f"run_glue_style.py --encoder_backend onnx-int8 {ALL_STEPS}",
+    "known states": f"run_glue_style.py --known_states {ALL_STEPS}",
     # Their posts lack a column.
-    "no times": f"run_glue_style.py {ASKED}",
-    "no states": f"run_glue_style.py {ASKED}",
-    "no speakers": f"run_glue_style.py {ASKED}",
-    "no trees": """run_glue_style.py --config_overrides '{"num_trees": 0}' """ + ASKED,
-    "no words": """run_glue_style.py --config_overrides '{"num_words": 0}' """ + ASKED,
-    "one member": """run_glue_style.py --config_overrides '{"num_members": 1}' """ + ASKED,
-    "network alone": """run_glue_style.py --config_overrides '{"num_trees": 0, "num_words": 0}' """ + ASKED,
+    "no times": f"run_glue_style.py {ALL_STEPS}",
+    "no states": f"run_glue_style.py {ALL_STEPS}",
+    "no speakers": f"run_glue_style.py {ALL_STEPS}",
+    "no trees": """run_glue_style.py --config_overrides '{"num_trees": 0}' """ + ALL_STEPS,
+    "no words": """run_glue_style.py --config_overrides '{"num_words": 0}' """ + ALL_STEPS,
+    "one member": """run_glue_style.py --config_overrides '{"num_members": 1}' """ + ALL_STEPS,
+    "network alone": """run_glue_style.py --config_overrides '{"num_trees": 0, "num_words": 0}' """ + ALL_STEPS,
     "network, rotated by the distance in posts": (
         """run_glue_style.py --config_overrides '{"num_trees": 0, "num_words": 0, "stream_attention": "rotary"}' """
-        + ASKED
+        + ALL_STEPS
     ),
     "network, no rotation": (
         """run_glue_style.py --config_overrides '{"num_trees": 0, "num_words": 0, "stream_attention": "full"}' """
-        + ASKED
+        + ALL_STEPS
     ),
 }
-USUAL = ["TempoFormer", "BiLSTM", "trees", "post alone", "position and time", "words alone", "class prior"]
+USUAL = ["default", "BiLSTM", "trees", "post alone", "position and time", "words alone", "class prior"]
 # All others are compared with the first of --methods.
 COMPARED_WITH = dict.fromkeys(("network, rotated by the distance in posts", "network, no rotation"), "network alone")
 LEFT_OUT = {"no times": "timestamp", "no states": "state", "no speakers": "speaker"}
@@ -164,9 +167,9 @@ def run_all(
 def compare(ours: Sequence[pd.DataFrame], theirs: Sequence[pd.DataFrame], names: list[str]) -> dict[str, float | str]:
     """Computes our macro F1 less theirs on the posts of all seeds, in percent, with an interval over timelines."""
     ids = {name: number for number, name in enumerate(names)}
-    own, other = pd.concat(ours), pd.concat(theirs)
-    both = own.merge(other, on=["timeline_id", "post_id"], validate="one_to_one", suffixes=("", "_of_other"))
-    if not len(own) == len(both) == len(other):
+    first, other = pd.concat(ours), pd.concat(theirs)
+    both = first.merge(other, on=["timeline_id", "post_id"], validate="one_to_one", suffixes=("", "_of_other"))
+    if not len(first) == len(both) == len(other):
         raise ValueError("The two methods predicted other posts.")
     classes = [both[column].map(ids) for column in ("label", "prediction", "prediction_of_other")]
     paired = paired_bootstrap(*classes, both["timeline_id"], len(names))

@@ -92,7 +92,7 @@ class Bench:
             for other in BASELINES:
                 if other in forms and other != name:
                     # Ratios within a turn, so that a machine that slows down does so for both.
-                    ratios = [own / its for own, its in zip(rates[name], rates[other], strict=True)]
+                    ratios = [rate / other_rate for rate, other_rate in zip(rates[name], rates[other], strict=True)]
                     result[f"over {other}"] = median(ratios)
             if self.on_gpu:
                 torch.cuda.reset_peak_memory_stats()

@@ -49,7 +49,7 @@ from semantic_change.measures import (
     standardiser,
     sum_by_document,
 )
-from semantic_change.reading.passages import Columns
+from semantic_change.reading.passages import TextColumns
 from semantic_change.senses import SenseSpace, fit_components
 from semantic_change.usages import Usage, Usages, embed_usages, sample_usages
 
@@ -60,7 +60,7 @@ TIMES = ("first", "last")
 # Words, and the largest number of sentences of each
 CHANCE_WORDS, FREQUENT_WORDS, SEARCHED_WORDS, KNOWN_USAGES = (30, 200), (4, 1500), (120, MORE_USAGES), 100
 FREQUENT, MIN_USAGES, MIXED_USAGES, DWUG_USAGES, BOOTSTRAP = 1400, 20, 100, 50, 1000
-COLUMNS = Columns(source="doc_id")
+COLUMNS = TextColumns(source="doc_id")
 # Words of presidents' speeches that got new senses, and words that kept theirs.
 KNOWN_TIMES = ["1790-1860", "1950-2020"]
 CHANGED = {
@@ -161,8 +161,8 @@ def apd_p(word: ReadUsages, seed: int, resamples: int = 999) -> float:
 def shares_differ(senses: np.ndarray, is_first: np.ndarray, documents: np.ndarray) -> bool:
     """Tells whether the intervals of the share of one of two senses do not overlap at the two times."""
     sides = [(senses[side], np.unique(documents[side], return_inverse=True)[1]) for side in (is_first, ~is_first)]
-    totals = [np.bincount(own) for _, own in sides]
-    counts = [np.bincount(own[part == 1], minlength=len(total)) for (part, own), total in zip(sides, totals)]
+    totals = [np.bincount(numbers) for _, numbers in sides]
+    counts = [np.bincount(numbers[part == 1], minlength=len(total)) for (part, numbers), total in zip(sides, totals)]
     effects = design_effects(counts, totals)
     (_, low, high), (_, other_low, other_high) = (
         interval_of_change(count.sum(), total.sum(), effect) for count, total, effect in zip(counts, totals, effects)
@@ -245,9 +245,9 @@ def frequency(args: argparse.Namespace) -> Iterator[dict]:
             for side, of_one in ((is_first, share), (~is_first, 1 - share)):
                 for sense, wanted in ((is_one, of_one), (~is_one, 1 - of_one)):
                     drawn.append(rng.permutation(np.flatnonzero(side & sense))[: round(wanted * size)])
-            own = np.concatenate(drawn)
-            part = Word(word.vectors[own], word.documents[own], word.sentences[own])
-            read = part.deal(is_first[own])
+            drawn_usages = np.concatenate(drawn)
+            part = Word(word.vectors[drawn_usages], word.documents[drawn_usages], word.sentences[drawn_usages])
+            read = part.deal(is_first[drawn_usages])
             scores = {column: each["-"] for column, each in score_words({"-": read}, ["change"], TIMES, seed).items()}
             rows.append(scores | {"amd less within": nearest_less_within(*read.vectors.values(), seed)})
         scored = pd.DataFrame(rows)
@@ -418,9 +418,9 @@ def measures(args: argparse.Namespace) -> Iterator[dict]:
         columns[f"known, {reads}"] = compare([(candidates(vectors), is_changed)], pairs_in_order)
         scores = candidates(encode(args, uses, read_names=read_names, max_length=64))
         for name, words in parts.items():
-            gold, own = golds[name.partition(",")[0]], [word for word in words if word in scores.index]
-            truth = np.array([gold[word] for word in own])
-            columns[f"{name}, {reads}"] = compare([(scores.loc[own], truth)], rank_correlation)
+            gold, known_words = golds[name.partition(",")[0]], [word for word in words if word in scores.index]
+            truth = np.array([gold[word] for word in known_words])
+            columns[f"{name}, {reads}"] = compare([(scores.loc[known_words], truth)], rank_correlation)
     yield from (
         {"measure": name, **{column: by_name[name] for column, by_name in columns.items()}}
         for name in columns["mixtures"]

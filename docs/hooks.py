@@ -36,10 +36,10 @@ def on_files(files, config):
 
 def on_page_markdown(markdown: str, page, **kwargs) -> str:
     """Links lead from page to page in the repository, and on the site to the places that the pages have there."""
-    own = Path(page.file.abs_src_path)
+    source = Path(page.file.abs_src_path)
 
     def moved(match: re.Match) -> str:
-        path = Path(os.path.normpath(own.parent / match[2]))
+        path = Path(os.path.normpath(source.parent / match[2]))
         there = place_on_site(path) if path.exists() else None
         return match[0] if there is None else match[1] + os.path.relpath(there, Path(page.file.src_uri).parent)
 

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 
-# The fields of a row that `collate` reads. It makes neither `speaker_posts` nor `known_states`.
+# The fields of a row that `collate` reads. It makes neither `speaker_posts` nor `earlier_states`.
 READ = {"input_ids", "timestamps", "num_context", "num_before", "start_time"}
 
 

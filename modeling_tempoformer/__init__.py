@@ -51,10 +51,9 @@ from .tokenization_temporal_bert import TemporalBertTokenizer, TemporalRobertaTo
 
 
 if TYPE_CHECKING:
-    from .cards.model_cards import CardFacts, write_card
+    from .cards.model_cards import CardContent, write_card
     from .evaluation.alarm_costs import score_costs
     from .evaluation.alarm_goals import AlarmGoal
-    from .evaluation.alarm_promises import find_cases, promise_words
     from .evaluation.alarms import check_cases, measure_alarms
     from .evaluation.calibration import fit_calibration
     from .evaluation.metrics import compute_metrics
@@ -67,8 +66,9 @@ if TYPE_CHECKING:
     )
     from .evaluation.predictions import attach_logits, decide_posts
     from .evaluation.report import describe_test
+    from .evaluation.risk_control import bound_words, find_cases
     from .posts.agreement import krippendorff_alpha
-    from .posts.facts import unit_of
+    from .posts.metadata import unit_of
     from .posts.model_fields import fields_of_posts
     from .posts.post_errors import PostError
     from .posts.reading import make_timelines
@@ -93,7 +93,7 @@ __version__ = "0.3.0"
 # These need Datasets, scikit-learn or matplotlib, which take seconds to import: they are imported at their first use.
 LAZY = {
     "AlarmGoal": ".evaluation.alarm_goals",
-    "CardFacts": ".cards.model_cards",
+    "CardContent": ".cards.model_cards",
     "GrowExperts": ".training.experts",
     "HubTrainer": ".training.hub_trainer",
     "HubTrainingArguments": ".training.hub_trainer",
@@ -101,6 +101,7 @@ LAZY = {
     "PostError": ".posts.post_errors",
     "UnknownPeople": ".posts.timelines",
     "attach_logits": ".evaluation.predictions",
+    "bound_words": ".evaluation.risk_control",
     "build_default": ".training.stock_trainer",
     "check_cases": ".evaluation.alarms",
     "check_labels": ".posts.spellings",
@@ -113,7 +114,7 @@ LAZY = {
     "embed_parts": ".training.stock_trainer",
     "embed_rows": ".training.frozen_encoder",
     "fields_of_posts": ".posts.model_fields",
-    "find_cases": ".evaluation.alarm_promises",
+    "find_cases": ".evaluation.risk_control",
     "fine_tune": ".training.fine_tuning",
     "fit_calibration": ".evaluation.calibration",
     "fit_words": ".training.word_fitting",
@@ -130,7 +131,6 @@ LAZY = {
     "make_timelines": ".posts.reading",
     "measure_alarms": ".evaluation.alarms",
     "prediction_rows": ".evaluation.prediction_table",
-    "promise_words": ".evaluation.alarm_promises",
     "read_held_out": ".evaluation.prediction_table",
     "read_posts": ".posts.timelines",
     "read_predictions": ".evaluation.prediction_table",
@@ -142,7 +142,7 @@ LAZY = {
     "to_rows": ".posts.rows",
     "to_timelines": ".posts.timelines",
     "train_or_resume": ".training.resuming",
-    "unit_of": ".posts.facts",
+    "unit_of": ".posts.metadata",
     "write_card": ".cards.model_cards",
     "write_predictions": ".evaluation.prediction_table",
 }
@@ -171,7 +171,7 @@ MODELS = {
 }
 
 
-class OwnPipelines(dict):
+class RegisteredPipelines(dict):
     """
     The `custom_pipelines` of a saved model, whose `in` is always False. Transformers then takes the pipeline that this
     package has registered, instead of code in the model's folder, which needs `trust_remote_code`. The keys still name
@@ -182,7 +182,7 @@ class OwnPipelines(dict):
         return False
 
 
-StreamFields.pipelines_type = OwnPipelines
+StreamFields.pipelines_type = RegisteredPipelines
 for config_class, model_classes in MODELS.items():
     AutoConfig.register(config_class.model_type, config_class, exist_ok=True)
     config_class.register_for_auto_class()
@@ -214,7 +214,7 @@ __all__ = [
     "BertWithTemporalAttentionForMaskedLM",
     "BertWithTemporalAttentionForSequenceClassification",
     "BertWithTemporalAttentionForTokenClassification",
-    "CardFacts",
+    "CardContent",
     "GrowExperts",
     "HubTrainer",
     "HubTrainingArguments",
@@ -247,6 +247,7 @@ __all__ = [
     "UnknownTimeError",
     "are_since_start",
     "attach_logits",
+    "bound_words",
     "build_default",
     "check_cases",
     "check_finite",
@@ -286,7 +287,6 @@ __all__ = [
     "number_states",
     "posts_before",
     "prediction_rows",
-    "promise_words",
     "read_answers",
     "read_date",
     "read_held_out",

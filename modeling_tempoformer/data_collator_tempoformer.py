@@ -23,7 +23,7 @@ class StreamCollator:
     default with the row). `held_out` is the member of the model that does not learn from the row. Rows with speakers
     have `speaker_posts`, for each post after the context a list of the positions of its speaker's last posts before
     it (-1 for none), and `num_older`: so many leading posts are there for a speaker alone, and in no stream. Rows for
-    a model that reads known states have `known_states` of each post, as [`states_before`] returns them.
+    a model that reads known states have `earlier_states` of each post, as [`states_before`] returns them.
 
     Args:
         tokenizer (`PreTrainedTokenizerBase`, *optional*): Pads the posts. Rows of vectors need none.
@@ -37,7 +37,7 @@ class StreamCollator:
     `post_embeds` (B, posts, hidden) and `attention_mask` (B, posts, 1); `stream_index` (B, streams, window), `elapsed`
     in seconds of the same shape if timed, `timeline_position` (B, streams, 2), how many posts of the timeline come
     before and seconds since the first of them, and if the rows have them `speaker_posts` (B, streams, count),
-    `known_states` (B, streams, 3, states), `labels` (B, streams) and `held_out` (B,).
+    `earlier_states` (B, streams, 3, states), `labels` (B, streams) and `held_out` (B,).
     Raises a `ValueError` that names the row for missing columns, posts without tokens, labels that are not integers or
     not as many as targets, and timestamps that are out of order or in floats of fewer than 64 bits.
     """
@@ -66,7 +66,7 @@ class StreamCollator:
         columns = {"stream_index": -1, "timeline_position": 0.0} | ({"elapsed": 0.0} if self.timed else {})
         columns |= {
             name: fill
-            for name, fill in (("labels", -100), ("speaker_posts", -1), ("known_states", 0.0))
+            for name, fill in (("labels", -100), ("speaker_posts", -1), ("earlier_states", 0.0))
             if name in rows[0]
         }
         padded = {name: pad([stream[name] for stream in streams], fill) for name, fill in columns.items()}
@@ -83,7 +83,7 @@ class StreamCollator:
         if not len(posts_of(row)):
             raise ValueError("has no posts.")
         tokens = () if self.tokenizer is None else self.tokenizer.model_input_names
-        for name in (*tokens, "post_embeds", "labels", "held_out", "speaker_posts", "known_states"):
+        for name in (*tokens, "post_embeds", "labels", "held_out", "speaker_posts", "earlier_states"):
             if (name in row) != (name in first):
                 raise ValueError(f"{'has' if name in row else 'lacks'} '{name}', unlike the first row.")
         for post, tokens in enumerate(posts_of(row)):
@@ -113,8 +113,8 @@ class StreamCollator:
         start = row.get("num_before", 0) + older, row.get("start_time")
         streams = lay_out_streams(torch.arange(older, num_posts), targets - older, self.window, times, *start)
         streams["labels"] = classes[targets - num_context].long()
-        if "known_states" in row:
-            streams["known_states"] = torch.as_tensor(row["known_states"], dtype=torch.float32)[targets]
+        if "earlier_states" in row:
+            streams["earlier_states"] = torch.as_tensor(row["earlier_states"], dtype=torch.float32)[targets]
         if "speaker_posts" in row:
             streams["speaker_posts"] = torch.as_tensor(row["speaker_posts"])[targets - num_context]
         return streams

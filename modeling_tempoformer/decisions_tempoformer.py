@@ -78,13 +78,13 @@ def find_alarms(
         `torch.BoolTensor` of shape `(posts,)`: True where the probability is at least the threshold of the alarm for
         the class, or without such an alarm where the class is the label.
     """
-    if (alarm := own_alarm(watched, calibration)) is None:
+    if (alarm := class_alarm(watched, calibration)) is None:
         return labels == watched
     # Compared in 64 bits: a threshold may lie between two probabilities that are neighbours in 32.
     return probabilities[..., watched].double() >= alarm["threshold"]
 
 
-def own_alarm(label: int, calibration: dict[str, Any] | None) -> dict[str, Any] | None:
+def class_alarm(label: int, calibration: dict[str, Any] | None) -> dict[str, Any] | None:
     """Returns the alarm of a calibration if it is for this class, else None."""
     alarm = (calibration or {}).get("alarm")
     return alarm if alarm is not None and alarm["label"] == label else None
@@ -107,7 +107,7 @@ def alarm_threshold(label: int, num_labels: int, calibration: dict[str, Any]) ->
     Returns the smallest probability of a class that makes a post an alarm ([`find_alarms`]). It is None with three
     classes or more and no alarm for this class, as the label then depends on all probabilities.
     """
-    if (alarm := own_alarm(label, calibration)) is not None:
+    if (alarm := class_alarm(label, calibration)) is not None:
         return alarm["threshold"]
     thresholds = calibration.get("thresholds") or [1.0] * num_labels
     return thresholds[label] / sum(thresholds) if num_labels == 2 else None
@@ -192,7 +192,7 @@ def explain_alarm(
         return None
     says = "an alarm" if is_alarm else "no alarm"
     reaches = "reaches" if is_alarm else "does not reach"
-    threshold = own_alarm(watched, calibration)["threshold"]
+    threshold = class_alarm(watched, calibration)["threshold"]
     return f"It is {says}, since {names[watched]} ({scores[watched]:.4g}) {reaches} the threshold of {threshold}."
 
 

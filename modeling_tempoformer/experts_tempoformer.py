@@ -26,7 +26,7 @@ MULTIPLIERS, HASHES = (2_654_435_761, 2_246_822_519), 2**32
 LONGEST_NAME = 8
 
 
-class Grown(nn.Module):
+class FittedModule(nn.Module):
     """
     A part that a script fits over a frozen encoder. Its buffers stay in float32 whatever the model's dtype: rounded to
     16 bits, a threshold could pass posts.
@@ -46,7 +46,7 @@ class Grown(nn.Module):
         return super()._apply(keep_dtype, recurse)
 
 
-class Mixture(Grown):
+class Mixture(FittedModule):
     """
     Returns the weighted sum of the experts' logits. Until the other experts are fitted, only the network has a weight.
 
@@ -83,7 +83,7 @@ class Mixture(Grown):
         return (experts * weights.to(experts.device).unsqueeze(-1)).sum(-2)
 
 
-class Trees(Grown):
+class Trees(FittedModule):
     """
     Extremely randomised trees (Geurts et al., 2006) of each member. A script grows them ([`grow_trees`]).
 
@@ -152,7 +152,7 @@ class Trees(Grown):
         return probabilities.clamp_min(LEAST_PROBABILITY).log().unflatten(1, features.shape[:-1])
 
 
-class Words(Grown):
+class Words(FittedModule):
     """
     Predicts the class of a post from its tokens and pairs of neighbouring tokens, hashed to `config.num_words` buckets
     (Weinberger et al., 2009), by one logistic regression for each member of the ensemble, and reads to whom a post is

@@ -24,7 +24,7 @@ from transformers.utils import ModelOutput, TransformersKwargs, can_return_tuple
 
 from .checks_tempoformer import check_shape
 from .configuration_post_tempoformer import PostTempoFormerConfig
-from .experts_tempoformer import ADDRESS_SIZE, Grown, Mixture, Trees, Words, compare_addressees
+from .experts_tempoformer import ADDRESS_SIZE, FittedModule, Mixture, Trees, Words, compare_addressees
 from .modeling_streams_tempoformer import (
     HeadStart,
     StreamAttention,
@@ -93,6 +93,19 @@ class PostTempoFormerModelOutput(ModelOutput):
     hidden_states: tuple[torch.FloatTensor, ...] | None = None
 
 
+@dataclass
+class StreamLayersOutput(ModelOutput):
+    """What stream layers read in the vectors of posts (posts, hidden)."""
+
+    heads: torch.Tensor | None = None  # their input (members, streams, config.head_width), or of width 0
+    # the vectors of the posts that the newest is compared with, and of the newest (streams, compared + 1, hidden)
+    compared: torch.Tensor | None = None
+    cosines: torch.Tensor | None = None  # of the newest post (streams, compared + 1)
+    # with `all_posts`, the input of the first layer and the output of each (members, streams, window, width)
+    states: list[torch.Tensor] | None = None
+    weights: list[torch.Tensor | None] | None = None  # with `output_attentions`, the attention of each layer
+
+
 class MemberLinear(nn.Module):
     """
     One linear layer for each member of the ensemble. Maps (members, ..., inputs), or (1, ..., inputs) if all members
@@ -156,7 +169,7 @@ class PostTempoFormerPreTrainedModel(StreamPreTrainedModel):
         elif isinstance(module, Mixture):
             for weights in (module.weights, module.held_out):
                 init.copy_(weights, torch.eye(weights.shape[-1])[0].expand_as(weights))
-        elif isinstance(module, Grown):
+        elif isinstance(module, FittedModule):
             # An expert that is not fitted yet gives all classes the same probability.
             start = {"scale": 1.0, "class_weights": 1.0}
             start |= dict.fromkeys(("leaves", "change", "held_out_change"), 1 / self.config.num_labels) | {"marks": -1}
@@ -217,14 +230,14 @@ class PostTempoFormerStreamLayer(GradientCheckpointingLayer):
         last, window = self.position.num_embeddings, slot_post.shape[1]
         positions = self.position(torch.arange(last - window, last, device=posts.device))
         positions = self.dropout(positions.unflatten(-1, (posts.shape[0], -1)).transpose(0, 1))
-        asking = slice(-1, None) if only_newest else slice(None)
-        asked = slot_post[:, asking], positions[:, asking]
+        queries = slice(-1, None) if only_newest else slice(None)
+        query_post, query_positions = slot_post[:, queries], positions[:, queries]
         attention = self.attention
-        projected = project_slots(self.attention_norm, [attention.q_proj], posts, *asked)
+        projected = project_slots(self.attention_norm, [attention.q_proj], posts, query_post, query_positions)
         linears = [attention.k_proj, attention.v_proj]
         projected += project_slots(self.attention_norm, linears, posts, slot_post, positions)
         context, weights = attention.attend(*projected, streams, output_attentions)
-        context = context + posts[:, asked[0]] + asked[1].unsqueeze(1)
+        context = context + posts[:, query_post] + query_positions.unsqueeze(1)
         return context + self.mlp(self.mlp_norm(context)), weights
 
 
@@ -250,8 +263,8 @@ def project_slots(
     wide = parts.float()
     wide = wide - wide.mean(-1, keepdim=True)
     variance = wide.square().mean(-1, keepdim=True)
-    own, others = wide[:, : posts.shape[1]], wide[:, posts.shape[1] : -1]
-    sums = variance[:, : posts.shape[1]] + own @ others.mT * (2 / posts.shape[-1])
+    wide_posts, wide_positions = wide[:, : posts.shape[1]], wide[:, posts.shape[1] : -1]
+    sums = variance[:, : posts.shape[1]] + wide_posts @ wide_positions.mT * (2 / posts.shape[-1])
     slots = torch.arange(slot_post.shape[1], device=slot_post.device)
     sums = sums[:, slot_post, slots] + variance[:, posts.shape[1] : -1].mT
     scale = sums.clamp_min(0).add(NORM_EPSILON).rsqrt().to(posts.dtype).unsqueeze(-1)
@@ -284,32 +297,30 @@ class PostTempoFormerStreamLayers(nn.Module):
         output_attentions: bool = False,
         all_posts: bool = False,
         with_network: bool = True,
-    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, list[torch.Tensor], list[torch.Tensor]]:
-        """
-        Returns, from `vectors` (posts, hidden): the heads' input for each stream (members, streams,
-        `config.head_width`), of the width 0 if it is not computed; the vectors of the posts that the newest is
-        compared with, and of the newest (streams, compared + 1, hidden); its cosines (streams, compared + 1); the
-        input of the first layer and the output of each layer (members, streams, window, width), if `all_posts` asks
-        for them; and the attention of each layer.
-        """
+    ) -> StreamLayersOutput:
+        """Reads the streams of `vectors` (posts, hidden). `all_posts` asks for states, `with_network` for heads."""
         if torch.is_grad_enabled() or vectors.device.type != "cpu" or torch.compiler.is_compiling():
             return self.read(vectors, streams, output_attentions, all_posts, with_network)
         # Few streams at a time stay in a processor's cache.
         num_rows = max(1, STREAMS_AT_ONCE // max(1, streams.shape[1]))
         parts = [
-            self.read(own, part, output_attentions, all_posts, with_network)
-            for own, part in streams.split_rows(vectors, num_rows)
+            self.read(posts, part, output_attentions, all_posts, with_network)
+            for posts, part in streams.split_rows(vectors, num_rows)
         ]
         if len(parts) == 1:
             return parts[0]
-        read, compared, cosines, states, attentions = zip(*parts, strict=True)
-        states = [torch.cat(layer, dim=1) for layer in zip(*states, strict=True)]
-        attentions = [None if layer[0] is None else torch.cat(layer) for layer in zip(*attentions, strict=True)]
-        return torch.cat(read, dim=1), torch.cat(compared), torch.cat(cosines), states, attentions
+        states, weights = (zip(*(part[name] for part in parts), strict=True) for name in ("states", "weights"))
+        return StreamLayersOutput(
+            heads=torch.cat([part.heads for part in parts], dim=1),
+            compared=torch.cat([part.compared for part in parts]),
+            cosines=torch.cat([part.cosines for part in parts]),
+            states=[torch.cat(layer, dim=1) for layer in states],
+            weights=[None if layer[0] is None else torch.cat(layer) for layer in weights],
+        )
 
     def read(
         self, vectors: torch.Tensor, streams: Streams, output_attentions: bool, all_posts: bool, with_network: bool
-    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, list[torch.Tensor], list[torch.Tensor]]:
+    ) -> StreamLayersOutput:
         """Returns the result of `forward`, of all streams at once."""
         slot_post, slot_mask, compared_post, compared_mask = (
             tensor.to(vectors.device)
@@ -318,7 +329,7 @@ class PostTempoFormerStreamLayers(nn.Module):
         compared = vectors[compared_post] * compared_mask.unsqueeze(-1)
         cosines = cosines_with_history(compared, vectors, slot_post, slot_mask).to(self.norm.weight.dtype)
         if not (with_network or output_attentions or all_posts):
-            return cosines.new_zeros(1, len(cosines), 0), compared, cosines, [], []
+            return StreamLayersOutput(cosines.new_zeros(1, len(cosines), 0), compared, cosines, [], [])
         # Precomputed vectors may have a wider dtype than the model.
         projected = self.projection(self.norm(vectors.unsqueeze(0).to(self.norm.weight.dtype)))
         posts, slots = projected, slot_post
@@ -334,9 +345,9 @@ class PostTempoFormerStreamLayers(nn.Module):
             slots = slots.view_as(slot_post)
         posts = projected[:, compared_post]
         steps = ((posts[:, :, -1:] - posts[:, :, :-1]) * compared_mask[:, :-1].unsqueeze(-1)).flatten(2)
-        own = cosines.expand(len(states), -1, -1)
-        read = torch.cat((self.final_norm(states[:, :, -1]), steps, steps.abs(), own), dim=-1)
-        return read, compared, cosines, all_states, attentions
+        shared = cosines.expand(len(states), -1, -1)
+        heads = torch.cat((self.final_norm(states[:, :, -1]), steps, steps.abs(), shared), dim=-1)
+        return StreamLayersOutput(heads, compared, cosines, all_states, attentions)
 
 
 def cosines_with_history(
@@ -451,20 +462,18 @@ class PostTempoFormerModel(StreamReaderMixin, PostTempoFormerPreTrainedModel):
             vectors = self.embed_posts(attention_mask=streams.token_mask, **inputs)
         hidden = self.config.encoder_config.hidden_size
         vectors, words = vectors[:, :hidden], vectors[:, hidden:]
-        newest, compared, cosines, states, attentions = self.stream_layers(
-            vectors, streams, output_attentions, output_hidden_states, with_network
-        )
-        said = {} if self.words is None else self.read_words(words, streams)
-        mask, by_row = streams.slot_mask.to(newest.device), partial(torch.unflatten, dim=0, sizes=streams.shape)
+        read = self.stream_layers(vectors, streams, output_attentions, output_hidden_states, with_network)
+        word_inputs = {} if self.words is None else self.read_words(words, streams)
+        mask, by_row = streams.slot_mask.to(read.heads.device), partial(torch.unflatten, dim=0, sizes=streams.shape)
         queries = mask[:, None, :, None]
         return PostTempoFormerModelOutput(
-            last_hidden_state=by_row(side_by_side(newest).masked_fill(~mask[:, -1:], 0.0)),
+            last_hidden_state=by_row(side_by_side(read.heads).masked_fill(~mask[:, -1:], 0.0)),
             stream_mask=by_row(mask),
-            compared=by_row(compared),
-            cosines=by_row(cosines),
-            **{name: by_row(values) for name, values in said.items()},
-            stream_attentions=tuple(by_row(layer * queries) for layer in attentions) if output_attentions else None,
-            hidden_states=tuple(by_row(side_by_side(layer)) for layer in states) if output_hidden_states else None,
+            compared=by_row(read.compared),
+            cosines=by_row(read.cosines),
+            **{name: by_row(values) for name, values in word_inputs.items()},
+            stream_attentions=tuple(by_row(layer * queries) for layer in read.weights) if output_attentions else None,
+            hidden_states=tuple(by_row(side_by_side(part)) for part in read.states) if output_hidden_states else None,
         )
 
     def read_words(self, words: torch.Tensor, streams: Streams) -> dict[str, torch.Tensor]:
@@ -604,7 +613,7 @@ class PostTempoFormerForStreamClassification(StreamClassificationMixin, PostTemp
         post_embeds: torch.FloatTensor | None = None,
         timeline_position: torch.FloatTensor | None = None,
         speaker_posts: torch.LongTensor | None = None,
-        known_states: torch.FloatTensor | None = None,
+        earlier_states: torch.FloatTensor | None = None,
         labels: torch.LongTensor | None = None,
         held_out: torch.LongTensor | None = None,
         num_items_in_batch: torch.Tensor | int | None = None,
@@ -617,7 +626,7 @@ class PostTempoFormerForStreamClassification(StreamClassificationMixin, PostTemp
             timeline_position (`torch.FloatTensor` of shape `(batch_size, num_streams, 2)`, *optional*):
                 Posts of the timeline before the newest one, and seconds since the first. In evaluation a model with
                 trees needs it, and one whose `first_posts` cannot be a change.
-            known_states (`torch.FloatTensor` of shape `(batch_size, num_streams, 3, num_states)`, *optional*):
+            earlier_states (`torch.FloatTensor` of shape `(batch_size, num_streams, 3, num_states)`, *optional*):
                 What is known of the states of earlier posts ([`~streams_tempoformer.states_before`]), for a model that
                 `reads_known_states`; nothing if omitted. Other models do not read it.
             labels (`torch.LongTensor` of shape `(batch_size, num_streams)`, *optional*):
@@ -654,9 +663,10 @@ class PostTempoFormerForStreamClassification(StreamClassificationMixin, PostTemp
         if self.mixture is not None and not self.training:
             # Computed in float32, because 16 bits are too coarse for thresholds.
             with torch.autocast(logits.device.type, enabled=False):
-                known_states = self.check_known(known_states, logits)
-                asked = (outputs, timeline_position, elapsed, held_out, known_states)
-                expert_logits, state_logits = self.ask_experts(logits.float(), *asked)
+                earlier_states = self.check_known(earlier_states, logits)
+                expert_logits, state_logits = self.ask_experts(
+                    logits.float(), outputs, timeline_position, elapsed, held_out, earlier_states
+                )
                 logits = self.mixture(expert_logits, held_out)
         is_first, no_post = self.find_first_posts(timeline_position, speaker_posts), ~outputs.stream_mask[..., -1:]
         logits, loss = self.without_first_posts(logits, is_first), None
@@ -669,8 +679,8 @@ class PostTempoFormerForStreamClassification(StreamClassificationMixin, PostTemp
                 judged = self.without_first_posts(members, is_first)
                 labels = labels.expand(members.shape[:-1])
                 if held_out is not None:
-                    own = torch.arange(len(members), device=labels.device)[:, None] == held_out.to(labels.device)
-                    labels = labels.masked_fill(own.unsqueeze(-1), -100)
+                    left_out = torch.arange(len(members), device=labels.device)[:, None] == held_out.to(labels.device)
+                    labels = labels.masked_fill(left_out.unsqueeze(-1), -100)
                 if num_items_in_batch is not None:
                     num_items_in_batch = num_items_in_batch * (len(members) - (held_out is not None))
             loss = focal_loss(judged, labels, self.config.focal_gamma, self.config.class_weights, num_items_in_batch)
@@ -700,7 +710,7 @@ class PostTempoFormerForStreamClassification(StreamClassificationMixin, PostTemp
         timeline_position: torch.Tensor | None,
         elapsed: torch.Tensor | None,
         held_out: torch.LongTensor | None,
-        known_states: torch.Tensor | None,
+        earlier_states: torch.Tensor | None,
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
         """
         Returns the logits of each expert (batch_size, num_streams, experts, num_labels), first those of the `network`
@@ -708,11 +718,11 @@ class PostTempoFormerForStreamClassification(StreamClassificationMixin, PostTemp
         """
         if timeline_position is None:
             raise ValueError("The model needs `timeline_position`, as `StreamCollator` makes it.")
-        changes, levels, state_logits = self.read_states(outputs, held_out, known_states)
+        changes, levels, state_logits = self.read_states(outputs, held_out, earlier_states)
         experts = [network]
         if self.trees is not None:
             inputs = self.tree_inputs(outputs, timeline_position, elapsed)
-            experts.append(of_members(self.trees(self.trees.read(*inputs, changes, levels)), held_out))
+            experts.append(of_members(self.trees(self.trees.read(**inputs, changes=changes, levels=levels)), held_out))
         experts += [] if changes is None else [changes]
         experts += [] if outputs.word_logits is None else [self.ask_words(outputs, held_out)]
         return torch.stack([expert.to(network.device) for expert in experts], dim=-2), state_logits
@@ -721,7 +731,7 @@ class PostTempoFormerForStreamClassification(StreamClassificationMixin, PostTemp
         """Returns the logits (batch_size, num_streams, num_labels) from the words of the newest posts."""
         return of_members(outputs.word_logits.float().movedim(-2, 0), held_out)
 
-    def check_known(self, known_states: torch.Tensor | None, logits: torch.Tensor) -> torch.Tensor | None:
+    def check_known(self, earlier_states: torch.Tensor | None, logits: torch.Tensor) -> torch.Tensor | None:
         """
         Returns what is known of earlier states, zeros where that is omitted; None for a model that reads none. Raises
         a `ValueError` for another shape than (batch_size, num_streams, 3, num_states).
@@ -729,16 +739,16 @@ class PostTempoFormerForStreamClassification(StreamClassificationMixin, PostTemp
         if not self.config.reads_known_states:
             return None
         shape = (*logits.shape[:2], 3, len(self.config.states))
-        check_shape("known_states", known_states, *shape)
+        check_shape("earlier_states", earlier_states, *shape)
         # Counts are too large for 16 bits.
-        known_states = torch.zeros(shape) if known_states is None else known_states
-        return known_states.to(logits.device, torch.float32)
+        earlier_states = torch.zeros(shape) if earlier_states is None else earlier_states
+        return earlier_states.to(logits.device, torch.float32)
 
     def read_states(
         self,
         outputs: PostTempoFormerModelOutput,
         held_out: torch.LongTensor | None,
-        known_states: torch.Tensor | None,
+        earlier_states: torch.Tensor | None,
     ) -> tuple[torch.Tensor | None, torch.Tensor | None, torch.Tensor | None]:
         """
         Returns the logits of a change of states (batch_size, num_streams, num_labels) since the first of the posts
@@ -749,9 +759,9 @@ class PostTempoFormerForStreamClassification(StreamClassificationMixin, PostTemp
             return None, None, None
         probabilities, has_previous = self.compared_states(outputs, held_out)
         state_logits = probabilities[..., -1, :].clamp_min(torch.finfo(probabilities.dtype).tiny).log()
-        probabilities = self.states.with_known(probabilities, known_states)
+        probabilities = self.states.with_known(probabilities, earlier_states)
         changes = self.states.changes(probabilities, has_previous, self.states.tables(held_out))
-        levels = None if known_states is None else self.states.levels(probabilities, known_states)
+        levels = None if earlier_states is None else self.states.levels(probabilities, earlier_states)
         return changes, levels, state_logits
 
     def compared_states(
@@ -769,14 +779,15 @@ class PostTempoFormerForStreamClassification(StreamClassificationMixin, PostTemp
         outputs: PostTempoFormerModelOutput,
         timeline_position: torch.Tensor,
         elapsed: torch.Tensor | None,
-    ) -> tuple[torch.Tensor, ...]:
-        """Returns what trees read besides states: compared posts, cosines, addressees, and position and gap."""
+    ) -> dict[str, torch.Tensor]:
+        """Returns what trees read besides states, by name: compared posts, cosines, addressees, position and gap."""
         timed = elapsed is not None and elapsed.shape[-1] > 1
         gap = elapsed[..., -2:-1] if timed else torch.zeros_like(timeline_position[..., :1])
-        position_and_gap = torch.cat((timeline_position, gap), dim=-1).to(outputs.compared.device)
+        inputs = {"posts": outputs.compared, "cosines": outputs.cosines}
+        inputs["position_and_gap"] = torch.cat((timeline_position, gap), dim=-1).to(outputs.compared.device)
         # Without words, nothing is known of addressees.
-        addressed = outputs.cosines[..., :0] if outputs.addressed is None else outputs.addressed
-        return outputs.compared, outputs.cosines, addressed, position_and_gap
+        inputs["addressed"] = outputs.cosines[..., :0] if outputs.addressed is None else outputs.addressed
+        return inputs
 
 
 __all__ = [

@@ -80,16 +80,16 @@ class Streams:
         num_posts = len(posts) // max(1, rows)
         for first in range(0, max(1, rows), num_rows):
             count = min(num_rows, rows - first)
-            own, chosen = (slice(first * size, (first + count) * size) for size in (num_posts, num_streams))
+            part, chosen = (slice(first * size, (first + count) * size) for size in (num_posts, num_streams))
             numbers = {
                 name: getattr(self, name)[chosen] - first * num_posts for name in ("slot_post", "compared_post")
             }
             masks = {name: getattr(self, name)[chosen] for name in ("slot_mask", "compared_mask")}
             tau = None if self.tau is None else self.tau[chosen]
             yield (
-                posts[own],
+                posts[part],
                 replace(
-                    self, token_mask=self.token_mask[own], tau=tau, shape=(count, num_streams), **numbers, **masks
+                    self, token_mask=self.token_mask[part], tau=tau, shape=(count, num_streams), **numbers, **masks
                 ),
             )
 
@@ -425,10 +425,10 @@ class StreamReaderMixin:
             if speaker_posts is None:
                 raise ValueError("The model reads who speaks: give `speaker_posts`, as `StreamCollator` makes them.")
             check_shape("speaker_posts", speaker_posts, batch_size, num_streams, None)
-            own = speaker_posts[..., -1:]
-            own_post = (own.clamp_min(0) + first_post).flatten(0, 1)
-            own_mask = (own >= 0).flatten(0, 1) & is_post.flatten()[own_post] & slot_mask[:, -1:]
-            compared = [torch.cat(both, dim=1) for both in zip((own_post, own_mask), compared, strict=True)]
+            speaker_post = speaker_posts[..., -1:]
+            spoken_post = (speaker_post.clamp_min(0) + first_post).flatten(0, 1)
+            spoken_mask = (speaker_post >= 0).flatten(0, 1) & is_post.flatten()[spoken_post] & slot_mask[:, -1:]
+            compared = [torch.cat(both, dim=1) for both in zip((spoken_post, spoken_mask), compared, strict=True)]
         inputs = {name: tensor.flatten(0, 1) for name, tensor in given.items()}
         return inputs, Streams(mask.flatten(0, 1), slot_post, slot_mask, *compared, tau, (batch_size, num_streams))
 

@@ -208,7 +208,7 @@ class TempoFormerModel(StreamReaderMixin, TempoFormerPreTrainedModel):
         encoder = self.adapter.build(config.encoder_config, has_pooler(config)) if encoder is None else encoder
         self.encoder = self.adapter.prepare(encoder)
         # Kept outside the encoder, so that its weights keep the names of its family.
-        add_pooler = has_pooler(config) and not self.adapter.own_pooler
+        add_pooler = has_pooler(config) and not self.adapter.takes_pooler
         self.pooler = Pooler(config.encoder_config) if add_pooler else None
         layers = range(config.num_stream_layers)
         self.stream_layers = nn.ModuleList(TempoFormerStreamLayer(config, index) for index in layers)
@@ -394,7 +394,7 @@ class TempoFormerModel(StreamReaderMixin, TempoFormerPreTrainedModel):
             is_last = index == len(layers) - 1
             if stream_layer.position is not None:
                 groups = zip(states, posts.select(positions), strict=True)
-                states = [stream_layer.position(group, own.unsqueeze(1)) for group, own in groups]
+                states = [stream_layer.position(group, position.unsqueeze(1)) for group, position in groups]
             if is_last:
                 groups = zip(states, inputs, posts.masks, strict=True)
                 cls = [self.adapter.run_layer_for_cls(layer, *group) for group in groups]

@@ -110,7 +110,7 @@ class EncoderAdapter:
     # Builds and loads the encoder.
     encoder_class: Any = AutoModel
     # The family has a pooler, and its class takes `add_pooling_layer`.
-    own_pooler = False
+    takes_pooler = False
     takes_token_types = False
     # Layers normalise what they read, not what they return; the encoder normalises its output once.
     is_pre_norm = False
@@ -135,7 +135,7 @@ class EncoderAdapter:
 
     def pooler_settings(self, add_pooler: bool) -> dict[str, bool]:
         """Returns the argument that tells the encoder's class whether to build its pooler."""
-        return {"add_pooling_layer": add_pooler} if self.own_pooler else {}
+        return {"add_pooling_layer": add_pooler} if self.takes_pooler else {}
 
     def dropout(self, config: PreTrainedConfig) -> float:
         """Returns the dropout of hidden states, in the encoder and in the stream layers."""
@@ -184,7 +184,7 @@ class EncoderAdapter:
 class BertAdapter(EncoderAdapter):
     """BERT and encoders with its layers, such as RoBERTa. The last layer is computed for [CLS] alone."""
 
-    own_pooler = True
+    takes_pooler = True
     takes_token_types = True
 
     def prepare(self, encoder: PreTrainedModel) -> PreTrainedModel:
@@ -199,7 +199,7 @@ class BertAdapter(EncoderAdapter):
 class ElectraAdapter(BertAdapter):
     """ELECTRA: as BERT, but embeddings may be narrower than the layers, and there is no pooler."""
 
-    own_pooler = False
+    takes_pooler = False
 
     def embed(self, encoder, **inputs) -> torch.Tensor:
         embeddings = super().embed(encoder, **inputs)
@@ -240,7 +240,7 @@ class MPNetAdapter(EncoderAdapter):
     """
 
     encoder_class = RecordedMPNet
-    own_pooler = True
+    takes_pooler = True
 
     def layer_inputs(self, encoder, hidden_states, tokens) -> dict[str, Any]:
         inputs = super().layer_inputs(encoder, hidden_states, tokens)

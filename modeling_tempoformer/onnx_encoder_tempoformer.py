@@ -59,8 +59,8 @@ class OnnxEncoder(nn.Module):
             states = torch.zeros(*input_ids.shape, self.config.hidden_size)
             for post, length in enumerate(attention_mask.sum(-1).tolist()):
                 if length:
-                    own = {name: ids[post : post + 1, :length] for name, ids in tokens.items()}
-                    states[post, :length] = self.run(own)
+                    post_tokens = {name: ids[post : post + 1, :length] for name, ids in tokens.items()}
+                    states[post, :length] = self.run(post_tokens)
         return BaseModelOutput(last_hidden_state=states.to(input_ids.device))
 
     def run(self, tokens: dict[str, torch.Tensor]) -> torch.Tensor:

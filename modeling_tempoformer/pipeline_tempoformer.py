@@ -31,7 +31,7 @@ def explain_streams(
     elapsed: torch.FloatTensor | None = None,
     timeline_position: torch.FloatTensor | None = None,
     speaker_posts: torch.LongTensor | None = None,
-    known_states: torch.FloatTensor | None = None,
+    earlier_states: torch.FloatTensor | None = None,
     **posts: torch.Tensor,
 ) -> dict[str, torch.Tensor]:
     """
@@ -46,10 +46,10 @@ def explain_streams(
     """
     shape, posts = stream_index.shape[:2], model.post_inputs(**posts)
     inputs = change_streams(model.config.window, stream_index, elapsed, timeline_position, speaker_posts)
-    if known_states is not None:
+    if earlier_states is not None:
         # A person's known states stay, except where the post is said to begin the timeline.
-        inputs["known_states"] = known_states.unsqueeze(2).repeat(1, 1, inputs["stream_index"].shape[2], 1, 1)
-        inputs["known_states"][:, :, -1] = 0.0
+        inputs["earlier_states"] = earlier_states.unsqueeze(2).repeat(1, 1, inputs["stream_index"].shape[2], 1, 1)
+        inputs["earlier_states"][:, :, -1] = 0.0
     # The posts of all rows become one row, of which the streams are read.
     num_posts = posts["attention_mask"].shape[1]
     posts = {name: values.flatten(0, 1) for name, values in posts.items()}
@@ -365,10 +365,10 @@ class StreamClassificationPipeline(Pipeline):
             columns |= {} if timeline.timestamps is None else {"timestamps": timeline.timestamps}
         config = self.model.config
         if config.reads_known_states:
-            columns["known_states"] = timeline.known_states(config)
+            columns["earlier_states"] = timeline.earlier_states(config)
         # An explanation needs two posts of each speaker, as it leaves one of them out.
-        own = timeline.speaker_posts(1 + explains) if config.reads_speakers else None
-        rows = list(cut_rows(columns, config.window + explains, targets_per_row, own))
+        speaker_posts = timeline.speaker_posts(1 + explains) if config.reads_speakers else None
+        rows = list(cut_rows(columns, config.window + explains, targets_per_row, speaker_posts))
         if timeline.held_out is not None and not explains:
             rows = [{**row, "held_out": timeline.held_out} for row in rows]
         return {"timeline": timeline, "rows": rows, "truncated": num_cut}

@@ -3,10 +3,10 @@
 import torch
 
 from .configuration_post_tempoformer import PostTempoFormerConfig
-from .experts_tempoformer import LEAST_PROBABILITY, Grown
+from .experts_tempoformer import LEAST_PROBABILITY, FittedModule
 
 
-class States(Grown):
+class States(FittedModule):
     """
     Predicts the state of a post from its vector, by one logistic regression for each member of the ensemble. A script
     fits them ([`fit_states`]).
@@ -63,18 +63,18 @@ class States(Grown):
         probabilities = both @ tables.flatten(-3, -2)
         return probabilities.clamp_min(LEAST_PROBABILITY).log() + self.class_weights.log()
 
-    def with_known(self, states: torch.Tensor, known_states: torch.Tensor | None) -> torch.Tensor:
+    def with_known(self, states: torch.Tensor, earlier_states: torch.Tensor | None) -> torch.Tensor:
         """
         Returns the states of the newest post and of the one it is compared with (..., 2, states), the latter as it is
-        known by `known_states` (..., 3, states) where it is.
+        known by `earlier_states` (..., 3, states) where it is.
         """
-        if known_states is None:
+        if earlier_states is None:
             return states
-        given = known_states[..., 0, :].to(states)
+        given = earlier_states[..., 0, :].to(states)
         previous = given.where(given.any(-1, keepdim=True), states[..., 0, :])
         return torch.stack((previous, states[..., 1, :]), dim=-2)
 
-    def levels(self, states: torch.Tensor, known_states: torch.Tensor) -> torch.Tensor:
+    def levels(self, states: torch.Tensor, earlier_states: torch.Tensor) -> torch.Tensor:
         """
         Returns what trees read of a person's own level (..., `config.num_levels`): whether the previous state is
         known, and the logarithm of how many are; for classes the newest state, the previous and the last known one,
@@ -85,10 +85,10 @@ class States(Grown):
 
         Args:
             states (`torch.Tensor` of shape `(..., 2, states)`): As [`with_known`] returns them.
-            known_states (`torch.Tensor` of shape `(..., 3, states)`): As [`states_before`] returns them.
+            earlier_states (`torch.Tensor` of shape `(..., 3, states)`): As [`states_before`] returns them.
         """
         previous, newest = states.unbind(-2)
-        given, last, counts = known_states.to(states).unbind(-2)
+        given, last, counts = earlier_states.to(states).unbind(-2)
         number = counts.sum(-1, keepdim=True)
         is_known = number > 0
         last = last.where(is_known, previous)

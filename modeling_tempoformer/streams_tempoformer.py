@@ -132,7 +132,7 @@ def states_before(
     states: Sequence[int],
     speakers: Sequence[str] | None,
     num_states: int,
-    known: dict[str, list[int]] | None = None,
+    history: dict[str, list[int]] | None = None,
     previous_states: Sequence[int] | None = None,
 ) -> torch.FloatTensor:
     """
@@ -143,8 +143,8 @@ def states_before(
         states (`Sequence[int]`): The state of each post of a stretch of a timeline; -1 where it is not known.
         speakers (`Sequence[str]`, *optional*): Their writers, empty where one is not known.
         num_states (`int`): Number of states.
-        known (`dict[str, list[int]]`, *optional*): What the posts before these left, by speaker: the state of the last
-            post, the last known state, and how often each state was known. It is updated.
+        history (`dict[str, list[int]]`, *optional*): What the posts before these left, by speaker: the state of the
+            last post, the last known state, and how often each state was known. It is updated.
         previous_states (`Sequence[int]`, *optional*): The state of the speaker's post before each, where it has become
             known since; it is not read of a post that came with a state.
 
@@ -152,7 +152,7 @@ def states_before(
         `torch.FloatTensor` of shape `(posts, 3, num_states)`: 1 at the state of the previous post, 1 at the last known
         state, and how often each state was known; 0 where nothing is known.
     """
-    known, nothing, found = {} if known is None else known, [-1, -1, *[0] * num_states], []
+    history, nothing, found = {} if history is None else history, [-1, -1, *[0] * num_states], []
 
     def with_state(before: list[int], state: int) -> list[int]:
         """The state of the next post is added, or that of the last one."""
@@ -167,13 +167,13 @@ def states_before(
     for state, speaker, previous_state in zip(states, speakers, since, strict=True):
         # Without speakers all posts have one key.
         key = "" if speaker is None else speaker
-        before = nothing if speaker == "" else known.get(key, nothing)
-        if key in known and before[0] < 0:
+        before = nothing if speaker == "" else history.get(key, nothing)
+        if key in history and before[0] < 0:
             before = with_state(before, previous_state)
         previous, last, *counts = before
         found.append([[float(number == at) for number in range(num_states)] for at in (previous, last)] + [counts])
         if speaker != "":
-            keep_last(known, key, with_state(before, state))
+            keep_last(history, key, with_state(before, state))
     return torch.tensor(found, dtype=torch.float32).reshape(-1, 3, num_states)
 
 
@@ -211,10 +211,10 @@ def change_streams(
     changed["stream_index"][..., repeated, -1] = previous.where(previous >= 0, newest)
     if speaker_posts is not None:
         earlier, last = speaker_posts.unbind(-1)
-        changed["speaker_posts"] = own = last[..., None, None].repeat(1, 1, len(kept), 1)
+        changed["speaker_posts"] = repeated_posts = last[..., None, None].repeat(1, 1, len(kept), 1)
         left_out = (stream_index[..., 1:window] == last.unsqueeze(-1)) & (last >= 0).unsqueeze(-1)
-        own[:, :, 1:window, 0] = earlier.unsqueeze(-1).where(left_out, last.unsqueeze(-1))
-        own[:, :, at_first] = -1
+        repeated_posts[:, :, 1:window, 0] = earlier.unsqueeze(-1).where(left_out, last.unsqueeze(-1))
+        repeated_posts[:, :, at_first] = -1
     if timeline_position is not None:
         positions = timeline_position.unsqueeze(2).repeat(1, 1, len(kept), 1)
         changed["timeline_position"], without = positions, positions[:, :, 1:window]

@@ -120,7 +120,7 @@ class TimePoints:
     def unknown(self, value: Any, why: str) -> UnknownTimeError:
         """Makes the error of a time that belongs to no time point."""
         listed = ", ".join(self.names[:20]) + (f", ... ({len(self.names)} in all)" if len(self.names) > 20 else "")
-        if is_missing(value):
+        if is_blank(value):
             return UnknownTimeError(f"A text has no time. Time points: {listed}.")
         written = value.isoformat() if isinstance(value, date) else repr(value)
         hint = f" {self.hint}." if self.hint else ""
@@ -177,7 +177,7 @@ def span_of_months(first: tuple[int, ...], last: tuple[int, ...]) -> tuple[tuple
     return (*first, 1)[:2], (*last, 12)[:2]
 
 
-def is_missing(value: Any) -> bool:
+def is_blank(value: Any) -> bool:
     """Tells whether a value is None, a blank string, NaN or `pandas.NaT`."""
     if isinstance(value, str):
         return not value.strip()
@@ -210,7 +210,7 @@ def read_date(value: Any) -> tuple[int, ...] | None:
             time, a date such as `"18.06.1815"`, a `date`, a `datetime`, or seconds since 1970 (UTC; nine digits or
             more, below 1e11). Numbers may be text.
     """
-    if is_missing(value) or isinstance(value, bool):
+    if is_blank(value) or isinstance(value, bool):
         return None
     if isinstance(value, date):
         return value.year, value.month, value.day

@@ -47,7 +47,7 @@ class Post(NamedTuple):
         label (`int`): Its class; -100 for none.
         speaker (`str`, *optional*): The writer of the post; empty if that is not known.
         state (`str`, *optional*): The post's state, a class or a number; empty if it is missing.
-        facts (*optional*): What else its table says of it. No model reads it.
+        metadata (*optional*): What else its table says of it. No model reads it.
     """
 
     row: int
@@ -57,7 +57,7 @@ class Post(NamedTuple):
     label: int = NO_LABEL
     speaker: str | None = None
     state: str | None = None
-    facts: Any = None
+    metadata: Any = None
 
 
 def read_post(times: TimeColumn, row: int, name: str, text: Any, timestamp: Any) -> Post:
@@ -136,7 +136,7 @@ class Timeline:
         labels (`list[int]`): Class ids; -100 for none.
         speakers (`list[str]`, *optional*): The writer of each post; empty if that is not known.
         states (`list[str]`, *optional*): The state of each post, a class or a number; empty where it is missing.
-        facts (`list`, *optional*): What else their table says of each post, such as its group. No model reads it.
+        metadata (`list`, *optional*): What else their table says of each post, such as its group. No model reads it.
         held_out (`int`, *optional*): The member of the model that does not learn from the timeline.
         num_context (`int`, *optional*, defaults to 0): The number of first posts that are context only: streams read
             them, and a split does not ask about them.
@@ -159,7 +159,7 @@ class Timeline:
     labels: list[int]
     speakers: list[str] | None = None
     states: list[str] | None = None
-    facts: list[Any] | None = None
+    metadata: list[Any] | None = None
     held_out: int | None = None
     num_context: int = 0
     logits: torch.Tensor | None = field(default=None, repr=False, compare=False)
@@ -189,6 +189,7 @@ class Timeline:
             logger.warning_once("Sorting the posts of timelines by time.")
         has_speakers = any(post.speaker is not None for post in ordered)
         has_states = any(post.state is not None for post in ordered)
+        has_metadata = any(post.metadata is not None for post in ordered)
         return cls(
             timeline_id=timeline_id,
             input_rows=[post.row for post in ordered],
@@ -198,7 +199,7 @@ class Timeline:
             labels=[post.label for post in ordered],
             speakers=[post.speaker or "" for post in ordered] if has_speakers else None,
             states=[post.state or "" for post in ordered] if has_states else None,
-            facts=[post.facts for post in ordered] if any(post.facts is not None for post in ordered) else None,
+            metadata=[post.metadata for post in ordered] if has_metadata else None,
         )
 
     @classmethod
@@ -277,7 +278,7 @@ class Timeline:
             )
         return posts_before(range(len(self)), self.speakers, count)
 
-    def known_states(self, config: PreTrainedConfig) -> torch.FloatTensor:
+    def earlier_states(self, config: PreTrainedConfig) -> torch.FloatTensor:
         """
         Returns what is known of the earlier states when each post arrives ([`states_before`]), for a model with this
         configuration. Raises a [`BadValue`] that names the post for a state that the model has not learned.
@@ -347,16 +348,16 @@ def cut_rows(
     start_time = {"start_time": columns["timestamps"][0]} if columns.get("timestamps") else {}
     num_posts = len(next(iter(columns.values())))
     for start, first, end in row_bounds(num_posts, window, targets_per_row):
-        own = None if speaker_posts is None else speaker_posts[first:end]
-        older = sorted({post for posts in own or () for post in posts if 0 <= post < start})
+        earlier = None if speaker_posts is None else speaker_posts[first:end]
+        older = sorted({post for posts in earlier or () for post in posts if 0 <= post < start})
         posts = [*older, *range(start, end)]
         row = {
             name: values[posts] if isinstance(values, torch.Tensor) else [values[post] for post in posts]
             for name, values in columns.items()
         }
         row |= {"num_context": first - start + len(older), "num_before": start - len(older), **start_time}
-        if own is not None:
+        if earlier is not None:
             position = {post: number for number, post in enumerate(posts)}
-            row["speaker_posts"] = [[position.get(post, -1) for post in posts_of] for posts_of in own]
+            row["speaker_posts"] = [[position.get(post, -1) for post in posts_of] for posts_of in earlier]
             row["num_older"] = len(older)
         yield row

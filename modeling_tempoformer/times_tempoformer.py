@@ -77,7 +77,7 @@ def read_time(value: Any) -> ReadTime:
     is_day = isinstance(value, str) and len(value.strip()) <= len("2024-05-01")
     dtype_kind = getattr(getattr(value, "dtype", None), "kind", "")
     if isinstance(value, str):
-        value = read_text(clean(value))
+        value = read_time_text(clean(value))
     elif isinstance(value, Decimal):
         value = float(value)
     elif dtype_kind in ("M", "m"):
@@ -108,7 +108,7 @@ def read_time(value: Any) -> ReadTime:
     return ReadTime(kind, float(seconds), zoned)
 
 
-def read_text(text: str) -> float | datetime | timedelta | None:
+def read_time_text(text: str) -> float | datetime | timedelta | None:
     """Reads a text as a number, as a duration or as an ISO-8601 date, an empty one as None."""
     if looks_shortened(text):
         raise ValueError("a spreadsheet has shortened this number; export the column again, formatted as text")

@@ -40,20 +40,22 @@ def judge(points: np.ndarray, truth: np.ndarray, definitions: np.ndarray | None,
     drawn = [rng.choice(np.flatnonzero(truth == sense), number, replace=False) for sense in senses]
     quoted, labels = np.concatenate(drawn).astype(int), np.repeat(np.arange(len(senses)), number)
     rest = np.setdiff1d(np.arange(len(truth)), quoted)
-    own = np.searchsorted(senses, truth[rest])
+    true_senses = np.searchsorted(senses, truth[rest])
     texts = [points[part] if definitions is None else np.vstack([points[part], definitions[i]]) for i, part in
              enumerate(drawn)]  # fmt: skip
     means = np.stack([part.mean(axis=0) for part in texts])
     found = assign(points[rest], [], means)
-    right = found == own
-    row = [right.mean(), np.mean([right[own == sense].mean() for sense in range(len(senses))])]
+    right = found == true_senses
+    row = [right.mean(), np.mean([right[true_senses == sense].mean() for sense in range(len(senses))])]
 
     def too_far(kept: np.ndarray) -> np.ndarray:
         is_kept = np.isin(labels, kept)
         reach = find_reach(points[quoted[is_kept]], labels[is_kept], points)
         return np.linalg.norm(points[rest, None] - means[kept], axis=2).min(axis=1) > reach
 
-    left_out = [too_far(np.delete(np.arange(len(senses)), sense))[own == sense].mean() for sense in range(len(senses))]
+    left_out = [
+        too_far(np.delete(np.arange(len(senses)), sense))[true_senses == sense].mean() for sense in range(len(senses))
+    ]
     return [*row, too_far(np.arange(len(senses))).mean(), np.mean(left_out)]
 
 

@@ -1,6 +1,6 @@
 r"""Cross-validates and compares methods, as `tempoformer compare` does, with the baselines of `research/baselines/`.
 
-    python -m research.run_cross_validation --output_dir outputs/compare --methods tempoformer bilstm post trees -- \
+    python -m research.run_cross_validation --output_dir outputs/compare --methods default bilstm post trees -- \
         --model_name_or_path sentence-transformers/all-MiniLM-L6-v2 --train_file posts.csv
     python -m research.run_cross_validation --output_dir outputs/bilstm --learning_rates 1e-3 1e-4 -- \
         configuration/lrs_fast.yaml research/baselines/bilstm.yaml \
@@ -20,7 +20,7 @@ from .baselines.base import PAPER_BASELINES
 
 # All methods get the same encoder, so methods that read another kind of model are left out.
 METHODS = (
-    compare.TEMPOFORMER,
+    compare.DEFAULT,
     *(name for name in PAPER_BASELINES.names if PAPER_BASELINES.find(name).reads != "language model"),
 )
 

@@ -204,11 +204,11 @@ def judge_senses(usages: dict, vectors: dict, senses: dict[str, np.ndarray]) -> 
         indices.append([adjusted_rand_score(truth[has_sense], labels[has_sense]) for labels in (ours, five)])
         numbers.append(ours.max() + 1)
     row = {}
-    for name, (own_index, five_index) in {
+    for name, (index, five_index) in {
         "mean": np.mean(indices, axis=0),
         "median": np.median(indices, axis=0),
     }.items():
-        row |= {f"senses, {name}": f"{own_index:.3f}", f"k = 5, {name}": f"{five_index:.3f}"}
+        row |= {f"senses, {name}": f"{index:.3f}", f"k = 5, {name}": f"{five_index:.3f}"}
     return {**row, "number of senses": f"{np.mean(numbers):.1f} (one: {numbers.count(1)} of {len(numbers)})"}
 
 
@@ -240,8 +240,8 @@ def order(args: argparse.Namespace) -> list[list[dict]]:
 def train(args: argparse.Namespace, mode: str) -> Path:
     """Trains a model, or resumes its training."""
     folder = args.output_dir / mode.replace(", ", "_").replace(" ", "_")
-    own = ("--model_name_or_path", args.models[0], "--output_dir", folder, "--do_train", "--report_to", "none")
-    command = (sys.executable, ROOT / "tempoformer.py", "temporal_mlm", *args.passed_on, *MODES[mode], *own)
+    options = ("--model_name_or_path", args.models[0], "--output_dir", folder, "--do_train", "--report_to", "none")
+    command = (sys.executable, ROOT / "tempoformer.py", "temporal_mlm", *args.passed_on, *MODES[mode], *options)
     subprocess.run([str(word) for word in command], check=True)
     return folder
 

@@ -95,8 +95,8 @@ def member_logits(
     projected = states = [of(reader.projection)(of(reader.norm)(vector)) for vector in vectors]
     for layer in reader.layers:
         width = config.stream_hidden_size
-        own = slice(member * width, (member + 1) * width)
-        positions = [layer.position(torch.tensor(config.window - 1 - distance))[own] for distance in distances]
+        columns = slice(member * width, (member + 1) * width)
+        positions = [layer.position(torch.tensor(config.window - 1 - distance))[columns] for distance in distances]
         states = [state + position for state, position in zip(states, positions, strict=True)]
         contexts = stream_attention(layer.attention, [of(layer.attention_norm)(state) for state in states], taus, of)
         states = [state + context for state, context in zip(states, contexts, strict=True)]
@@ -113,12 +113,12 @@ def member_logits(
     return of(model.classifier)(features)
 
 
-def fuse(fusion, own: list[torch.Tensor], contexts: list[torch.Tensor]) -> list[torch.Tensor]:
+def fuse(fusion, vectors: list[torch.Tensor], contexts: list[torch.Tensor]) -> list[torch.Tensor]:
     """Returns Gate&Norm of each post's own vector and its context, or the context if there is no gate."""
     if fusion is None:
         return contexts
     joined = []
-    for c, context in zip(own, contexts, strict=True):
+    for c, context in zip(vectors, contexts, strict=True):
         gate = fusion.gate(torch.cat((c, context))).sigmoid()
         joined.append(fusion.norm((1 - gate) * c + gate * context))
     return joined
@@ -167,7 +167,7 @@ def stream_logits(
     norm = torch.nn.Identity() if norm_at is None else attrgetter(norm_at)(encoder)
     pooler = getattr(encoder, "pooler", getattr(base, "pooler", None))
     taus = log_times(config, distances, elapsed)
-    below, own, contexts = [], [], []
+    below, vectors, contexts = [], [], []
 
     def add_positions(index: int, states: torch.Tensor) -> torch.Tensor:
         if index == 0:
@@ -180,9 +180,9 @@ def stream_logits(
         return added if norm_at else position.norm(added)
 
     def attend(index: int, states: torch.Tensor) -> torch.Tensor:
-        own[:] = norm(states[:, 0])
-        attended = torch.stack(stream_attention(base.stream_layers[index].attention, own, taus))
-        contexts[:] = attended + torch.stack(own) if config.stream_residual else attended
+        vectors[:] = norm(states[:, 0])
+        attended = torch.stack(stream_attention(base.stream_layers[index].attention, vectors, taus))
+        contexts[:] = attended + torch.stack(vectors) if config.stream_residual else attended
         new = attended + states[:, 0] if config.stream_residual else attended
         return torch.cat((new[:, None], states[:, 1:]), dim=1)
 
@@ -213,7 +213,7 @@ def stream_logits(
         return post_model_logits(model, tokens, distances, elapsed)
     if m:
         pooled = None if pooler is None else list(pooler(torch.stack(below)[:, None]))
-        return classify(model, pooled, fuse(base.fusion, own, contexts))
+        return classify(model, pooled, fuse(base.fusion, vectors, contexts))
     if "pooler_output" in output:
         return classify(model, None, list(output.pooler_output))
     return classify(model, None, list(pooler(output.last_hidden_state)))

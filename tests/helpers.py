@@ -242,8 +242,8 @@ def rows_of_vectors(timelines: list[Timeline], vectors: list, targets_per_row: i
         columns |= {name: getattr(timeline, name) for name in ("labels", "timestamps", "states")}
         columns = {name: values for name, values in columns.items() if values is not None}
         if getattr(config, "reads_known_states", False):
-            columns["known_states"] = timeline.known_states(config).tolist()
-            columns["thinned_states"] = thin(timeline).known_states(config).tolist()
+            columns["earlier_states"] = timeline.earlier_states(config).tolist()
+            columns["thinned_states"] = thin(timeline).earlier_states(config).tolist()
         for row in cut_rows(columns, window=4, targets_per_row=targets_per_row):
             row |= {"labels": row["labels"][row["num_context"] :], "held_out": timeline.held_out, "timeline": number}
             rows.append({name: values for name, values in row.items() if name != "input_ids"})

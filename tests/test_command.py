@@ -32,10 +32,10 @@ def test_help_and_a_mistake_import_no_library():
     for arguments, status in ((["--help"], 0), (["fly"], 2), ([], 2)):
         command = [sys.executable, "-c", code.format(arguments)]
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-        *said, imported = done.stdout.split("\n")[:-1]
+        *lines, imported = done.stdout.split("\n")[:-1]
         assert done.returncode == status and imported == ""
         if arguments:
-            assert all(name in "".join(said) + done.stderr for name in names)
+            assert all(name in "".join(lines) + done.stderr for name in names)
 
 
 def test_the_help_of_a_training_is_two_screens_of_options_that_exist(monkeypatch, capsys):
@@ -58,7 +58,7 @@ def test_an_option_that_was_renamed_is_one_sentence_with_the_new_spelling(tmp_pa
     """On the command line, in a recipe and after `--`; what is to be given exists."""
     given = ["--model_name_or_path", "x", "--train_file", "posts.csv", "--output_dir", str(tmp_path / "out")]
     parser = HfArgumentParser(ARGUMENTS, allow_abbrev=False)
-    own = {option for action in parser._actions for option in action.option_strings}
+    options = {option for action in parser._actions for option in action.option_strings}
     for name, instead in RENAMED.items():
         recipe = tmp_path / f"{name}.yaml"
         recipe.write_text(f"{name}: 1\n", encoding="utf-8")
@@ -67,16 +67,19 @@ def test_an_option_that_was_renamed_is_one_sentence_with_the_new_spelling(tmp_pa
                 train.main(command)
         with pytest.raises(ValueError, match=re.escape(instead)):
             compare.main(["--output_dir", str(tmp_path / "out"), "--", *given, f"--{name}", "1"])
-        assert f"--{name}" not in own
+        assert f"--{name}" not in options
         if instead.startswith("give"):
-            assert re.findall(r"--\w+", instead)[0] in own
+            assert re.findall(r"--\w+", instead)[0] in options
+    output_dir = ["--output_dir", str(tmp_path / "out")]
+    with pytest.raises(ValueError, match="--methods tempoformer is gone: give --methods default."):
+        compare.main([*output_dir, "--methods", "trees", "tempoformer", "--", *given])
     assert not (tmp_path / "out").exists()
 
 
 def test_a_training_has_at_most_so_many_options_of_its_own():
     library = {field.name for field in fields(TrainingArguments)}
-    own = {field.name for kind in ARGUMENTS for field in fields(kind) if field.init} - library
-    assert len(own) <= 44, sorted(own)
+    options = {field.name for kind in ARGUMENTS for field in fields(kind) if field.init} - library
+    assert len(options) <= 44, sorted(options)
 
 
 def test_a_command_whose_package_is_not_installed_says_which(monkeypatch, capsys):

@@ -45,18 +45,18 @@ def test_an_alarm_is_given_from_its_threshold_on_and_changes_no_label(calibratio
     torch.testing.assert_close(probabilities, SHARES)
     assert [NAMES[label] for label in ranked[:, 0].tolist()] == labels
     assert ranked.sort(-1).values.tolist() == [[0, 1, 2]] * 4
-    own = (calibration or {}).get("alarm", {"label": None})
+    alarm = (calibration or {}).get("alarm", {"label": None})
     for watched, name in enumerate(NAMES):
         answers = read_answers(SHARES.log(), config_of(watched=watched), calibration)
         assert [answer["label"] for answer in answers] == labels
         for shares, answer in zip(SHARES.tolist(), answers, strict=True):
             assert answer["score"] == pytest.approx(shares[NAMES.index(answer["label"])])
             assert list(answer)[:3] == ["watched_probability", "alarm", "watched_threshold"]
-        expected = alarms if own["label"] == watched else [label == name for label in labels]
+        expected = alarms if alarm["label"] == watched else [label == name for label in labels]
         assert [answer["alarm"] for answer in answers] == expected
         assert [answer["watched_probability"] for answer in answers] == pytest.approx(SHARES[:, watched].tolist())
         # Only the threshold of an alarm is a number by itself.
-        threshold = own["threshold"] if own["label"] == watched else None
+        threshold = alarm["threshold"] if alarm["label"] == watched else None
         assert {answer["watched_threshold"] for answer in answers} == {threshold}
 
 

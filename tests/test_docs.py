@@ -155,17 +155,17 @@ def start(program: str, arguments: list[str]):
 def check_options(program: str, arguments: list[str], capsys):
     """Checks that `--help` of the program reads the recipes and the values before it, and lists all options."""
     arguments = [word for word in arguments if word != "--help"]
-    own = arguments[: arguments.index("--")] if "--" in arguments else arguments
+    given = arguments[: arguments.index("--")] if "--" in arguments else arguments
     with pytest.raises(SystemExit) as end:
-        is_subcommand = program.startswith("tempoformer") and len([*program.split()[1:], *own]) == 1
-        start(program, [*own, "--help", *["all"] * is_subcommand])
+        is_subcommand = program.startswith("tempoformer") and len([*program.split()[1:], *given]) == 1
+        start(program, [*given, "--help", *["all"] * is_subcommand])
     output = capsys.readouterr()
-    assert end.value.code in (None, 0), (program, own, end.value.code, output.err)
-    options = {word.split("=")[0] for word in own if word.startswith("--")}
+    assert end.value.code in (None, 0), (program, given, end.value.code, output.err)
+    options = {word.split("=")[0] for word in given if word.startswith("--")}
     assert options <= set(re.findall(r"--\w+", output.out)), (program, options)
-    for name, other in PASSED_ON.items() if own != arguments else ():
+    for name, other in PASSED_ON.items() if given != arguments else ():
         if program.endswith(name):
-            rest = arguments[len(own) + 1 :]
+            rest = arguments[len(given) + 1 :]
             is_baseline = "--method" in rest or any("baselines/" in word for word in rest)
             check_options("research.run_baseline" if is_baseline else other, rest, capsys)
 

@@ -136,8 +136,8 @@ def test_attention_inside_posts_is_the_family_s(family):
     assert [tuple(weights.shape) for weights in output.attentions] == [(2, 6, 2, 7, 7)] * 2
     assert [tuple(states.shape) for states in output.hidden_states] == [(2, 6, 7, 16)] * 3
     expected = plain_encoder(model)(input_ids=batch["input_ids"][0], output_attentions=True).attentions
-    for weights, own in zip(output.attentions, expected, strict=False):
-        torch.testing.assert_close(weights[0], own, atol=1e-5, rtol=1e-5)
+    for weights, expected_weights in zip(output.attentions, expected, strict=False):
+        torch.testing.assert_close(weights[0], expected_weights, atol=1e-5, rtol=1e-5)
 
 
 @EVERY_MODEL

@@ -46,11 +46,11 @@ VARIANTS = [
 def make(tokenizer=None, **settings):
     """Returns a pipeline over a tiny model with these settings."""
     # A post and its position must move the probabilities by more than rounding does.
-    model, own = tiny_reader(**{**LABELS, "stream_position_initializer_range": 1.0, **settings})
+    model, model_tokenizer = tiny_reader(**{**LABELS, "stream_position_initializer_range": 1.0, **settings})
     with torch.no_grad():
         for weight in model.classifier.parameters():
             weight.mul_(3)
-    return pipeline("stream-classification", model=model, tokenizer=tokenizer or own)
+    return pipeline("stream-classification", model=model, tokenizer=tokenizer or model_tokenizer)
 
 
 def probabilities(pipe, timeline: dict) -> list[dict[str, float]]:

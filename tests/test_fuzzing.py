@@ -165,7 +165,9 @@ def what_is_right(meanings: list[dict[str, Any]]) -> list[list[tuple[int, dict]]
         return list(groups.values())
     # Where the rows of a timeline run backwards alone, so do those of one time.
     times = {name: [post["timestamp"] for _, post in group] for name, group in groups.items()}
-    backwards = {name for name, own in times.items() if own != sorted(own) and own == sorted(own, reverse=True)}
+    backwards = {
+        name for name, values in times.items() if values != sorted(values) and values == sorted(values, reverse=True)
+    }
     given = [group[::-1] if name in backwards else group for name, group in groups.items()]
     return [sorted(group, key=lambda member: member[1]["timestamp"]) for group in given]
 
@@ -242,7 +244,7 @@ def check_table(variant: str, table: tuple[list, list], data: st.DataObject):
             logits = make_model(variant)(**batch).logits
         for row, row_logits, row_labels in zip(part, logits, batch["labels"], strict=True):
             is_target = row.get("is_target", [True] * len(row["labels"]))
-            targets = [post for post, is_asked in zip(row["post_ids"], is_target) if is_asked]
+            targets = [post for post, is_wanted in zip(row["post_ids"], is_target) if is_wanted]
             for position, post in enumerate(targets):
                 assert post not in answers
                 answers[post] = (row_logits[position], row_labels[position].item())

@@ -110,6 +110,20 @@ def imported_names(node: ast.AST) -> list[str]:
     return []
 
 
+def test_a_name_is_one_thing_but_for_modules_of_one_kind():
+    shared = {"main": ["commands", "posts"], "predict": ["baselines"]}
+    shared |= dict.fromkeys(("is_mine", "as_table"), ["importers"])
+    paths = [path for file in PACKAGES.values() for path in file.parent.rglob("*.py")]
+    places: dict[str, list[str]] = {}
+    for path in [*PACKAGE.rglob("*.py"), *paths]:
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            is_named = isinstance(node, ast.FunctionDef | ast.ClassDef)
+            if is_named and path.parent.name not in shared.get(node.name, []):
+                places.setdefault(node.name, []).append(path.name)
+    assert len(places) > 1000
+    assert not {name: paths for name, paths in places.items() if len(paths) > 1}
+
+
 def test_what_all_share_knows_no_room_of_the_plugin():
     """It may import Hub modules, which are flat in the package."""
     hub = "|".join(path.stem for path in PACKAGE.glob("*_*.py") if not path.stem.startswith("_"))

@@ -30,9 +30,11 @@ def plain_known(states: list[str], speakers: list[str | None] | None) -> list[li
     """Returns what is known before each post by a search through all earlier ones."""
     found = []
     for post in range(len(states)):
-        own = [other for other in range(post) if speakers is None or (speakers[other] == speakers[post] is not None)]
-        given = [states[other] for other in own if states[other]]
-        previous = states[own[-1]] if own else ""
+        earlier_posts = [
+            other for other in range(post) if speakers is None or (speakers[other] == speakers[post] is not None)
+        ]
+        given = [states[other] for other in earlier_posts if states[other]]
+        previous = states[earlier_posts[-1]] if earlier_posts else ""
         last = given[-1] if given else ""
         rows = [[float(name == state) for name in NAMES] for state in (previous, last)]
         found.append([*rows, [float(given.count(name)) for name in NAMES]])
@@ -44,7 +46,7 @@ def test_what_is_known_is_found_by_a_search_backwards(reads_speakers):
     config = PostTempoFormerConfig(states=NAMES, reads_known_states=True, reads_speakers=reads_speakers)
     speakers = SPEAKERS if reads_speakers else None
     timeline = Timeline.read("a", TEXTS, speakers=speakers, states=STATES)
-    assert timeline.known_states(config).tolist() == plain_known(STATES, speakers)
+    assert timeline.earlier_states(config).tolist() == plain_known(STATES, speakers)
 
 
 def test_a_state_that_becomes_known_later_is_that_of_the_last_post():
@@ -72,8 +74,8 @@ def batch_of(model, tokenizer, states: list[str], speakers: list[str | None] | N
         earlier = [
             [other for other in range(post) if speakers[post] in (None, speakers[other])] for post in range(count)
         ]
-        batch["speaker_posts"] = torch.tensor([[(own or [-1])[-1]] for own in earlier])
-    batch["known_states"] = torch.tensor(plain_known(states, speakers))
+        batch["speaker_posts"] = torch.tensor([[(earlier_posts or [-1])[-1]] for earlier_posts in earlier])
+    batch["earlier_states"] = torch.tensor(plain_known(states, speakers))
     return {name: values.unsqueeze(0) for name, values in batch.items()}
 
 
@@ -110,11 +112,11 @@ def test_one_answer_by_batch_pipeline_explanation_and_step(tmp_path, values, spe
                 arrived["speakers"] = speakers[start:end]
             if late:
                 people = speakers or [""] * 12
-                own = [
+                earlier_posts = [
                     [other for other in range(post) if people[other] == people[post] is not None]
                     for post in range(start, end)
                 ]
-                arrived["previous_states"] = [given[posts_of[-1]] if posts_of else None for posts_of in own]
+                arrived["previous_states"] = [given[posts_of[-1]] if posts_of else None for posts_of in earlier_posts]
             else:
                 arrived["states"] = given[start:end]
             output = Stepper(model).step(**tokens, **arrived, memory=memory)
@@ -170,12 +172,12 @@ def test_a_state_that_the_model_has_not_learned_is_refused_wherever_timelines_ar
         with pytest.raises(ValueError, match=f"Timeline 0, post 1: .*'{wrong}'.*calm"):
             ask(posts)
     timeline = Timeline.read("ann", **{"texts": posts["text"], "states": posts["state"]})
-    for read in (lambda: timeline.known_states(model.config), lambda: check_states([timeline], model.config)):
+    for read in (lambda: timeline.earlier_states(model.config), lambda: check_states([timeline], model.config)):
         with pytest.raises(ValueError, match=f"'ann', post 1: .*'{wrong}'"):
             read()
 
 
-def grown(rule, known: bool, seed: int = 0, share: float = 1.0):
+def train_experts(rule, known: bool, seed: int = 0, share: float = 1.0):
     """
     Grows a model on sixty people of ten posts with four grades, which a vector tells in part. `rule` gives a post's
     label from its grade and those before it. Returns the model and the rows, of which a share of the states is known.
@@ -212,13 +214,13 @@ def moved(grades, _) -> bool:
 
 def test_known_states_tell_changes_that_texts_alone_do_not():
     """One model serves people of whom all, some or no states are known."""
-    model, rows = grown(moved, known=True)
+    model, rows = train_experts(moved, known=True)
     grow_experts(model, rows, 0)
-    unread, same_rows = grown(moved, known=False)
+    unread, same_rows = train_experts(moved, known=False)
     grow_experts(unread, same_rows, 0)
     all_known, without = held_out_score(model, rows), held_out_score(unread, same_rows)
     none_known = held_out_score(model, same_rows)
-    half = held_out_score(model, grown(moved, known=True, share=0.5)[1])
+    half = held_out_score(model, train_experts(moved, known=True, share=0.5)[1])
     assert all_known > without + 0.05 and all_known > half > none_known - 0.02
     assert none_known > without - 0.05
 
@@ -226,7 +228,7 @@ def test_known_states_tell_changes_that_texts_alone_do_not():
 def test_labels_of_chance_are_not_foretold_by_known_states():
     right = []
     for seed in range(3):
-        model, rows = grown(lambda grades, generator: generator.random() < 0.5, known=True, seed=seed)
+        model, rows = train_experts(lambda grades, generator: generator.random() < 0.5, known=True, seed=seed)
         grow_experts(model, rows, 0)
         right.append(held_out_score(model, rows))
     # Three standard errors of the share of 1,800 posts

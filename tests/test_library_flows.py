@@ -156,7 +156,7 @@ def live(reader: Reader) -> list[dict[str, float]]:
     return answers
 
 
-ASKED = {"forward": forward, "pipeline": ask_pipeline, "explain": explain, "step": step, "live": live}
+CALLS = {"forward": forward, "pipeline": ask_pipeline, "explain": explain, "step": step, "live": live}
 
 
 def add_adapters(reader: Reader, plain: Reader, adapted: nn.Module, prefix: str):
@@ -237,22 +237,22 @@ WAYS = {
     "torch.compile": (compiled, 1e-5),
 }
 # The questions for each model. The temporal BERT has no timelines.
-QUESTIONS = [(model, asked) for model in MODELS for asked in ASKED if model != "temporal" or asked == "forward"]
+QUESTIONS = [(model, call) for model in MODELS for call in CALLS if model != "temporal" or call == "forward"]
 CELLS = [
-    pytest.param(model, way, asked, id=f"{model}-{way}-{asked}", marks=[pytest.mark.slow] * (way == "torch.compile"))
+    pytest.param(model, way, call, id=f"{model}-{way}-{call}", marks=[pytest.mark.slow] * (way == "torch.compile"))
     for way in WAYS
-    for model, asked in QUESTIONS
+    for model, call in QUESTIONS
     # The way "torch.compile" compiles only `forward`.
-    if asked == "forward" or way != "torch.compile"
+    if call == "forward" or way != "torch.compile"
 ]
 
 
-@pytest.mark.parametrize(("model", "way", "asked"), CELLS)
-def test_answers_are_those_of_the_plain_model(tmp_path, model, way, asked):
+@pytest.mark.parametrize(("model", "way", "call"), CELLS)
+def test_answers_are_those_of_the_plain_model(tmp_path, model, way, call):
     reader, plain = Reader(model), Reader(model)
     change, tolerance = WAYS[way]
     change(reader, plain, tmp_path)
-    assert_close(ASKED[asked](reader), ASKED[asked](plain), tolerance)
+    assert_close(CALLS[call](reader), CALLS[call](plain), tolerance)
 
 
 def assert_close(actual: Any, expected: Any, tolerance: float):
@@ -268,16 +268,16 @@ def flat(values: Any) -> torch.Tensor:
     return torch.as_tensor(values).flatten().double()
 
 
-@pytest.mark.parametrize(("model", "asked"), QUESTIONS)
-def test_three_threads_on_one_model(model, asked):
+@pytest.mark.parametrize(("model", "call"), QUESTIONS)
+def test_three_threads_on_one_model(model, call):
     """Each thread gets the answer that it would get alone. Attention is recorded inside the model."""
     reader = Reader(model, attn_implementation="eager")
-    expected = ASKED[asked](reader)
+    expected = CALLS[call](reader)
     interval = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     try:
         with ThreadPoolExecutor(3) as pool:
-            answers = list(pool.map(lambda _: ASKED[asked](reader), range(12)))
+            answers = list(pool.map(lambda _: CALLS[call](reader), range(12)))
     finally:
         sys.setswitchinterval(interval)
     for answer in answers:

@@ -79,8 +79,8 @@ def test_a_member_does_not_learn_from_what_it_holds_out_and_predicts_it_alone():
     torch.testing.assert_close(mixed, torch.stack((member_logits[2][0], member_logits[0][1])))
     model.train()
     model(**batch, labels=labels, held_out=torch.tensor([1, 1])).loss.backward()
-    own = model.tempoformer.stream_layers.projection.weight.grad.abs().amax((1, 2))
-    assert (own > 1e-4).tolist() == [True, False, True] and own[1] == 0
+    gradient = model.tempoformer.stream_layers.projection.weight.grad.abs().amax((1, 2))
+    assert (gradient > 1e-4).tolist() == [True, False, True] and gradient[1] == 0
 
 
 def test_each_member_learns_as_if_it_were_alone():
@@ -155,11 +155,11 @@ def test_many_rows_at_once_are_read_as_each_row_by_itself(attends):
         for number in (4, 2, 0)
     ]
     collator = StreamCollator(None, 5)
-    asked = {"output_stream_attentions": attends, "output_hidden_states": attends}
+    outputs = {"output_stream_attentions": attends, "output_hidden_states": attends}
     with torch.no_grad():
-        whole = model(**collator(rows), **asked)
+        whole = model(**collator(rows), **outputs)
         for number, row in enumerate(rows):
-            alone = model(**collator([row]), **asked)
+            alone = model(**collator([row]), **outputs)
             count = alone.logits.shape[1]
             torch.testing.assert_close(whole.logits[number, :count], alone.logits[0], atol=1e-5, rtol=0)
             for name in ("stream_attentions", "hidden_states") if attends else ():

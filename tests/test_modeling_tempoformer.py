@@ -41,8 +41,8 @@ def test_a_checkpoint_in_16_bits_gives_a_model_in_32(tmp_path, saved):
     assert {parameter.dtype for parameter in model.parameters()} == {torch.float32}
     for name, weight in encoder.state_dict().items():
         assert torch.equal(model.tempoformer.encoder.state_dict()[name].to(saved), weight), name
-    for asked in ({"dtype": saved}, {"dtype": "auto"}, {"torch_dtype": saved}):
-        same = TempoFormerForStreamClassification.from_encoder_pretrained(tmp_path, **asked)
+    for dtypes in ({"dtype": saved}, {"dtype": "auto"}, {"torch_dtype": saved}):
+        same = TempoFormerForStreamClassification.from_encoder_pretrained(tmp_path, **dtypes)
         assert {parameter.dtype for parameter in same.parameters()} == {saved}
 
 

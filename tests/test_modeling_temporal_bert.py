@@ -206,15 +206,15 @@ def test_scaled_baselines(scaling, expected):
 def test_more_times_keep_the_embeddings_of_those_before():
     model, batch = make_model(), make_batch()
     logits = model(**batch).logits
-    grown = [TIMES[0], "1861-1910", *TIMES[1:]]
-    model.bert.resize_time_embeddings(grown)
+    more_times = [TIMES[0], "1861-1910", *TIMES[1:]]
+    model.bert.resize_time_embeddings(more_times)
     moved = batch["time_ids"] + (batch["time_ids"] >= 4)
     torch.testing.assert_close(model(**{**batch, "time_ids": moved}).logits, logits, atol=1e-5, rtol=0)
-    assert model.config.times == grown and model.bert.time_embeddings.weight[4].abs().sum() > 0
-    for refused, named in ((grown[:2], "1861-1959"), ([*grown, TIMES[0]], "1810-1860")):
+    assert model.config.times == more_times and model.bert.time_embeddings.weight[4].abs().sum() > 0
+    for refused, named in ((more_times[:2], "1861-1959"), ([*more_times, TIMES[0]], "1810-1860")):
         with pytest.raises(ValueError, match=named):
             model.bert.resize_time_embeddings(refused)
-        assert model.config.times == grown
+        assert model.config.times == more_times
     # Frozen embeddings stay frozen.
     for is_trained in (True, False):
         model.bert.time_embeddings.requires_grad_(is_trained)

@@ -36,7 +36,7 @@ def test_same_batches(tokenization, window, timed):
     assert not batch["token_type_ids"].any() and batch["token_type_ids"].shape == batch["input_ids"].shape
 
 
-@pytest.mark.parametrize("name", ["states", "known_states", "speakers"])
+@pytest.mark.parametrize("name", ["states", "earlier_states", "speakers"])
 def test_what_is_not_read_is_refused(name):
     """A model that reads known states would answer without them."""
     collate = runpy.run_path(str(ROOT / "examples" / "numpy_collator.py"))["collate"]

@@ -202,8 +202,8 @@ def test_many_long_posts_are_one_warning(tmp_path, caplog, monkeypatch):
     # The library's logger hands no records on.
     monkeypatch.setattr(logging.getLogger("transformers"), "propagate", True)
     pipe([{"text": ["sad " * 60, "so glad", "glad " * 60]}] * 9 + [{"text": ["calm"]}])
-    (said,) = [record.getMessage() for record in caplog.records if "runcated" in record.getMessage()]
-    assert {"18", "28"} <= set(said.split())
+    (message,) = [record.getMessage() for record in caplog.records if "runcated" in record.getMessage()]
+    assert {"18", "28"} <= set(message.split())
 
 
 ELSEWHERE = """

@@ -46,7 +46,7 @@ def conversation(**changes) -> dict:
     return {"text": TEXTS, "timestamp": times, "speaker": SPEAKERS, **changes}
 
 
-def own_posts(speakers: list[str | None]) -> list[int]:
+def last_posts(speakers: list[str | None]) -> list[int]:
     """Returns the last post of each post's speaker, by a search backwards; of an unknown one the post before."""
     found = []
     for post, speaker in enumerate(speakers):
@@ -57,7 +57,7 @@ def own_posts(speakers: list[str | None]) -> list[int]:
 
 def test_a_speaker_s_own_posts_are_those_of_a_search_backwards():
     timeline = Timeline.read("a", TEXTS, speakers=SPEAKERS)
-    assert [posts[-1] for posts in timeline.speaker_posts()] == own_posts(SPEAKERS)
+    assert [posts[-1] for posts in timeline.speaker_posts()] == last_posts(SPEAKERS)
     assert timeline.speaker_posts(2)[11] == [0, 6] and timeline.speaker_posts(2)[6] == [-1, 0]
     with pytest.raises(ValueError, match="has no speakers"):
         Timeline.read("a", TEXTS).speaker_posts()
@@ -71,9 +71,9 @@ def whole(model, tokenizer, timeline: dict) -> tuple[torch.Tensor, torch.Tensor]
     times = torch.tensor(timeline["timestamp"], dtype=torch.float64)
     elapsed = torch.where(index < 0, 0.0, times[:, None] - times[index.clamp_min(0)]).float()
     position = torch.stack((torch.arange(count).double(), times - times[0]), -1).float()
-    own = torch.tensor(own_posts(timeline["speaker"]))[:, None]
+    speaker_post = torch.tensor(last_posts(timeline["speaker"]))[:, None]
     batch = {"input_ids": tokens["input_ids"], "attention_mask": tokens["attention_mask"], "stream_index": index}
-    batch |= {"elapsed": elapsed, "timeline_position": position, "speaker_posts": own}
+    batch |= {"elapsed": elapsed, "timeline_position": position, "speaker_posts": speaker_post}
     with torch.no_grad():
         output = model(**{name: values.unsqueeze(0) for name, values in batch.items()})
     return output.logits[0], output.state_logits[0]
@@ -243,11 +243,11 @@ def test_states_and_their_changes_are_those_of_plain_loops():
     expected = torch.stack([members[member, row] for row, member in enumerate(held_out.tolist())])
     torch.testing.assert_close(states(vectors, held_out), expected, atol=1e-6, rtol=0)
     probabilities, has_previous = states(vectors), torch.tensor([True, True, False, True, False])
-    for asked in (None, held_out):
-        found = states.changes(probabilities.unsqueeze(1), has_previous.unsqueeze(1), states.tables(asked))
+    for fold in (None, held_out):
+        found = states.changes(probabilities.unsqueeze(1), has_previous.unsqueeze(1), states.tables(fold))
         for row, label in product(range(5), range(3)):
             tables = states.held_out_change
-            table = tables.mean(0) if asked is None else tables[held_out[row]]
+            table = tables.mean(0) if fold is None else tables[held_out[row]]
             total = 0.0
             for before, after in product(range(4), range(4)):
                 if has_previous[row]:
@@ -270,7 +270,7 @@ def test_an_answer_about_a_state_is_the_likeliest_with_its_mean():
     assert "mean" not in read_states(torch.zeros(1, 2), config)[0]
 
 
-def grown(shuffles: int | None = None, **settings):
+def train_experts(shuffles: int | None = None, **settings):
     """
     Grows a model whose labels are changes of states, which many directions of a vector make up. `shuffles` is a
     member: the states of the timelines that it holds out are made up anew.
@@ -308,7 +308,7 @@ def test_a_new_model_of_a_trained_configuration_decides_by_its_network_alone(tmp
 
 
 def test_changes_of_learned_states_are_found():
-    model, batch = grown()
+    model, batch = train_experts()
     labels = batch.pop("labels")
     right = {}
     for expert in model.config.experts:
@@ -324,14 +324,14 @@ def test_changes_of_learned_states_are_found():
 
 
 def test_a_member_s_states_have_not_seen_what_it_holds_out():
-    (model, _), (other, _) = grown(), grown(shuffles=0)
+    (model, _), (other, _) = train_experts(), train_experts(shuffles=0)
     weights = [part.states.weight.flatten(1) for part in (model, other)]
     # The directions are compared, as all members together choose how long they are.
     likeness = torch.nn.functional.cosine_similarity(*weights, dim=-1)
     assert likeness[0] > 0.9 and likeness[0] > likeness[1] + 0.1
 
 
-def grown_of_chance(seed: int, num_states: int, relabelled: int | None = None):
+def train_on_chance(seed: int, num_states: int, relabelled: int | None = None):
     """
     Grows a model of three members whose labels are drawn at random, although their posts tell their states. Returns
     it with its posts. Labels of the timelines that the member `relabelled` holds out are drawn anew.
@@ -359,7 +359,7 @@ def test_labels_of_chance_are_not_foretold_by_states_that_posts_tell():
     for num_states in (30, 3):
         right = []
         for seed in range(3):
-            model, batch = grown_of_chance(seed, num_states)
+            model, batch = train_on_chance(seed, num_states)
             labels = batch.pop("labels")
             right.append(f1_score(labels.flatten(), model(**batch).logits.argmax(-1).flatten(), average="macro"))
         # Three standard errors of the share of 1,440 posts.
@@ -367,7 +367,7 @@ def test_labels_of_chance_are_not_foretold_by_states_that_posts_tell():
 
 
 def test_a_member_s_experts_have_not_seen_the_labels_that_it_holds_out():
-    model, other = grown_of_chance(0, 3)[0], grown_of_chance(0, 3, relabelled=1)[0]
+    model, other = train_on_chance(0, 3)[0], train_on_chance(0, 3, relabelled=1)[0]
     for name in ("states.held_out_change", "trees.feature", "trees.threshold", "trees.leaves"):
         before, after = (part.get_buffer(name) for part in (model, other))
         torch.testing.assert_close(before[1], after[1], atol=1e-6, rtol=0)

@@ -28,7 +28,7 @@ from modeling_tempoformer.training.experts import choose_weights, grow_experts, 
 from modeling_tempoformer.training.tree_growing import copy_tree
 
 
-GROWN = {"model_type": "post_tempoformer", "num_trees": 20, "expert_weights": [0.5, 0.8]}
+WITH_TREES = {"model_type": "post_tempoformer", "num_trees": 20, "expert_weights": [0.5, 0.8]}
 
 
 def test_a_tree_of_scikit_learn_is_copied():
@@ -36,7 +36,7 @@ def test_a_tree_of_scikit_learn_is_copied():
     posts = generator.integers(-9, 9, (300, 4)) * 1e3
     labels = (posts[:, 0] > posts[:, 1]).astype(int) + (posts[:, 2] > 4e3)
     forest = ExtraTreesClassifier(20, max_depth=DEPTH, min_samples_leaf=3, random_state=0).fit(posts, labels)
-    trees = tiny_model(**GROWN).trees
+    trees = tiny_model(**WITH_TREES).trees
     for number, tree in enumerate(forest.estimators_):
         buffers = (values[1, number] for values in (trees.feature, trees.threshold, trees.leaves))
         trees.leaves[1, number] = 0
@@ -48,13 +48,13 @@ def test_a_tree_of_scikit_learn_is_copied():
 
 
 def test_features_are_of_the_two_newest_posts_and_their_place():
-    model = tiny_model(**GROWN)
+    model = tiny_model(**WITH_TREES)
     trees = model.trees
     pairs, cosines, position = torch.randn(2, 2, 16), torch.rand(2, 2), torch.tensor([[0.0, 0.0], [7.0, 5000.0]])
     pairs[0, 0] = 0
     elapsed = torch.tensor([[0.0, 0.0, 0.0], [900.0, 60.0, 0.0]])
     outputs = SimpleNamespace(compared=pairs, cosines=cosines, addressed=None)
-    features = trees.read(*model.tree_inputs(outputs, position, elapsed)) * trees.scale + trees.center
+    features = trees.read(**model.tree_inputs(outputs, position, elapsed)) * trees.scale + trees.center
     first, second = ((pairs - trees.mean) @ trees.components.T).unbind(1)
     first[0] = 0
     step = second - first
@@ -82,7 +82,7 @@ def grow(rule):
 
 def test_weights_of_experts_are_kept_with_their_experts_alone(tmp_path):
     """With other classes, or without a head, the experts begin anew, and the network decides alone."""
-    model = tiny_model(**GROWN)
+    model = tiny_model(**WITH_TREES)
     model.save_pretrained(tmp_path / "whole")
     model.tempoformer.save_pretrained(tmp_path / "base")
     load = type(model).from_pretrained
@@ -95,7 +95,7 @@ def test_weights_of_experts_are_kept_with_their_experts_alone(tmp_path):
 
 def test_a_model_of_0_2_0_is_converted_by_one_command(tmp_path):
     """It has the weights of its experts in the configuration, and lacks the tables of held-out posts."""
-    model, tokenizer = tiny_reader(**{**GROWN, "states": ["calm", "sad"], "expert_weights": [0.5, 0.8, 0.7]})
+    model, tokenizer = tiny_reader(**{**WITH_TREES, "states": ["calm", "sad"], "expert_weights": [0.5, 0.8, 0.7]})
     model.states.held_out_change.fill_(1 / model.num_labels)
     for part in (model, tokenizer):
         part.save_pretrained(tmp_path / "old")
@@ -141,8 +141,10 @@ def test_rounding_errors_of_few_texts_are_no_reason(count):
     model = tiny_model(model_type="post_tempoformer", num_labels=2, num_trees=40, encoder_config=encoder)
     generator = torch.Generator().manual_seed(count)
     texts = torch.randn(count, 64, generator=generator) + 1
-    said = torch.randint(0, count, (40, 12), generator=generator)
-    labels = (said % 2 != said.roll(1, 1) % 2).long() ^ (torch.rand(40, 12, generator=generator) < 0.2)
+    drawn_classes = torch.randint(0, count, (40, 12), generator=generator)
+    labels = (drawn_classes % 2 != drawn_classes.roll(1, 1) % 2).long() ^ (
+        torch.rand(40, 12, generator=generator) < 0.2
+    )
     gaps = 86400 + torch.rand(40, 12, generator=generator, dtype=torch.float64)
 
     def rows(error: float) -> Dataset:
@@ -150,7 +152,9 @@ def test_rounding_errors_of_few_texts_are_no_reason(count):
             make_timeline(classes, str(number), timestamps=times, held_out=number % 2)
             for number, (classes, times) in enumerate(zip(labels.tolist(), gaps.cumsum(1).tolist(), strict=True))
         ]
-        return rows_of_vectors(timelines, texts[said] + error * torch.randn(40, 12, 64, generator=generator), 12)
+        return rows_of_vectors(
+            timelines, texts[drawn_classes] + error * torch.randn(40, 12, 64, generator=generator), 12
+        )
 
     grow_experts(model, rows(3e-7), 0)
     for weights in model.mixture.buffers():
@@ -194,7 +198,7 @@ def test_experts_that_bring_nothing_are_left_out():
 
 def test_a_network_without_weight_is_not_computed():
     """It is where it has a weight, for held-out posts, and where its attention is asked for."""
-    model = tiny_model(**GROWN)
+    model = tiny_model(**WITH_TREES)
     batch = inputs_only(tiny_batch()) | {"timeline_position": torch.arange(24.0).reshape(2, 6, 2)}
     calls = []
     model.base_model.stream_layers.layers[-1].register_forward_hook(lambda *_: calls.append(1))
@@ -212,4 +216,4 @@ def test_a_network_without_weight_is_not_computed():
 
 def test_a_place_is_needed_once_there_are_trees():
     with pytest.raises(ValueError, match="`timeline_position`"):
-        tiny_model(**GROWN)(**inputs_only(tiny_batch()))
+        tiny_model(**WITH_TREES)(**inputs_only(tiny_batch()))

@@ -51,11 +51,11 @@ def test_the_residual_form_starts_from_the_encoder_s_own_cls(family):
     posts = {name: batch[name] for name in ("input_ids", "attention_mask", "stream_index", "elapsed")}
     with torch.no_grad():
         model(**posts)
-        own, joined = seen[0]
-        torch.testing.assert_close(own, joined, atol=1e-5, rtol=0)
+        post, joined = seen[0]
+        torch.testing.assert_close(post, joined, atol=1e-5, rtol=0)
         plain = plain_encoder(model)(batch["input_ids"][0]).last_hidden_state[:, 0]
     # The streams of the first row come first. The newest post of each is the last.
-    torch.testing.assert_close(own[:6, -1], plain, atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(post[:6, -1], plain, atol=1e-5, rtol=1e-5)
 
 
 @pytest.mark.parametrize("settings", [{"stream_residual": True}, {"model_type": "post_tempoformer"}], ids=str)

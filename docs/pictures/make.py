@@ -37,9 +37,9 @@ def run(script: str, *arguments: object):
 def find_changes(encoder: str):
     """Trains a model on diaries, and writes its page."""
     pd.DataFrame(diaries(110, seed=0)).to_csv(OUTPUT / "diaries.csv", index=False)
-    asked = ["--do_train", "--do_eval", "--do_predict", "--view"]
+    steps = ["--do_train", "--do_eval", "--do_predict", "--view"]
     files = ["--train_file", OUTPUT / "diaries.csv", "--output_dir", OUTPUT / "mood"]
-    run("run_glue_style.py", "--model_name_or_path", encoder, *files, *asked)
+    run("run_glue_style.py", "--model_name_or_path", encoder, *files, *steps)
 
 
 def find_words(encoder: str):

@@ -38,13 +38,13 @@ def fit_and_predict(
     labels, train_members, members = all_labels(train), held_out_posts(train), held_out_posts(timelines)
     probabilities = np.zeros((len(features), num_labels))
     for member in np.unique(members):
-        asked = members == member
+        is_held_out = members == member
         learned = (labels >= 0) & ((train_members != member) | (member == NOT_HELD_OUT))
         trees = HistGradientBoostingClassifier(class_weight="balanced", **settings)
         trees.fit(train_features[learned], labels[learned])
         # For a single class, scikit-learn returns two columns: that class, and an empty one.
-        found = trees.predict_proba(features[asked])[:, : len(trees.classes_)]
-        probabilities[np.ix_(asked, trees.classes_)] = found
+        found = trees.predict_proba(features[is_held_out])[:, : len(trees.classes_)]
+        probabilities[np.ix_(is_held_out, trees.classes_)] = found
     return probabilities
 
 

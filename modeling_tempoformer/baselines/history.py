@@ -24,10 +24,10 @@ def predict(
 
 def history_features(timelines: Sequence[Timeline], config: PreTrainedConfig) -> pd.DataFrame:
     """
-    Returns the known states of earlier posts ([`Timeline.known_states`]) as features of each post: how many are known;
-    the previous and the last one, the mean and the standard deviation; of classes the share of each.
+    Returns the known states of earlier posts ([`Timeline.earlier_states`]) as features of each post: how many are
+    known; the previous and the last one, the mean and the standard deviation; of classes the share of each.
     """
-    known = np.concatenate([timeline.known_states(config).numpy() for timeline in timelines])
+    known = np.concatenate([timeline.earlier_states(config).numpy() for timeline in timelines])
     counts, number = known[:, 2], known[:, 2].sum(1, keepdims=True)
     # Divisions by 0 give NaN, which trees read as missing.
     with np.errstate(invalid="ignore"):

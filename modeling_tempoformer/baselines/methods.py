@@ -28,7 +28,7 @@ DEFAULT_LENGTH = 128  # tokens
 
 @dataclass(kw_only=True)
 class Baseline(ModelArguments):
-    """A method that TempoFormer is compared with, and its encoder or language model."""
+    """A method that the default is compared with, and its encoder or language model."""
 
     # The kind of model that `--model_name_or_path` must name.
     reads: ClassVar[Literal["encoder", "language model"] | None] = "encoder"
@@ -68,7 +68,7 @@ class UntrainedBaseline(Baseline, ABC):
 
 class Methods(NamedTuple):
     """
-    Methods that TempoFormer is compared with.
+    Methods that the default is compared with.
 
     Attributes:
         names (`tuple[str, ...]`): Their names.
@@ -90,8 +90,8 @@ class Methods(NamedTuple):
 
     def read(self, arguments: list[str]) -> tuple[type[Baseline], list[str]]:
         """Returns the class of `--method`, or [`Baseline`], and the arguments, by default with the method's recipe."""
-        asked = [word for word in arguments if word not in ("-h", "--help")]
-        (choice,) = parse([MethodArgument], asked, only_these=False)
+        options = [word for word in arguments if word not in ("-h", "--help")]
+        (choice,) = parse([MethodArgument], options, only_these=False)
         if choice.method is None:
             return Baseline, arguments
         if self.recipe_of is not None and not split_recipes(arguments)[0]:

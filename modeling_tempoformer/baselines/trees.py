@@ -34,11 +34,11 @@ def predict(
             that no row classifies, and of `timelines`.
         seed (`int`, *optional*, defaults to 0): Seed of the components and of the trees.
     """
-    train_vectors, asked_vectors = vectors
+    train_vectors, test_vectors = vectors
     present = train_vectors[train_vectors.any(axis=1)]
     components = PCA(min(COMPONENTS, *present.shape), random_state=seed).fit(present)
     train_features = pair_features(train, train_vectors, components)
-    features = pair_features(timelines, asked_vectors, components)
+    features = pair_features(timelines, test_vectors, components)
     return fit_and_predict(train, timelines, train_features, features, num_labels, random_state=seed)
 
 

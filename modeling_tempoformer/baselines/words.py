@@ -41,14 +41,17 @@ def predict(train: Sequence[Timeline], timelines: Sequence[Timeline], num_labels
         TfidfVectorizer(analyzer="char_wb", ngram_range=LETTERS, sublinear_tf=True),
     )
     # The texts alone tell nothing about labels, so that all members share them.
-    features, asked = words.fit_transform(texts[learned]).tocsr(), words.transform(texts_of(timelines)).tocsr()
+    features, given = (
+        words.fit_transform(texts[learned]).tocsr(),
+        words.transform(texts_of(timelines)).tocsr(),
+    )
     labels, numbers, train_members = labels[learned], numbers[learned], held_out_posts(train)[learned]
     members = held_out_posts(timelines)
-    probabilities = np.zeros((asked.shape[0], num_labels))
+    probabilities = np.zeros((given.shape[0], num_labels))
     for member in np.unique(members):
-        part, own = np.flatnonzero((train_members != member) | (member == NOT_HELD_OUT)), members == member
+        part, is_held_out = np.flatnonzero((train_members != member) | (member == NOT_HELD_OUT)), members == member
         regression = fit_regression(features[part], labels[part], numbers[part])
-        probabilities[np.ix_(own, regression.classes_)] = regression.predict_proba(asked[own])
+        probabilities[np.ix_(is_held_out, regression.classes_)] = regression.predict_proba(given[is_held_out])
     return probabilities
 
 

@@ -43,9 +43,9 @@ PACKAGES = ("transformers", "torch", "datasets", "tokenizers", "huggingface_hub"
 
 
 @dataclass(kw_only=True)
-class CardFacts:
+class CardContent:
     """
-    The facts of a model card besides the model's configuration. Facts that are not given are left out or called "not
+    The content of a model card besides the model's configuration. What is not given is left out or called "not
     stated".
 
     Attributes:
@@ -65,7 +65,7 @@ class CardFacts:
         groups (`list[list[str]]`): A table of the scores of groups of test posts, its header first.
         costs (`list[list[str]]`): A table of what alarms cost on test posts, its header first.
         figures (`dict[str, str]`): Descriptions of the figures in the folder, by the name of the file.
-        training (`dict[str, Any]`, *optional*): Facts about the training, for example arguments by name.
+        training (`dict[str, Any]`, *optional*): Settings of the training, for example arguments by name.
         trained_on (`dict[str, Any]`, *optional*): The numbers of `"timelines"` and of `"posts"` of the training, and
             `"labels"`, the number of posts with each label by its name.
         evaluations (`list[dict[str, Any]]`): A table row for each evaluation, with the same keys in all.
@@ -93,7 +93,7 @@ class CardFacts:
     evaluations: Sequence[Mapping[str, Any]] = ()
 
 
-def write_card(model: PreTrainedModel, folder: str | Path, facts: CardFacts | None = None):
+def write_card(model: PreTrainedModel, folder: str | Path, content: CardContent | None = None):
     """
     Writes the model card `README.md` into the folder of a saved model, in the place of an older one. Names are
     escaped.
@@ -101,11 +101,11 @@ def write_card(model: PreTrainedModel, folder: str | Path, facts: CardFacts | No
     Args:
         model (`PreTrainedModel`): The saved model, a TempoFormer or one with temporal attention.
         folder (`str` or `Path`): The folder of the saved model.
-        facts ([`CardFacts`], *optional*): The facts of the card besides the model's configuration.
+        content ([`CardContent`], *optional*): The content of the card besides the model's configuration.
 
     Raises a `ValueError` for a model without a template.
     """
-    facts = facts or CardFacts()
+    content = content or CardContent()
     if not has_card(model):
         raise ValueError(
             f"There is no card for a '{model.config.model_type}' model; only for: {', '.join(TEMPLATES)}."
@@ -116,27 +116,27 @@ def write_card(model: PreTrainedModel, folder: str | Path, facts: CardFacts | No
     task, auto_class = heads[0] if heads else ("feature-extraction", "AutoModel")
     folder, watched = Path(folder), getattr(config, "watched", None)
     # An absolute path would tell of this machine, and mean nothing on another one.
-    repo_id = facts.repo_id or (
+    repo_id = content.repo_id or (
         folder.as_posix() if folder.name and not folder.is_absolute() else folder.resolve().name
     )
-    name = escape_control_characters(facts.model_name or repo_id.split("/")[-1])
-    base_model = public_id(facts.base_model)
-    languages, datasets = as_list(facts.language), as_list(facts.dataset_tags)
+    name = escape_control_characters(content.model_name or repo_id.split("/")[-1])
+    base_model = public_id(content.base_model)
+    languages, datasets = as_list(content.language), as_list(content.dataset_tags)
     labels = class_names(config)
-    kinds = SCORES | dict(facts.titles)
+    kinds = SCORES | dict(content.titles)
     shown = score_titles(kinds, labels)
-    in_turn = [split for split, values in facts.scores.items() if values.get("held_out_in_turn")]
+    in_turn = [split for split, values in content.scores.items() if values.get("held_out_in_turn")]
     # The Hub rejects NaN and infinity.
     scores = {
         split: {score: values[score] for score in shown if math.isfinite(values.get(score, math.nan))}
-        for split, values in facts.scores.items()
+        for split, values in content.scores.items()
     }
     results = [
         EvalResult(
             task_type=task,
             dataset_type=(datasets or ["unknown"])[0],
-            dataset_name=(as_list(facts.dataset) or datasets or ["unknown"])[0],
-            dataset_config=(as_list(facts.dataset_args) or [None])[0],
+            dataset_name=(as_list(content.dataset) or datasets or ["unknown"])[0],
+            dataset_config=(as_list(content.dataset_args) or [None])[0],
             dataset_split=split,
             metric_type=shown[score][0],
             metric_name=shown[score][1],
@@ -148,10 +148,10 @@ def write_card(model: PreTrainedModel, folder: str | Path, facts: CardFacts | No
     data = ModelCardData(
         library_name="transformers",
         pipeline_tag=task,
-        tags=[*model_tags, *as_list(facts.tags)],
+        tags=[*model_tags, *as_list(content.tags)],
         base_model=base_model,
         language=languages or None,
-        license=facts.license and escape_control_characters(facts.license),
+        license=content.license and escape_control_characters(content.license),
         datasets=datasets or None,
         metrics=list(dict.fromkeys(result.metric_type for result in results)) or None,
         model_name=name if results else None,
@@ -169,23 +169,24 @@ def write_card(model: PreTrainedModel, folder: str | Path, facts: CardFacts | No
         title=name,
         repo_id=repo_id,
         base_model=base_model,
-        base_folder=Path(facts.base_model).name if facts.base_model and base_model is None else None,
+        base_folder=Path(content.base_model).name if content.base_model and base_model is None else None,
         labels=labels,
         example_day=example_day(getattr(getattr(config, "encoder_config", config), "times", ())),
-        max_tokens=facts.max_tokens,
+        max_tokens=content.max_tokens,
         languages=languages,
-        datasets=as_list(facts.dataset) or datasets,
-        license=facts.license,
+        datasets=as_list(content.dataset) or datasets,
+        license=content.license,
         in_turn=in_turn,
         results={split: score_tables(values, kinds, labels) for split, values in scores.items() if values},
-        verdict=facts.verdict,
-        watch_lines="" if watched is None else watch_lines(config.id2label[watched], facts.alarm),
-        groups=facts.groups and table(facts.groups[0], facts.groups[1:]),
-        costs=facts.costs and table(facts.costs[0], facts.costs[1:]),
-        figures=facts.figures,
-        training=facts.training,
-        trained_on=facts.trained_on,
-        evaluations=facts.evaluations and table(facts.evaluations[0], [row.values() for row in facts.evaluations]),
+        verdict=content.verdict,
+        watch_lines="" if watched is None else watch_lines(config.id2label[watched], content.alarm),
+        groups=content.groups and table(content.groups[0], content.groups[1:]),
+        costs=content.costs and table(content.costs[0], content.costs[1:]),
+        figures=content.figures,
+        training=content.training,
+        trained_on=content.trained_on,
+        evaluations=content.evaluations
+        and table(content.evaluations[0], [row.values() for row in content.evaluations]),
         code=code_files(folder),
         versions=[f"modeling-tempoformer {__version__}", *(f"{package} {version(package)}" for package in PACKAGES)],
     )
@@ -194,8 +195,8 @@ def write_card(model: PreTrainedModel, folder: str | Path, facts: CardFacts | No
 
 def code_files(folder: Path) -> dict[str, str]:
     """Returns the modules of this package in the folder of a model, each with the first sentence of its docstring."""
-    own = [path for path in sorted(PACKAGE.glob("*.py")) if (folder / path.name).exists()]
-    texts = {path.name: ast.get_docstring(ast.parse(path.read_text("utf-8"))) for path in own}
+    modules = [path for path in sorted(PACKAGE.glob("*.py")) if (folder / path.name).exists()]
+    texts = {path.name: ast.get_docstring(ast.parse(path.read_text("utf-8"))) for path in modules}
     return {name: " ".join((text or "").split(". ")[0].split()).removesuffix(".") for name, text in texts.items()}
 
 

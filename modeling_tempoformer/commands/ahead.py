@@ -77,11 +77,11 @@ def main(arguments: list[str]):
     seconds = None if args.days is None else args.days * DAY
     timelines = [with_labels_ahead(timeline, changes, args.posts, seconds) for timeline in timelines]
 
-    said = [names[label] for label in changes]
-    logger.info("A change is a post with the label %s (--changes).", " or ".join(said))
+    labels = [names[label] for label in changes]
+    logger.info("A change is a post with the label %s (--changes).", " or ".join(labels))
     reach = f"within {args.posts} post" if args.days is None else f"within {args.days:g} day"
     reach += "s" * (1 not in (args.posts, args.days))
-    ahead = [f"none {reach}", f"{' or '.join(said)} {reach}"]
+    ahead = [f"none {reach}", f"{' or '.join(labels)} {reach}"]
     table = with_labels(posts, args, timelines, ahead)
     write_table(table.to_pandas(integer_object_nulls=True), args.output)
     report(args.output, timelines, ahead, len(posts))
@@ -97,8 +97,8 @@ def choose_changes(
     if changes is not None:
         chosen = {class_named(name, names, "changes") for name in changes}
     else:
-        facts = survey(timelines)
-        no_change = 0 if change_step is not None else no_change_class(facts.labels, facts.unchanged, len(names))
+        summary = survey(timelines)
+        no_change = 0 if change_step is not None else no_change_class(summary.labels, summary.unchanged, len(names))
         chosen = set(range(len(names))) - {no_change}
     if not 0 < len(chosen) < len(names):
         raise ValueError(

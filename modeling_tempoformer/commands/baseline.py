@@ -13,7 +13,7 @@ from pathlib import Path
 from transformers import set_seed
 
 from ..baselines.methods import BASELINES, Baseline, UntrainedBaseline
-from ..common.arguments import check_asked, wanted_splits
+from ..common.arguments import check_steps, wanted_splits
 from ..common.command_line import check_read, options_given, parse, run_script
 from ..common.files import lock_folder, write_json
 from ..evaluation.figures import print_figures, write_test_figures
@@ -54,7 +54,7 @@ def start(kind: type[Baseline], arguments: list[str], run: Callable, fold: dict[
     baseline, data, training = parse([kind, DataTrainingArguments, StreamTrainingArguments], arguments)
     data.fold = fold
     check_method(baseline, data, training)
-    check_asked(training, baseline.calibrate)
+    check_steps(training, baseline.calibrate)
     given = options_given(arguments)
     # Untrained methods divide the posts of a training, too.
     reads = read_of_posts(data, training, baseline.calibrate) if baseline.needs == "do_train" else {}
@@ -67,10 +67,10 @@ def start(kind: type[Baseline], arguments: list[str], run: Callable, fold: dict[
 
 def main(arguments: list[str], fold: dict[str, list[str]] | None = None):
     kind, arguments = BASELINES.read(arguments)
-    start(kind, arguments, run, fold)
+    start(kind, arguments, run_untrained, fold)
 
 
-def run(
+def run_untrained(
     given: Collection[str], baseline: UntrainedBaseline, data: DataTrainingArguments, training: StreamTrainingArguments
 ):
     """Predicts the test part. `given` are the names of the options of the command line."""

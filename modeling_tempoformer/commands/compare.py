@@ -1,6 +1,6 @@
 r"""Compares methods on the same folds: cross-validates each by timeline, and makes a table.
 
-    tempoformer compare --output_dir outputs/compare --methods tempoformer trees words position_and_time -- \
+    tempoformer compare --output_dir outputs/compare --methods default trees words position_and_time -- \
         --model_name_or_path sentence-transformers/all-MiniLM-L6-v2 --train_file posts.csv
     tempoformer compare --output_dir outputs/lrs --learning_rates 1e-5 5e-6 -- \
         lrs_paper.yaml --model_name_or_path google-bert/bert-base-uncased --train_file lrs.csv
@@ -21,15 +21,17 @@ from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 
+from transformers import AutoConfig
+
 from ..baselines.methods import BASELINES, Baseline, Methods
 from ..common.command_line import check_read, options_given, parse, split_recipes, without_options
 from ..common.files import lock_folder, write_json
 from ..common.markdown import table as markdown_table
-from ..common.renamed_options import check_renamed
+from ..common.renamed_options import RENAMED_METHOD, check_renamed
 from ..common.splits import SPLITS
 from ..evaluation.cross_validation import FOLDS, collect, compare_all, cross_validate
 from ..evaluation.latex import write_latex
-from ..evaluation.method_names import checkpoint_name
+from ..evaluation.method_names import checkpoint_name, method_name
 from ..evaluation.predictions import all_labels
 from ..posts.arguments import DataTrainingArguments
 from ..posts.model_fields import class_weights
@@ -53,9 +55,9 @@ logger = logging.getLogger(__name__)
 
 COMPARISON = "comparison"
 FOLD_SEED = 0
-TEMPOFORMER = "tempoformer"
+DEFAULT = "default"
 TRAIN = "modeling_tempoformer.training.fine_tuning:train"
-# Options that only TempoFormer reads
+# Options that no baseline reads
 UNREAD = {"known_states", "freeze_encoder", "freeze_layers", "no_change_label"}
 # Arguments that must not come after `--`. A run's folder names timelines, so it is never pushed.
 NOT_PASSED_ON = ("output_dir", "seed", "token", "hub_token", "push_to_hub")
@@ -70,7 +72,7 @@ class CompareArguments:
         default_factory=list,
         metadata={
             "help": "Methods to compare on the same folds. The others are compared with the first.",
-            "choices": (TEMPOFORMER, *BASELINES.names),
+            "choices": (DEFAULT, *BASELINES.names),
         },
     )
     num_folds: int = field(
@@ -95,11 +97,11 @@ class CompareArguments:
 
 def arguments_of(method: str, passed_on: list[str], methods: Methods) -> list[str]:
     """Returns the arguments of each run of one of several methods, without those that the method cannot read."""
-    if method == TEMPOFORMER:
+    if method == DEFAULT:
         return passed_on
     if ignored := sorted(UNREAD & options_given(passed_on)):
         logger.warning("%s does not read %s.", method, ", ".join(f"--{name}" for name in ignored))
-    # A method's own settings override those for TempoFormer, and it has no fields of TempoFormer's configuration.
+    # A method's own settings override those for the default, and it has no fields of the default's configuration.
     return [*methods.add(method, without_options(passed_on, UNREAD)), "--config_overrides", "null"]
 
 
@@ -187,10 +189,12 @@ def write_comparison(
 def main(arguments: list[str], methods: Methods = BASELINES, kind: type = CompareArguments):
     """Runs the command. `kind` is its class of arguments, whose module's docstring is its help; `methods` may run."""
     end = arguments.index("--") if "--" in arguments else len(arguments)
-    own, passed_on = arguments[:end], arguments[end + 1 :]
-    if {"-h", "--help"} & set(own):
+    options, passed_on = arguments[:end], arguments[end + 1 :]
+    if {"-h", "--help"} & set(options):
         print(sys.modules[kind.__module__].__doc__)
-    (args,) = parse([kind], own)
+    if options.count(RENAMED_METHOD) > without_options(options, {"methods"}).count(RENAMED_METHOD):
+        raise ValueError(f"--methods {RENAMED_METHOD} is gone: give --methods {DEFAULT}.")
+    (args,) = parse([kind], options)
     if not passed_on:
         raise ValueError("Give the arguments of the runs after `--`.")
     given = options_given(passed_on)
@@ -208,7 +212,7 @@ def main(arguments: list[str], methods: Methods = BASELINES, kind: type = Compar
     # All arguments are checked before the first run.
     parsed = {folder: read_run(run_arguments, methods) for folder, run_arguments in commands.items()}
     model_args, data, _ = next(iter(parsed.values()))
-    encoder = checkpoint_name(model_args.model_name_or_path)
+    encoder, titles = checkpoint_name(model_args.model_name_or_path), {}
     with lock_folder(output_dir):
         folds, names, timelines = prepare_folds(args, model_args, data, given)
         posts = survey(timelines).fingerprint
@@ -228,4 +232,6 @@ def main(arguments: list[str], methods: Methods = BASELINES, kind: type = Compar
                 args.tune_on_first_fold,
             )
             table = collect(folder, runs, names)
-        print(write_comparison(output_dir, args.methods, names, encoder) if args.methods else table)
+            if args.methods and folder.name == DEFAULT:
+                titles[DEFAULT] = method_name(AutoConfig.from_pretrained(runs[0].folder).model_type)
+        print(write_comparison(output_dir, args.methods, names, encoder, titles) if args.methods else table)

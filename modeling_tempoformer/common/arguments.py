@@ -101,11 +101,11 @@ def read_anywhere(data: DatasetArguments, training: TrainingArguments) -> dict[s
 def wanted_splits(training: TrainingArguments, calibrates: bool = False) -> list[str]:
     """Returns the splits that a run reads."""
     validates = training.do_eval or calibrates
-    asked = {"train": training.do_train, "validation": validates, "test": training.do_predict}
-    return [split for split, is_asked in asked.items() if is_asked]
+    steps = {"train": training.do_train, "validation": validates, "test": training.do_predict}
+    return [split for split, is_wanted in steps.items() if is_wanted]
 
 
-def check_asked(training: TrainingArguments, calibrates: bool = False):
+def check_steps(training: TrainingArguments, calibrates: bool = False):
     """
     Raises a `ValueError` for a run that does nothing, that would overwrite the results of a trained model, or in which
     FSDP has nothing to shard.

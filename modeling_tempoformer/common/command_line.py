@@ -140,10 +140,10 @@ def find_recipe(path: str) -> str:
     if Path(path).exists():
         return path
     folder = data_folder("configuration")
-    own = sorted(recipe.name for recipe in folder.glob("*.yaml"))
-    if Path(path).name in own and Path(path).parent in (Path(), Path("configuration")):
+    names = sorted(recipe.name for recipe in folder.glob("*.yaml"))
+    if Path(path).name in names and Path(path).parent in (Path(), Path("configuration")):
         return str(folder / Path(path).name)
-    raise ValueError(f"There is no recipe {path}. Those of the package are: {', '.join(own)}.")
+    raise ValueError(f"There is no recipe {path}. Those of the package are: {', '.join(names)}.")
 
 
 def merge(first: dict, second: dict) -> dict:

@@ -19,7 +19,7 @@ class Progress:
     def __init__(self, description: str, total: float = math.inf):
         """Begins a work of `total` parts of any unit."""
         self.description, self.total, self.done = description, total, 0.0
-        self.begun = self.said = time.perf_counter()
+        self.begun = self.last_line = time.perf_counter()
 
     @property
     def minutes_left(self) -> float:
@@ -29,8 +29,8 @@ class Progress:
     def add(self, done: float):
         """Counts parts that were done."""
         self.done += done
-        if 0 < self.done < self.total and time.perf_counter() - self.said >= SECONDS_BETWEEN_LINES:
-            self.said = time.perf_counter()
+        if 0 < self.done < self.total and time.perf_counter() - self.last_line >= SECONDS_BETWEEN_LINES:
+            self.last_line = time.perf_counter()
             if math.isinf(self.total):
                 logger.info(f"{self.description}: {self.done:,.0f} so far.")
                 return

@@ -32,6 +32,8 @@ RENAMED = {
     "hub_strategy": "it is always end, as other strategies push checkpoints; leave it out",
     "remove_unused_columns": "it is always false; leave it out",
 }
+# The default's name among the methods of `tempoformer compare` in 0.2
+RENAMED_METHOD = "tempoformer"
 
 
 def check_renamed(given: Collection[str], names: Collection[str]):

@@ -52,18 +52,18 @@ def read_splits(
     where = {"path": name, "name": arguments.dataset_config_name, "cache_dir": cache_dir, "token": token}
     present = load_dataset(**where, streaming=arguments.streaming)
     names = {split: next(filter(present.__contains__, USUAL_SPLITS[split]), None) for split in SPLITS}
-    names = {split: own for split, own in names.items() if own is not None}
+    names = {split: found for split, found in names.items() if found is not None}
     if not names:
         raise ValueError(f"{name} has the splits {', '.join(present)}; none of {', '.join(SPLITS)}.")
-    read = ", ".join(own if own == split else f"{own} as {split}" for split, own in names.items())
-    if other := [own for own in present if own not in names.values()]:
+    read = ", ".join(found if found == split else f"{found} as {split}" for split, found in names.items())
+    if other := [found for found in present if found not in names.values()]:
         logger.warning("%s: read the splits %s, and left out %s.", name, read, ", ".join(other))
     else:
         logger.info("%s: read the splits %s.", name, read)
     streamed = {split: arguments.streaming and split == "train" for split in names}
     return {
-        split: present[own] if streamed[split] == arguments.streaming else load_dataset(**where, split=own)
-        for split, own in names.items()
+        split: present[found] if streamed[split] == arguments.streaming else load_dataset(**where, split=found)
+        for split, found in names.items()
     }
 
 

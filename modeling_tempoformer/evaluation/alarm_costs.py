@@ -58,16 +58,16 @@ def score_costs(
     if not judged:
         return {}
     kinds = ("alarms",) if held_back is None else ("alarms", "held_back")
-    facts = {score.name: score.compute(judged) for score in change_detection().SCORES if score.of in kinds}
-    facts.pop(PER_DAY)
+    costs = {score.name: score.compute(judged) for score in change_detection().SCORES if score.of in kinds}
+    costs.pop(PER_DAY)
     found = [[np.isfinite(each.delays[:, 0]).sum(), len(each.delays)] for each in judged]
-    facts["found_changes_interval"] = ratio_interval(found)
+    costs["found_changes_interval"] = ratio_interval(found)
     false = [[each.is_false.sum(), size] for each, size in zip(judged, sizes, strict=True)]
     ends = ratio_interval(false)
     for name, rate in false_alarm_rates(timelines, measured, first_posts).items():
-        facts[name] = facts["false_alarms"] * rate
-        facts[f"{name}_interval"] = ends and tuple(float(end * sum(sizes) * rate) for end in ends)
-    plain = {name: value if isinstance(value, tuple) else np.asarray(value).item() for name, value in facts.items()}
+        costs[name] = costs["false_alarms"] * rate
+        costs[f"{name}_interval"] = ends and tuple(float(end * sum(sizes) * rate) for end in ends)
+    plain = {name: value if isinstance(value, tuple) else np.asarray(value).item() for name, value in costs.items()}
     return {name: value for name, value in plain.items() if value is not None and np.isfinite(value).all()}
 
 
@@ -117,15 +117,15 @@ def alarm_curve(
         early (`int`, *optional*, defaults to 0): The argument of [`score_costs`].
     """
     best, others = [], []
-    for timeline, own in zip(timelines, split_values(timelines, scores), strict=True):
+    for timeline, scores_of in zip(timelines, split_values(timelines, scores), strict=True):
         labels = np.array(timeline.labels)
-        own, is_class = own[labels >= 0], labels[labels >= 0] == label
-        outside = np.ones(len(own), dtype=bool)
+        scores_of, is_class = scores_of[labels >= 0], labels[labels >= 0] == label
+        outside = np.ones(len(scores_of), dtype=bool)
         for first, _, end in change_detection().zones_of(is_class, early):
             # A change is found from the largest probability in it on.
-            best.append(own[first:end].max())
+            best.append(scores_of[first:end].max())
             outside[first:end] = False
-        others.append(own[outside])
+        others.append(scores_of[outside])
     best, others = np.sort(best), np.sort(np.concatenate(others))
     thresholds = np.unique(np.concatenate([best, others[others >= best[0]]]))[::-1]
     found, false = (len(values) - np.searchsorted(values, thresholds) for values in (best, others))

@@ -4,8 +4,8 @@ import re
 from dataclasses import dataclass
 
 
-PROMISES = ("rate", "missed")
-KINDS = ("precision", "recall", *PROMISES)
+RISKS = ("rate", "missed")
+KINDS = ("precision", "recall", *RISKS)
 SPELLING = re.compile(rf"({'|'.join(KINDS)})=([^/]+?)(?:/([^/]+)d)?")
 
 
@@ -15,9 +15,9 @@ class AlarmGoal:
     What the alarms of a class are to reach. The string of a goal is its spelling.
 
     Attributes:
-        kind (`str`): `"precision"` and `"recall"` of the alarms on held-out posts; or a promise about new timelines:
-            `"rate"`, the share of timelines without the class that have an alarm, and `"missed"`, the share of the
-            changes to the class that have none.
+        kind (`str`): `"precision"` and `"recall"` of the alarms on held-out posts; or a bound on a risk of new
+            timelines: `"rate"`, the share of timelines without the class that have an alarm, and `"missed"`, the share
+            of the changes to the class that have none.
         share (`float`): The least precision or recall, more than 0 and at most 1; the largest rate or share of missed
             changes, more than 0 and less than 1.
         days (`float`, *optional*): The length of the stretches of a timeline that a rate is about. By default it is
@@ -33,9 +33,9 @@ class AlarmGoal:
         return f"{self.kind}={share}" if self.days is None else f"{self.kind}={share}/{days}d"
 
     @property
-    def is_promise(self) -> bool:
-        """Whether the goal is a promise about new timelines."""
-        return self.kind in PROMISES
+    def bounds_risk(self) -> bool:
+        """Whether the goal bounds a risk of new timelines."""
+        return self.kind in RISKS
 
     @classmethod
     def read(cls, spelling: str) -> "AlarmGoal":
@@ -55,8 +55,8 @@ class AlarmGoal:
                 "--alarm is one of precision=0.8, recall=0.7, rate=0.05, rate=0.05/30d and missed=0.2, got "
                 f"{spelling!r}."
             ) from None
-        if not 0 < goal.share <= 1 or (goal.is_promise and goal.share == 1):
-            most = "less than 1" if goal.is_promise else "at most 1"
+        if not 0 < goal.share <= 1 or (goal.bounds_risk and goal.share == 1):
+            most = "less than 1" if goal.bounds_risk else "at most 1"
             raise ValueError(f"--alarm {spelling}: the {kind} must be more than 0 and {most}.")
         if days is not None and (kind != "rate" or not 0 < goal.days < float("inf")):
             raise ValueError(f"--alarm {spelling}: only a rate has days, more than 0.")

@@ -1,5 +1,5 @@
 """
-Chooses the alarm threshold of the watched class, for a wanted precision or recall or for a promise, and measures
+Chooses the alarm threshold of the watched class, for a wanted precision or recall or a bounded risk, and measures
 alarms.
 """
 
@@ -13,23 +13,23 @@ import pandas as pd
 from transformers import PreTrainedConfig
 
 from ..common.rounding import round_between
-from ..decisions_tempoformer import own_alarm
-from ..posts.facts import unit_of
+from ..decisions_tempoformer import class_alarm
+from ..posts.metadata import unit_of
 from ..posts.states import first_of
 from ..timeline_tempoformer import Timeline
 from ..times_tempoformer import are_since_start
 from .alarm_costs import score_costs
 from .alarm_goals import AlarmGoal
-from .alarm_promises import (
+from .predictions import Predictions, alarms_of, all_labels, labelled_posts, timeline_numbers
+from .risk_control import (
     DAY,
+    bound_words,
     edges_of,
     find_cases,
-    kept_words,
     least_units,
-    promise_facts,
-    promise_words,
+    measure_risk,
+    risk_words,
 )
-from .predictions import Predictions, alarms_of, all_labels, labelled_posts, timeline_numbers
 from .significance import bootstrap_difference
 
 
@@ -63,20 +63,20 @@ def choose_alarm(
             calibration.
         names (`list[str]`): The classes in the order of their ids.
         label (`int`, *optional*): The id of the watched class.
-        goal ([`AlarmGoal`]): A precision or a recall ([`choose_threshold`]), or a promise
-            ([`~evaluation.alarm_promises.find_cases`]).
+        goal ([`AlarmGoal`]): A precision or a recall ([`choose_threshold`]), or a bound on a risk
+            ([`~evaluation.risk_control.find_cases`]).
         first_posts (`str`, *optional*): The argument of [`measure_alarms`].
 
     Returns:
         `label`, the `threshold`, the spelling of the goal (`wanted`), and if there are several folds `measured`, the
         [`measure_alarms`] on the same posts by thresholds of other folds ([`alarms_in_turn`]). Raises the errors of
-        [`choose_threshold`], and a `ValueError` without a class, with fewer timelines than a promise needs, and for
+        [`choose_threshold`], and a `ValueError` without a class, with fewer timelines than a bound needs, and for
         days without times.
     """
     if label is None:
         raise ValueError(f"--alarm {goal} is that of the class to watch, and the model has none: give --watch.")
     posts = labelled_posts(timelines, predictions, names, probabilities)
-    if goal.is_promise:
+    if goal.bounds_risk:
         check_cases(timelines, label, names[label], goal)
         threshold = find_threshold(timelines, probabilities[:, label], label, goal)
         if threshold is None:
@@ -90,9 +90,9 @@ def choose_alarm(
     return alarm
 
 
-def check_cases(timelines: Sequence[Timeline], label: int, name: str, promise: AlarmGoal):
+def check_cases(timelines: Sequence[Timeline], label: int, name: str, goal: AlarmGoal):
     """
-    Raises a `ValueError` if there are too few timelines to keep a promise, with what would be needed, and for days
+    Raises a `ValueError` if there are too few timelines to keep a bound, with what would be needed, and for days
     without times.
 
     Args:
@@ -101,22 +101,22 @@ def check_cases(timelines: Sequence[Timeline], label: int, name: str, promise: A
         name (`str`): Its name.
         promise ([`AlarmGoal`]): A rate, or a share of missed changes.
     """
-    if promise.days is not None and timelines[0].timestamps is None:
-        raise ValueError(f"--alarm {promise} counts days, and the posts have no times: leave out the days.")
-    held_out = len(np.unique(find_cases(promise, timelines, label).units))
-    with_out = "with" if promise.kind == "missed" else "without"
-    if held_out < least_units(promise.share):
-        least = replace(promise, share=math.ceil(1000 / (held_out + 1)) / 1000)
+    if goal.days is not None and timelines[0].timestamps is None:
+        raise ValueError(f"--alarm {goal} counts days, and the posts have no times: leave out the days.")
+    held_out = len(np.unique(find_cases(goal, timelines, label).units))
+    with_out = "with" if goal.kind == "missed" else "without"
+    if held_out < least_units(goal.share):
+        least = replace(goal, share=math.ceil(1000 / (held_out + 1)) / 1000)
         possible = f"give --alarm {least} or more, or " if held_out else ""
         raise ValueError(
-            f"--alarm {promise} needs {least_units(promise.share)} held-out timelines {with_out} {name}, and there "
+            f"--alarm {goal} needs {least_units(goal.share)} held-out timelines {with_out} {name}, and there "
             f"are {held_out}: {possible}label more timelines."
         )
 
 
 def find_threshold(timelines: Sequence[Timeline], scores: np.ndarray, label: int, goal: AlarmGoal) -> float | None:
     """
-    Returns the threshold for a wish on the labelled posts of timelines, None if there is none.
+    Returns the threshold for a goal on the labelled posts of timelines, None if there is none.
 
     Args:
         timelines (`Sequence[Timeline]`): Timelines whose labelled posts the model was not trained on.
@@ -125,7 +125,7 @@ def find_threshold(timelines: Sequence[Timeline], scores: np.ndarray, label: int
     """
     labels, scores = all_labels(timelines), scores.astype(np.float64)
     labelled = labels >= 0
-    if goal.is_promise:
+    if goal.bounds_risk:
         edges = edges_of(goal, find_cases(goal, timelines, label).judge(scores), scores[labelled])
         return None if edges is None else round_between(*edges)
     is_class = labels[labelled] == label
@@ -169,7 +169,7 @@ def alarms_in_turn(
     Returns whether each post (posts,) is an alarm by a threshold that was chosen on other timelines (cross-fitting):
     on the posts that a threshold was chosen on, the wanted share is reached in any case. The folds are the held-out
     folds of the members, or else five; each is judged by the threshold of all others, and has no alarm if these have
-    no threshold. None if there is one fold only, and if the others of one are too few for a promise.
+    no threshold. None if there is one fold only, and if the others of one are too few for a bound.
 
     Args:
         timelines (`Sequence[Timeline]`): Timelines whose labelled posts the model was not trained on.
@@ -179,16 +179,17 @@ def alarms_in_turn(
     """
     units, _ = pd.factorize(pd.Series(list(map(unit_of, timelines)), dtype=object))
     parts = [
-        unit % PARTS if own.held_out is None else own.held_out for unit, own in zip(units, timelines, strict=True)
+        unit % PARTS if timeline.held_out is None else timeline.held_out
+        for unit, timeline in zip(units, timelines, strict=True)
     ]
     if len(set(parts)) < 2:
         return None
     of_post, scores = np.repeat(parts, list(map(len, timelines))), scores.astype(np.float64)
     alarms = np.zeros(len(scores), dtype=bool)
     for part in set(parts):
-        others = [timeline for timeline, own in zip(timelines, parts, strict=True) if own != part]
+        others = [timeline for timeline, fold in zip(timelines, parts, strict=True) if fold != part]
         threshold = find_threshold(others, scores[of_post != part], label, goal)
-        if threshold is None and goal.is_promise:
+        if threshold is None and goal.bounds_risk:
             return None
         if threshold is not None:
             alarms |= (of_post == part) & (scores >= threshold)
@@ -223,7 +224,7 @@ def choose_cut(cuts: Mapping[str, np.ndarray], kind: str, least: float) -> int |
 def measure_alarms(
     timelines: Sequence[Timeline],
     alarms: np.ndarray,
-    asked: np.ndarray,
+    is_target: np.ndarray,
     label: int,
     first_posts: str | None = None,
     goal: AlarmGoal | None = None,
@@ -235,7 +236,7 @@ def measure_alarms(
     Args:
         timelines (`Sequence[Timeline]`): Timelines, some of whose posts have labels.
         alarms (`np.ndarray` of shape `(posts,)`): Whether each post is an alarm.
-        asked (`np.ndarray` of shape `(posts,)`): Whether the model was asked about each post.
+        is_target (`np.ndarray` of shape `(posts,)`): Whether the model was asked about each post.
         label (`int`): The id of the class that alarms are about.
         first_posts (`str`, *optional*): The field of the model's configuration, by which first posts are no alarms.
         goal ([`AlarmGoal`], *optional*): The argument of [`choose_alarm`].
@@ -245,8 +246,8 @@ def measure_alarms(
         The numbers of labelled `posts` and of their `timelines`, and among them of `alarms` and `alarmed_timelines`;
         `precision` and `recall`, each with its `_interval`, of 95 %, by a bootstrap over timelines;
         `alarms_per_hundred_posts`, labelled or not; and if posts have dates `alarms_per_day` and `posts_per_day`, over
-        the days on which somebody wrote, in UTC; for a promise also what came of it (`promise`), by
-        [`~evaluation.alarm_promises.promise_facts`]. Posts that the model was not asked about count with the share of
+        the days on which somebody wrote, in UTC; for a bound also the risk (`promise`), by
+        [`~evaluation.risk_control.measure_risk`]. Posts that the model was not asked about count with the share of
         alarms among other posts, if they can be alarms. Values that are not defined are left out: a precision without
         an alarm, a recall without a post of the class, an interval that [`interval_of_share`] does not know.
     """
@@ -254,7 +255,7 @@ def measure_alarms(
     labelled = labels >= 0
     is_alarm, is_class, of = alarms[labelled], labels[labelled] == label, numbers[labelled]
     is_hit = is_alarm & is_class
-    facts = {
+    measured = {
         "posts": len(is_alarm),
         "timelines": len(np.unique(of)),
         "alarms": int(is_alarm.sum()),
@@ -262,25 +263,25 @@ def measure_alarms(
     }
     for name, judged in judged_posts(is_alarm, is_class).items():
         if judged.any():
-            facts[name] = float(is_hit.sum() / judged.sum())
+            measured[name] = float(is_hit.sum() / judged.sum())
             if (interval := interval_of_share(is_hit, judged, of)) is not None:
-                facts[f"{name}_interval"] = interval
+                measured[f"{name}_interval"] = interval
     # Context is of another part, and of other days.
     of_part = np.concatenate([np.arange(len(timeline)) >= timeline.num_context for timeline in timelines])
     possible = of_part & ~np.concatenate([first_of(timeline, first_posts) for timeline in timelines])
-    asked = asked & of_part
-    seen = possible & asked
+    is_target = is_target & of_part
+    seen = possible & is_target
     share = alarms[seen].mean() if seen.any() else 0.0
-    expected = alarms[asked].sum() + share * (possible & ~asked).sum()
-    facts["alarms_per_hundred_posts"] = float(100 * expected / of_part.sum())
+    expected = alarms[is_target].sum() + share * (possible & ~is_target).sum()
+    measured["alarms_per_hundred_posts"] = float(100 * expected / of_part.sum())
     times = np.array([time for timeline in timelines for time in (timeline.timestamps or ())[timeline.num_context :]])
     # Of posts that all have the same time no day is known.
     if len(times) and times.min() < times.max() and not are_since_start(times.min(), times.max()):
         days = len(np.unique(times // DAY))
-        facts |= {"posts_per_day": len(times) / days, "alarms_per_day": float(expected / days)}
-    if goal is not None and goal.is_promise:
-        facts["promise"] = promise_facts(goal, timelines, alarms, label, late)
-    return facts
+        measured |= {"posts_per_day": len(times) / days, "alarms_per_day": float(expected / days)}
+    if goal is not None and goal.bounds_risk:
+        measured["promise"] = measure_risk(goal, timelines, alarms, label, late)
+    return measured
 
 
 def judged_posts(is_alarm: np.ndarray, is_class: np.ndarray) -> dict[str, np.ndarray]:
@@ -309,27 +310,27 @@ def score_alarms(
         `costs` the [`score_costs`]; and `compared_with`: the [`compare_alarms`] of each baseline.
     """
     alarms = alarms_of(predictions, probabilities, config.watched, config.calibration)
-    alarm = own_alarm(config.watched, config.calibration) or {}
-    goal, facts = None, {}
+    alarm = class_alarm(config.watched, config.calibration) or {}
+    goal, measured = None, {}
     if "wanted" in alarm:
-        goal, facts = AlarmGoal.read(alarm["wanted"]), {"wanted": alarm["wanted"]}
-    facts |= measure_alarms(timelines, alarms, predictions >= 0, config.watched, config.first_posts, goal)
-    facts["costs"] = score_costs(timelines, alarms, config.watched, facts, config.first_posts)
+        goal, measured = AlarmGoal.read(alarm["wanted"]), {"wanted": alarm["wanted"]}
+    measured |= measure_alarms(timelines, alarms, predictions >= 0, config.watched, config.first_posts, goal)
+    measured["costs"] = score_costs(timelines, alarms, config.watched, measured, config.first_posts)
     labels = all_labels(timelines)
     labelled = labels >= 0
     is_alarm, is_class = alarms[labelled], labels[labelled] == config.watched
     judged = is_alarm, is_class, timeline_numbers(timelines)[labelled]
     comparable = is_alarm.any() and is_class.any()
-    facts["compared_with"] = {
-        name: described | compare_alarms(shares[:, config.watched], *judged, alarm_kind(facts))
+    measured["compared_with"] = {
+        name: described | compare_alarms(shares[:, config.watched], *judged, alarm_kind(measured))
         for name, (shares, described) in (baselines if comparable else {}).items()
     }
-    return facts
+    return measured
 
 
-def alarm_kind(facts: Mapping[str, Any]) -> str:
+def alarm_kind(measured: Mapping[str, Any]) -> str:
     """Returns the share that baselines' alarms must reach: the model's precision, or its recall if that was wanted."""
-    goal = AlarmGoal.read(facts["wanted"]) if "wanted" in facts else None
+    goal = AlarmGoal.read(measured["wanted"]) if "wanted" in measured else None
     return "recall" if goal is not None and goal.kind in ("recall", "missed") else "precision"
 
 
@@ -357,18 +358,18 @@ def compare_alarms(
     cut = choose_cut(cuts, kind, least)
     theirs_alarm = np.zeros_like(is_alarm) if cut is None else scores >= cuts["score"][cut]
     theirs = judged_posts(theirs_alarm, is_class)
-    facts: dict[str, Any] = {"alarms": int(theirs_alarm.sum())}
-    facts |= {name: float((theirs_alarm & is_class)[of].mean()) for name, of in theirs.items() if of.any()}
+    measured: dict[str, Any] = {"alarms": int(theirs_alarm.sum())}
+    measured |= {name: float((theirs_alarm & is_class)[of].mean()) for name, of in theirs.items() if of.any()}
     counts = [
         share_counts(found & is_class, judged[OTHER[kind]], timelines)
         for found, judged in ((is_alarm, ours), (theirs_alarm, theirs))
     ]
     hits, sizes = np.stack([each.sum(axis=0) for each in counts]).T
-    facts["difference"] = float(np.subtract(*(hits / sizes)))
+    measured["difference"] = float(np.subtract(*(hits / sizes)))
     if len(counts[0]) > 1:
         counts = [each[None, :, :, None] for each in counts]
-        facts["difference_interval"] = bootstrap_difference(*counts, undefined=math.nan)["interval"]
-    return facts
+        measured["difference_interval"] = bootstrap_difference(*counts, undefined=math.nan)["interval"]
+    return measured
 
 
 def share_counts(is_hit: np.ndarray, is_judged: np.ndarray, timelines: np.ndarray) -> np.ndarray:
@@ -397,14 +398,16 @@ def alarm_sentence(config: PreTrainedConfig) -> str | None:
         return None
     name = config.id2label[alarm["label"]]
     rule = f"posts where {name} has a probability of {alarm['threshold']} or more"
-    facts = alarm.get("measured")
-    if not facts and "wanted" in alarm:
+    measured = alarm.get("measured")
+    if not measured and "wanted" in alarm:
         return f"{rule}{wanted_words(alarm, name)}. The held-out timelines are too few to measure it on others."
-    if not facts:
+    if not measured:
         return f"{rule}, a threshold that was set by hand: the test's alarms may be of the one before."
-    where = f"On the {facts['posts']} held-out posts of {facts['timelines']} timelines, by thresholds of one another"
-    sentence = f"{rule}{wanted_words(alarm, name)}. {where}: {measured_words(facts)}"
-    return f"{sentence} {ASSUMPTION}" if "promise" in facts else sentence
+    where = (
+        f"On the {measured['posts']} held-out posts of {measured['timelines']} timelines, by thresholds of one another"
+    )
+    sentence = f"{rule}{wanted_words(alarm, name)}. {where}: {measured_words(measured)}"
+    return f"{sentence} {ASSUMPTION}" if "promise" in measured else sentence
 
 
 def wanted_words(alarm: Mapping[str, Any], name: str) -> str:
@@ -412,23 +415,23 @@ def wanted_words(alarm: Mapping[str, Any], name: str) -> str:
     if "wanted" not in alarm:
         return ""
     goal = AlarmGoal.read(alarm["wanted"])
-    if goal.is_promise:
-        return f", which promises that {promise_words(goal, name)}"
+    if goal.bounds_risk:
+        return f", which promises that {bound_words(goal, name)}"
     return f", for a wanted {goal.kind} of {goal.share:g}"
 
 
-def measured_words(facts: Mapping[str, Any]) -> str:
+def measured_words(measured: Mapping[str, Any]) -> str:
     """Returns the values of [`measure_alarms`] in words."""
-    shares = [share_words(facts, name) for name in ("precision", "recall") if name in facts]
+    shares = [share_words(measured, name) for name in ("precision", "recall") if name in measured]
     a_day = ""
-    if "alarms_per_day" in facts:
-        posts = short(facts["posts_per_day"], 3)
-        a_day = f", {short(facts['alarms_per_day'])} a day at {posts} posts a day"
-    kept = f"; {kept_words(facts['promise'])}" if "promise" in facts else ""
-    few = f" Fewer than {FEW_ALARMS} alarms may be right by chance." if facts["alarms"] < FEW_ALARMS else ""
+    if "alarms_per_day" in measured:
+        posts = short(measured["posts_per_day"], 3)
+        a_day = f", {short(measured['alarms_per_day'])} a day at {posts} posts a day"
+    kept = f"; {risk_words(measured['promise'])}" if "promise" in measured else ""
+    few = f" Fewer than {FEW_ALARMS} alarms may be right by chance." if measured["alarms"] < FEW_ALARMS else ""
     return (
-        f"{', '.join(shares)}; {facts['alarms']} alarms in {facts['alarmed_timelines']} timelines, "
-        f"{short(facts['alarms_per_hundred_posts'])} of a hundred posts{a_day}{kept}.{few}"
+        f"{', '.join(shares)}; {measured['alarms']} alarms in {measured['alarmed_timelines']} timelines, "
+        f"{short(measured['alarms_per_hundred_posts'])} of a hundred posts{a_day}{kept}.{few}"
     )
 
 
@@ -437,10 +440,10 @@ def short(number: float, digits: int = 2) -> str:
     return np.format_float_positional(number, digits, unique=False, fractional=False, trim="-")
 
 
-def share_words(facts: Mapping[str, Any], name: str) -> str:
+def share_words(measured: Mapping[str, Any], name: str) -> str:
     """Returns a share with its name, and its interval if there is one."""
-    words = f"{name} {facts[name]:.3f}"
-    if f"{name}_interval" not in facts:
+    words = f"{name} {measured[name]:.3f}"
+    if f"{name}_interval" not in measured:
         return words
-    low, high = facts[f"{name}_interval"]
+    low, high = measured[f"{name}_interval"]
     return f"{words} (95 % interval {low:.3f} to {high:.3f})"

@@ -50,20 +50,20 @@ def score_annotators(
         scores["alpha"] = alpha
     pairs = []
     for number in range(len(names)):
-        own = table[:, number]
-        others = majorities(votes - (own[:, None] == np.arange(num_labels)))
-        both = (own != MISSING) & (others != MISSING) & (predictions != MISSING)
-        pairs.append(np.stack([others, own, predictions, timelines])[:, both])
+        theirs = table[:, number]
+        others = majorities(votes - (theirs[:, None] == np.arange(num_labels)))
+        both = (theirs != MISSING) & (others != MISSING) & (predictions != MISSING)
+        pairs.append(np.stack([others, theirs, predictions, timelines])[:, both])
     together = np.concatenate(pairs, axis=1)
     if not together.size:
         return scores
-    scores["together"] = compare_with_people(*together, num_labels)
+    scores["together"] = score_beside_people(*together, num_labels)
     most = sorted((number for number in range(len(names)) if pairs[number].size), key=lambda n: -pairs[n].shape[1])
-    scores["each"] = {names[n]: compare_with_people(*pairs[n], num_labels) for n in most[:MOST_ANNOTATORS]}
+    scores["each"] = {names[n]: score_beside_people(*pairs[n], num_labels) for n in most[:MOST_ANNOTATORS]}
     return scores
 
 
-def compare_with_people(
+def score_beside_people(
     labels: np.ndarray, people: np.ndarray, predictions: np.ndarray, timelines: np.ndarray, num_labels: int
 ) -> dict[str, Any]:
     """Returns the scores of people's class ids (posts,) and of the model's, as [`score_annotators`] describes them."""

@@ -33,7 +33,7 @@ def learn_baselines(
             `timelines`, which boosted trees read.
         config (`PreTrainedConfig`, *optional*): The model's. If it reads known states, so does one more baseline.
 
-    Returns the probabilities (posts, num_labels) of the labelled posts, and facts, of each baseline by name.
+    Returns the probabilities (posts, num_labels) of the labelled posts, and a description, of each baseline by name.
     """
     if train is None or len(set(all_labels(train)) - {-100}) < 2:
         return {}
@@ -71,7 +71,7 @@ def compare_with_baselines(
     against = {
         "larger_class": {"class": posts.names[larger], **compare_with(posts, np.full(len(posts.labels), larger))}
     }
-    against |= {name: facts | compare_with(posts, shares.argmax(-1)) for name, (shares, facts) in baselines.items()}
+    against |= {name: about | compare_with(posts, shares.argmax(-1)) for name, (shares, about) in baselines.items()}
     # Without any prediction macro F1 is 0, so that the difference is the model's own score.
     alone = compare_with(posts, np.full(len(posts.labels), -1)).get("difference_interval")
     return ({} if alone is None else {"macro_f1_interval": alone}) | {"compared_with": against}

@@ -68,11 +68,11 @@ def write_test_table(folder: str | Path, results: Mapping[str, Any], method: str
         ),
     }
     if rows := alarm_rows(results):
-        (title, *columns), (_, *own), *others = rows
+        (title, *columns), (_, *model_cells), *others = rows
         baselines = {first: cells for first, *cells in others}
         tables["alarms"] = (
             f"{title}, each with its best threshold on these posts, by {name}{with_encoder}: {where}.",
-            pd.DataFrame.from_dict({name: own, **baselines}, orient="index", columns=columns),
+            pd.DataFrame.from_dict({name: model_cells, **baselines}, orient="index", columns=columns),
         )
     write_latex(Path(folder) / TEST_TABLE, tables)
 

@@ -6,8 +6,9 @@ from typing import Any
 
 
 METHOD_NAMES = {
-    "tempoformer": "TempoFormer",
-    "post_tempoformer": "TempoFormer (post model)",
+    "default": "the default",
+    "post_tempoformer": "the default",
+    "tempoformer": "the paper's model",
     "position_and_time": "position and time alone",
     "history": "known states alone, without text",
     "without_known_states": "the same model without known states",

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ..posts.facts import unit_of
+from ..posts.metadata import unit_of
 from ..timeline_tempoformer import Timeline
 from .metrics import compute_scores
 from .predictions import Predictions
@@ -35,12 +35,14 @@ def score_within_and_between(given: np.ndarray, answered: np.ndarray, people: Se
     posts = pd.DataFrame({"given": given, "answered": answered})
     by_person = [person for _, person in posts.groupby(pd.factorize(np.fromiter(people, dtype=object))[0])]
     means = pd.DataFrame([person.mean() for person in by_person])
-    own = [0.0 if is_constant(person.answered) else correlation(person) for person in by_person if differs(person)]
+    correlations = [
+        0.0 if is_constant(person.answered) else correlation(person) for person in by_person if differs(person)
+    ]
     errors = [mean_absolute_error(person) for person in by_person]
-    within: dict[str, Any] = {"people": len(own), "mean_absolute_error": float(np.mean(errors))}
+    within: dict[str, Any] = {"people": len(correlations), "mean_absolute_error": float(np.mean(errors))}
     between: dict[str, Any] = {"people": len(means), "mean_absolute_error": mean_absolute_error(means)}
-    if own:
-        within["correlation"] = float(np.mean(own))
+    if correlations:
+        within["correlation"] = float(np.mean(correlations))
     if differs(means) and not is_constant(means.answered):
         between["correlation"] = correlation(means)
     scores: dict[str, Any] = {"within_people": within, "between_people": between}

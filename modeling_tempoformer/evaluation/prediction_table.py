@@ -19,7 +19,7 @@ from transformers import PreTrainedConfig
 from ..common.data_frames import to_arrow
 from ..common.files import written_whole
 from ..decisions_tempoformer import read_states, watched_threshold
-from ..posts.facts import Facts
+from ..posts.metadata import Metadata
 from ..posts.states import all_states
 from ..timeline_tempoformer import NO_LABEL, Timeline
 from ..times_tempoformer import are_since_start, to_date, to_seconds
@@ -80,7 +80,7 @@ def prediction_rows(
         "label": [timeline.labels for timeline in timelines],
         "row": [timeline.input_rows for timeline in timelines],
     }
-    columns["asked"] = [[post >= timeline.num_context for post in range(len(timeline))] for timeline in timelines]
+    columns["is_target"] = [[post >= timeline.num_context for post in range(len(timeline))] for timeline in timelines]
     columns = {name: lists for name, lists in columns.items() if name not in GIVEN or name in given}
     table = pd.DataFrame({name: list(chain(*lists)) for name, lists in columns.items() if None not in lists})
     if "time" in table:
@@ -98,7 +98,7 @@ def prediction_rows(
         states = pd.Series(all_states(timelines), dtype="string")
         table["state"] = states.mask(states == "")
     table = pd.concat([table, state_columns(timelines, config)], axis="columns")
-    return table[table["asked"]].sort_values("row", ignore_index=True).drop(columns=["row", "asked"])
+    return table[table["is_target"]].sort_values("row", ignore_index=True).drop(columns=["row", "is_target"])
 
 
 def time_column(seconds: pd.Series, has_dates: bool | None = None) -> pd.Series:
@@ -121,14 +121,14 @@ def alarm_columns(
     Returns columns of alarms (posts,), under the names of [`~decisions_tempoformer.read_answers`]; no value for a
     post that the model was not asked about.
     """
-    asked, watched = predictions >= 0, config.watched
+    is_target, watched = predictions >= 0, config.watched
     alarms = pd.Series(alarms_of(predictions, probabilities, watched, config.calibration), dtype="boolean")
     threshold = watched_threshold(config, config.calibration)
     return {
-        "alarm": alarms.where(asked),
+        "alarm": alarms.where(is_target),
         "watched": names[watched],
-        "watched_probability": pd.Series(probabilities[:, watched]).where(asked),
-        "watched_threshold": pd.Series(threshold, index=range(len(asked)), dtype="float64"),
+        "watched_probability": pd.Series(probabilities[:, watched]).where(is_target),
+        "watched_threshold": pd.Series(threshold, index=range(len(is_target)), dtype="float64"),
     }
 
 
@@ -141,15 +141,15 @@ def state_columns(timelines: Sequence[Timeline], config: PreTrainedConfig | None
     if config is None or any(timeline.state_logits is None for timeline in timelines):
         return pd.DataFrame()
     state_logits = torch.cat([timeline.state_logits for timeline in timelines])
-    asked = (~state_logits.isnan().any(-1)).nonzero().squeeze(-1)
-    answers = read_states(state_logits[asked], config)
+    targets = (~state_logits.isnan().any(-1)).nonzero().squeeze(-1)
+    answers = read_states(state_logits[targets], config)
     columns = {"state_prediction": pd.Series([answer["label"] for answer in answers], dtype="string")}
     if config.state_values is not None:
         columns["state_mean"] = pd.Series([answer["mean"] for answer in answers], dtype="float64")
     for name in config.states:
         shares = [answer["probabilities"][name] for answer in answers]
         columns[STATE_PROBABILITY + name] = pd.Series(shares, dtype="float64")
-    return pd.DataFrame(columns).set_axis(asked.tolist()).reindex(range(len(state_logits)))
+    return pd.DataFrame(columns).set_axis(targets.tolist()).reindex(range(len(state_logits)))
 
 
 def write_predictions(output_dir: str, rows: pd.DataFrame | Iterable[dict[str, Any]]):
@@ -171,9 +171,9 @@ def write_predictions(output_dir: str, rows: pd.DataFrame | Iterable[dict[str, A
 def write_held_out(output_dir: str, table: pd.DataFrame, timelines: Sequence[Timeline]):
     """
     Writes a table of [`prediction_rows`] as `_held_out.parquet`, with the `unit` of each post's timeline, which no
-    split divides ([`~posts.facts.unit_of`]); empty where that is the timeline itself.
+    split divides ([`~posts.metadata.unit_of`]); empty where that is the timeline itself.
     """
-    units = {timeline.timeline_id: timeline.facts[0].unit if timeline.facts else "" for timeline in timelines}
+    units = {timeline.timeline_id: timeline.metadata[0].unit if timeline.metadata else "" for timeline in timelines}
     path = Path(output_dir) / HELD_OUT
     with written_whole(path) as partial:
         parquet.write_table(to_arrow(table.assign(unit=table["timeline_id"].map(units))), partial)
@@ -201,20 +201,20 @@ def read_held_out(folder: str | Path) -> tuple[list[Timeline], np.ndarray]:
     shares = [name for name in table if name.startswith(PROBABILITY)]
     ids = {name.removeprefix(PROBABILITY): label for label, name in enumerate(shares)}
     timelines, probabilities = [], []
-    for timeline_id, own in table.groupby("timeline_id", sort=False):
+    for timeline_id, posts in table.groupby("timeline_id", sort=False):
         times = None
-        if "time" in own:
-            own = own.sort_values("time", kind="stable")
-            is_date = isinstance(own["time"].dtype, pd.DatetimeTZDtype)
-            seconds = (own["time"] - pd.Timestamp(0, tz="UTC")) / pd.Timedelta(1, "s") if is_date else own["time"]
+        if "time" in posts:
+            posts = posts.sort_values("time", kind="stable")
+            is_date = isinstance(posts["time"].dtype, pd.DatetimeTZDtype)
+            seconds = (posts["time"] - pd.Timestamp(0, tz="UTC")) / pd.Timedelta(1, "s") if is_date else posts["time"]
             times = seconds.tolist()
-        labels = own["label"].map(ids).fillna(NO_LABEL).astype(int).tolist()
-        facts = [Facts(None, unit) for unit in own["unit"]]
-        rows = list(range(len(own)))
+        labels = posts["label"].map(ids).fillna(NO_LABEL).astype(int).tolist()
+        metadata = [Metadata(None, unit) for unit in posts["unit"]]
+        rows = list(range(len(posts)))
         timelines.append(
-            Timeline(timeline_id, rows, [""] * len(own), times, own["post_id"].tolist(), labels, facts=facts)
+            Timeline(timeline_id, rows, [""] * len(posts), times, posts["post_id"].tolist(), labels, metadata=metadata)
         )
-        probabilities.append(own[shares].to_numpy())
+        probabilities.append(posts[shares].to_numpy())
     return timelines, np.concatenate(probabilities)
 
 
@@ -309,6 +309,6 @@ def is_prediction_column(name: str, names: Collection[str]) -> bool:
         name (`str`): The name of the column.
         names (`Collection[str]`): The model's classes.
     """
-    own = (*KEY, "time", "prediction", *(PROBABILITY + each for each in names), "alarm", "watched")
-    own += ("state_prediction",)
-    return name in own or name in NUMBERS or name.startswith(STATE_PROBABILITY)
+    columns = (*KEY, "time", "prediction", *(PROBABILITY + each for each in names), "alarm", "watched")
+    columns += ("state_prediction",)
+    return name in columns or name in NUMBERS or name.startswith(STATE_PROBABILITY)

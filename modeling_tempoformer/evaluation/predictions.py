@@ -103,7 +103,7 @@ def attach_logits(
         timeline, first = timelines[item["timeline"]], item["num_before"] + item["num_context"]
         labels = item["labels"] if isinstance(item["labels"], list) else [item["labels"]]
         is_target = item.get("is_target", [True] * len(labels))
-        posts = [first + offset for offset, is_asked in enumerate(is_target) if is_asked]
+        posts = [first + offset for offset, is_wanted in enumerate(is_target) if is_wanted]
         for name, values in answers.items():
             getattr(timeline, name)[posts] = torch.from_numpy(values[number, : len(posts)]).float()
         names = [f"Post {timeline.post_ids[post]!r}" for post in posts]
@@ -123,10 +123,10 @@ def decide_posts(timelines: Sequence[Timeline], calibration: dict[str, Any] | No
         (posts, classes) in float64. A post that the model was not asked about has -1 and 0.
     """
     logits = torch.cat([timeline.logits for timeline in timelines])
-    asked = ~logits.isnan().any(-1)
-    decided, ranked = decide(logits[asked], calibration)
+    is_answered = ~logits.isnan().any(-1)
+    decided, ranked = decide(logits[is_answered], calibration)
     predictions, probabilities = np.full(len(logits), -1), np.zeros(logits.shape)
-    predictions[asked.numpy()], probabilities[asked.numpy()] = ranked[:, 0].numpy(), decided.numpy()
+    predictions[is_answered.numpy()], probabilities[is_answered.numpy()] = ranked[:, 0].numpy(), decided.numpy()
     return predictions, probabilities
 
 

@@ -14,7 +14,7 @@ from huggingface_hub.errors import EntryNotFoundError
 from transformers import PreTrainedConfig
 
 from ..common.data_frames import to_table
-from ..posts.facts import all_facts
+from ..posts.metadata import all_metadata
 from ..timeline_tempoformer import Timeline
 from .alarm_costs import PER_DAY, PER_HUNDRED
 from .alarms import OTHER, alarm_kind, alarm_sentence, measured_words, score_alarms, wanted_words
@@ -85,7 +85,7 @@ def score_part(
     in [`learn_baselines`]; `experts` are those of [`decide_experts`]; `without_known_states` are the model's
     probabilities where no earlier state is known.
     """
-    posts, facts = labelled_posts(timelines, predictions, names, probabilities), all_facts(timelines)
+    posts, metadata = labelled_posts(timelines, predictions, names, probabilities), all_metadata(timelines)
     labelled = all_labels(timelines) >= 0
     num_posts = sum(len(timeline) - timeline.num_context for timeline in timelines)
     counts = {"posts": num_posts, "labelled_posts": len(posts.labels), "timelines": len(timelines)}
@@ -96,12 +96,12 @@ def score_part(
     baselines = learn_baselines(timelines, len(names), train, vectors, config)
     # Only a model that was calibrated for macro F1 has thresholds.
     has_thresholds = (getattr(config, "calibration", None) or {}).get("thresholds") is not None
-    own = {"without_thresholds": (posts.probabilities, {})} if has_thresholds else {}
+    variants = {"without_thresholds": (posts.probabilities, {})} if has_thresholds else {}
     if without_known_states is not None:
-        own["without_known_states"] = without_known_states[labelled], {}
+        variants["without_known_states"] = without_known_states[labelled], {}
     known = all_labels(timelines if train is None else train)
     no_change = choose_no_change(config, known, names)
-    scores = counts | compute_scores(posts, no_change) | compare_with_baselines(posts, baselines | own)
+    scores = counts | compute_scores(posts, no_change) | compare_with_baselines(posts, baselines | variants)
     scores["no_change"] = names[no_change]
     if train is not None and timelines[0].held_out is None:
         scores["people"] = score_people(posts, labelled, timelines, train, no_change)
@@ -111,10 +111,10 @@ def score_part(
             name: {"weight": weight} | ({} if ids is None else compare_with(posts, ids[labelled]))
             for name, (weight, ids) in experts.items()
         }
-    groups = [fact.group for fact, counts in zip(facts, labelled, strict=True) if counts]
+    groups = [one.group for one, counts in zip(metadata, labelled, strict=True) if counts]
     if groups[0] is not None:
         scores["groups"] = score_groups(posts, groups)
-    given = [fact.labels for fact in facts]
+    given = [one.labels for one in metadata]
     if people := score_annotators(given, predictions, timeline_numbers(timelines), len(names)):
         scores["annotators"] = people
     if getattr(config, "watched", None) is not None:
@@ -241,15 +241,15 @@ def alarm_lines(results: Mapping[str, Any]) -> list[str]:
     """
     if "alarm" not in results:
         return []
-    facts, threshold = results["alarm"], results.get("watched_threshold")
+    alarms, threshold = results["alarm"], results.get("watched_threshold")
     # A threshold that was chosen has as many digits as it needs.
-    digits = "" if "wanted" in facts else ".4g"
+    digits = "" if "wanted" in alarms else ".4g"
     least = "where it is predicted" if threshold is None else f"from a probability of {threshold:{digits}} on"
     watched = results["watched"]
-    wish = wanted_words(facts, watched)
-    lines = [f"{watched}, the class to watch, is an alarm {least}{wish}: {measured_words(facts)}"]
-    kind, baselines = alarm_kind(facts), []
-    for name, score in facts["compared_with"].items():
+    goal_words = wanted_words(alarms, watched)
+    lines = [f"{watched}, the class to watch, is an alarm {least}{goal_words}: {measured_words(alarms)}"]
+    kind, baselines = alarm_kind(alarms), []
+    for name, score in alarms["compared_with"].items():
         apart = difference_of(score)
         apart = apart if apart == NO_DIFFERENCE else f"this model {apart}"
         baselines.append(f"{baseline_name(name, score)} {score[OTHER[kind]]:.3f} ({apart})")
@@ -262,8 +262,8 @@ def alarm_lines(results: Mapping[str, Any]) -> list[str]:
 
 def alarm_rows(results: Mapping[str, Any]) -> list[list[str]]:
     """Returns a table of the scores of alarms beside those of baselines, the header first; empty without baselines."""
-    facts = results.get("alarm", {})
-    if not facts.get("compared_with"):
+    alarms = results.get("alarm", {})
+    if not alarms.get("compared_with"):
         return []
     rows = [
         [
@@ -271,11 +271,11 @@ def alarm_rows(results: Mapping[str, Any]) -> list[list[str]]:
             *(difference_of(score), to_text(score.get("difference_interval"), "+")),
         ]
         for name, score in {
-            "this model": facts,
-            **{baseline_name(name, score): score for name, score in facts["compared_with"].items()},
+            "this model": alarms,
+            **{baseline_name(name, score): score for name, score in alarms["compared_with"].items()},
         }.items()
     ]
-    kind = alarm_kind(facts)
+    kind = alarm_kind(alarms)
     title = f"Alarms of {results['watched']}, and of baselines with the same {kind} or more"
     return [[title, *OTHER, "alarms", f"{OTHER[kind]} of this model above it by", "95 % interval"], *rows]
 
@@ -346,8 +346,9 @@ def people_lines(results: Mapping[str, Any]) -> list[str]:
         part, scores = people.get(name, {}), []
         if "macro_f1" in part:
             scores += [f"macro F1 {part['macro_f1']:.3f}", f"F1 of changes {part['change_f1']:.3f}"]
-        if part and (own := states.get(name)):
-            scores.append(f"states {', '.join(number_words(own)) or 'macro F1 {macro_f1:.3f}'.format(**own)}")
+        if part and (state_scores := states.get(name)):
+            words_of_states = ", ".join(number_words(state_scores)) or f"macro F1 {state_scores['macro_f1']:.3f}"
+            scores.append(f"states {words_of_states}")
         if part:
             words.append(f"{whose} ({part['people']}) {', '.join(scores) or 'without labels'}")
     return [*lines, f"Apart: {'; '.join(words)}."] if words else lines

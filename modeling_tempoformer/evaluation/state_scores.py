@@ -9,7 +9,7 @@ from transformers import PreTrainedConfig
 
 from ..decisions_tempoformer import read_states
 from ..names_tempoformer import read_number, state_ids
-from ..posts.facts import unit_of
+from ..posts.metadata import unit_of
 from ..posts.states import all_states
 from ..timeline_tempoformer import Timeline
 from .baseline_scores import compare_with

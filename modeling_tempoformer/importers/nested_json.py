@@ -54,12 +54,14 @@ def as_table(export: Export) -> Iterator[tuple[str, Any]]:
                 continue
             row = flattener.row(record, around, name)
             if numbers_timelines:
-                if (own := find_column(list(row), TIMELINE, "timeline")) is None:
+                if (column := find_column(list(row), TIMELINE, "timeline")) is None:
                     num_objects += around[0] is not nearest
                     nearest = around[0]
                     row[TIMELINE] = f"{name_of_timeline(path)}-{num_objects - 1}"
                 elif num_objects:
-                    raise ValueError(f"{name} has a {own!r}, and records before it have none: give all one, or none.")
+                    raise ValueError(
+                        f"{name} has a {column!r}, and records before it have none: give all one, or none."
+                    )
                 else:
                     numbers_timelines = False
             yield name, row

@@ -81,8 +81,8 @@ def after(timeline: Timeline, date: float) -> Timeline | None:
     number = max(timeline.num_context, int(np.searchsorted(timeline.timestamps, date, side="right")))
     if number == len(timeline):
         return None
-    labels, facts = [NO_LABEL] * number + timeline.labels[number:], timeline.facts
-    if facts is not None:
+    labels, metadata = [NO_LABEL] * number + timeline.labels[number:], timeline.metadata
+    if metadata is not None:
         # Nor are annotators judged by these posts.
-        facts = [*(fact._replace(labels={}) for fact in facts[:number]), *facts[number:]]
-    return replace(timeline, num_context=number, labels=labels, facts=facts)
+        metadata = [*(one._replace(labels={}) for one in metadata[:number]), *metadata[number:]]
+    return replace(timeline, num_context=number, labels=labels, metadata=metadata)

@@ -35,7 +35,7 @@ def columns_of_records(rows: Iterator[tuple[str, Any]], columns: Sequence[str] =
     Raises a `ValueError` for an object in one of the `columns`; without `columns` a warning names those that have
     objects in some rows alone.
     """
-    texts = each_text(rows, columns)
+    texts = text_rows(rows, columns)
     while batch := list(islice(texts, ROWS_AT_ONCE)):
         names = dict.fromkeys(chain.from_iterable(batch))
         yield pa.table({name: text_column([row.get(name) for row in batch]) for name in names})
@@ -48,7 +48,7 @@ def text_column(values: list[str | list[str] | None], as_lists: bool = False) ->
     return pa.array([[value] if isinstance(value, str) else value for value in values], LISTS)
 
 
-def each_text(rows: Iterator[tuple[str, Any]], columns: Sequence[str]) -> Iterator[dict[str, str | list[str] | None]]:
+def text_rows(rows: Iterator[tuple[str, Any]], columns: Sequence[str]) -> Iterator[dict[str, str | list[str] | None]]:
     """Yields the values of objects as texts ([`to_texts`]). The arguments are those of [`columns_of_records`]."""
     wanted = set(map(plain_name, columns))
     # The first object of each column, and the columns with values.

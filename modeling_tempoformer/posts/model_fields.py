@@ -28,8 +28,8 @@ def fields_of_posts(
     model_class: type[StreamPreTrainedModel] = PostTempoFormerForStreamClassification,
     freezes_encoder: bool = True,
     no_change_label: str | None = None,
-    facts: Survey | None = None,
-    known_states: bool = False,
+    summary: Survey | None = None,
+    reads_known_states: bool = False,
 ) -> dict[str, Any]:
     """
     Returns the fields of a new model's configuration that its training posts decide, for
@@ -46,18 +46,18 @@ def fields_of_posts(
         freezes_encoder (`bool`, *optional*, defaults to `True`): False if the encoder learns, too.
         no_change_label (`str`, *optional*): The class of first posts. Default: the most frequent class of posts with
             the same state as the post that they are compared with; without states the largest.
-        facts ([`Survey`], *optional*): The survey of the timelines, if it is known.
-        known_states (`bool`, *optional*, defaults to `False`): If True, the model `reads_known_states`.
+        summary ([`Survey`], *optional*): The survey of the timelines, if it is known.
+        reads_known_states (`bool`, *optional*, defaults to `False`): If True, the model `reads_known_states`.
 
     Raises a `ValueError` for a class without posts, for states that cannot be learned, for known states that the
     posts or the model do not have, and for a `no_change_label` that is no class or not needed.
     """
-    facts = survey(timelines) if facts is None else facts
+    summary = survey(timelines) if summary is None else summary
     fields = {
         "id2label": dict(enumerate(names)),
         "label2id": {name: label for label, name in enumerate(names)},
-        "class_weights": choose_class_weights(facts.labels, names),
-        "timed": facts.timed,
+        "class_weights": choose_class_weights(summary.labels, names),
+        "timed": summary.timed,
     }
     if isinstance(timelines, TimelineStream):
         first = next(iter(timelines))
@@ -65,7 +65,7 @@ def fields_of_posts(
             logger.warning("The states and speakers of a stream are not learned from: that takes all posts at once.")
     else:
         fields |= fields_of_people(timelines, model_class, freezes_encoder)
-    if known_states:
+    if reads_known_states:
         if "states" not in fields:
             raise ValueError(
                 "--known_states needs posts with states, which are held, and the post model over a frozen encoder, "
@@ -74,9 +74,9 @@ def fields_of_posts(
         fields["reads_known_states"] = True
         logger.info("A post is read with the states of earlier posts, as far as they are known, and never its own.")
     no_change = None if no_change_label is None else class_named(no_change_label, names, "no_change_label")
-    rule = first_posts_rule(facts.first_posts, fields.get("reads_speakers", False))
+    rule = first_posts_rule(summary.first_posts, fields.get("reads_speakers", False))
     if rule is not None:
-        no_change = no_change_class(facts.labels, facts.unchanged, len(names)) if no_change is None else no_change
+        no_change = no_change_class(summary.labels, summary.unchanged, len(names)) if no_change is None else no_change
         logger.info(
             "The first post of a %s never has a label: such posts are predicted as %s (--no_change_label).",
             *(rule, names[no_change]),
@@ -87,7 +87,7 @@ def fields_of_posts(
             f"--no_change_label {no_change_label} is the class of first posts where none has a label, but here some "
             "have one, or they are few: leave it out."
         )
-    return fields | {"watched": choose_watched(facts.labels, names, no_change)}
+    return fields | {"watched": choose_watched(summary.labels, names, no_change)}
 
 
 def fields_of_people(

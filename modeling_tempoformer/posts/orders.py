@@ -48,8 +48,8 @@ def run_backwards(posts: Dataset, groups: Mapping[str, Sequence[Post]], columns:
         values = posts[turns]
         numbers = [[read_number(read_name(values[post.row])) for post in group] for group in groups.values()]
         steps = [step for group in numbers if None not in group for step in pairwise(group)]
-    elif replies is not None and (own := columns.get("id") or named.get("id")) is not None:
-        ids, answered, steps = posts[own], posts[replies], []
+    elif replies is not None and (id_column := columns.get("id") or named.get("id")) is not None:
+        ids, answered, steps = posts[id_column], posts[replies], []
         for group in groups.values():
             place = {read_name(ids[post.row]): number for number, post in enumerate(group)}
             known = [(place.get(read_name(answered[post.row])), number) for number, post in enumerate(group)]
@@ -58,12 +58,12 @@ def run_backwards(posts: Dataset, groups: Mapping[str, Sequence[Post]], columns:
         return False
     forward, back = (sum((one < other) == is_forward for one, other in steps if one != other) for is_forward in (1, 0))
     if back:
-        said = (
+        sentence = (
             f"{back} of them are before an earlier one" if forward else "they are read from its end to its beginning"
         )
         logger.warning_once(
             f"The posts have no times, and by the column {turns or replies!r} they are not in the order of the file: "
-            f"{said}{', and stay so: sort the file by it' if forward else ''}."
+            f"{sentence}{', and stay so: sort the file by it' if forward else ''}."
         )
     return bool(back) and not forward
 

@@ -17,7 +17,7 @@ from ..names_tempoformer import read_name
 from ..timeline_tempoformer import Timeline
 from .arguments import DataTrainingArguments
 from .date_splits import split_by_date
-from .facts import unit_of
+from .metadata import unit_of
 from .reading import has_only_states, make_timelines, with_source
 from .remembered_columns import named_columns
 from .spellings import check_labels, compare_splits
@@ -54,7 +54,7 @@ class Splits(NamedTuple):
     Attributes:
         timelines (`dict[str, list[Timeline] | TimelineStream]`): The timelines of each split, as [`to_timelines`]
             returns them.
-        surveys (`dict[str, Survey]`): Facts about the timelines of each split.
+        surveys (`dict[str, Survey]`): A summary of the timelines of each split.
         record (`dict[str, Any]`): The content of `_split.json`, as [`make_split`] returns it.
     """
 
@@ -65,7 +65,7 @@ class Splits(NamedTuple):
     @property
     def timed(self) -> bool:
         """Tells whether the posts have times."""
-        return all(facts.timed for facts in self.surveys.values())
+        return all(summary.timed for summary in self.surveys.values())
 
     def of(self, split: str) -> tuple[list[Timeline] | TimelineStream, Survey]:
         """Returns the timelines of a split, and their survey."""
@@ -191,14 +191,14 @@ def split_posts(
         timelines["train"] = hold_out(timelines["train"], members, seed)
 
     surveys = survey_timelines(timelines, arguments)
-    record = make_split({name: facts.timeline_ids for name, facts in surveys.items()}, earlier, dates)
+    record = make_split({name: summary.timeline_ids for name, summary in surveys.items()}, earlier, dates)
     if columns := earlier[COLUMNS] | named_columns(arguments):
         record[COLUMNS] = columns
     if has_members:
         record[FOLDS] = {hash_id(timeline.timeline_id): timeline.held_out for timeline in timelines["train"]}
     check_surveys(surveys)
-    for name, facts in surveys.items():
-        logger.info("%s: %s", name, facts.describe(names))
+    for name, summary in surveys.items():
+        logger.info("%s: %s", name, summary.describe(names))
     if has_members and "validation" not in timelines:
         # Each training timeline is predicted by the member that has not learned from it.
         timelines["validation"], surveys["validation"] = timelines["train"], surveys["train"]
@@ -306,7 +306,7 @@ def check_surveys(surveys: Mapping[str, Survey]):
     for name in ("train", "validation"):
         if name in surveys and not surveys[name].labels.total() - surveys[name].labels[-100]:
             raise ValueError(f"The {name} split has no labelled post.")
-    timed = {name: facts.timed for name, facts in surveys.items()}
+    timed = {name: summary.timed for name, summary in surveys.items()}
     if len(set(timed.values())) > 1:
         raise ValueError(f"Some splits have timestamps and others not: {timed}.")
 

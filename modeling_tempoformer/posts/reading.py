@@ -13,7 +13,7 @@ from datasets import Dataset, IterableDataset
 from ..common.columns import NO_COLUMN, Columns, column_names
 from ..common.table_arguments import PostArguments, columns_of
 from ..timeline_tempoformer import NO_LABEL, Timeline
-from .facts import describe_annotators
+from .metadata import describe_annotators
 from .post_errors import PostError
 from .states import check_step, with_changes
 from .tables import find_files

@@ -27,7 +27,7 @@ def to_rows(
     only_labelled: bool = False,
     reads_speakers: bool = False,
     part: str = "posts",
-    known_states: PreTrainedConfig | None = None,
+    states_config: PreTrainedConfig | None = None,
 ) -> Dataset | IterableDataset:
     """
     Cuts timelines to the rows that [`StreamCollator`] takes. A row has up to `targets_per_row` consecutive target
@@ -46,9 +46,9 @@ def to_rows(
         reads_speakers (`bool`, *optional*, defaults to `False`): As in the model's configuration. If True,
             timelines must have speakers.
         part (`str`, *optional*, defaults to `"posts"`): The name of the timelines in the warning, such as their split.
-        known_states (`PreTrainedConfig`, *optional*): The configuration of a model that `reads_known_states`. Its rows
-            have `known_states` of each post, and with `only_labelled` also `thinned_states`, as if each state were
-            known by chance.
+        states_config (`PreTrainedConfig`, *optional*): The configuration of a model that `reads_known_states`. Its
+            rows have `earlier_states` of each post, and with `only_labelled` also `thinned_states`, as if each state
+            were known by chance.
 
     Returns:
         `Dataset`, for a stream `IterableDataset`: Rows in the order of the timelines. Their columns are those of the
@@ -74,7 +74,7 @@ def to_rows(
         )
     settings = {"tokenizer": tokenizer, "window": window, "targets_per_row": targets_per_row, "limit": limit}
     settings |= {"only_labelled": only_labelled, "reads_speakers": reads_speakers}
-    settings |= {"known_states": known_states}
+    settings |= {"states_config": states_config}
     if isinstance(timelines, TimelineStream):
         # Datasets divides lists among workers and processes, so `shards` must be the only list.
         given = {"shards": timelines.shards, "stream": timelines, "part": part, **settings}
@@ -135,20 +135,20 @@ def timeline_to_rows(
     limit: int,
     only_labelled: bool,
     reads_speakers: bool,
-    known_states: PreTrainedConfig | None,
+    states_config: PreTrainedConfig | None,
 ) -> tuple[list[dict[str, Any]], int]:
     """Returns the rows of a timeline, and the number of truncated posts."""
     columns, num_cut = timeline.tokenize(tokenizer, limit)
     columns["labels"] = timeline.labels
     if timeline.states is not None:
         columns["states"] = timeline.states
-    if known_states is not None:
-        columns["known_states"] = timeline.known_states(known_states).tolist()
+    if states_config is not None:
+        columns["earlier_states"] = timeline.earlier_states(states_config).tolist()
         if only_labelled:
-            columns["thinned_states"] = thin(timeline).known_states(known_states).tolist()
+            columns["thinned_states"] = thin(timeline).earlier_states(states_config).tolist()
     rows = []
-    own = timeline.speaker_posts() if reads_speakers else None
-    for row in cut_rows(columns, window, targets_per_row, own):
+    speaker_posts = timeline.speaker_posts() if reads_speakers else None
+    for row in cut_rows(columns, window, targets_per_row, speaker_posts):
         row["labels"] = labels = row["labels"][row["num_context"] :]
         if timeline.held_out is not None:
             row["held_out"] = timeline.held_out

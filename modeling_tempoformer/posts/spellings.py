@@ -8,7 +8,7 @@ from transformers.utils import logging
 
 from ..names_tempoformer import ALIKE, appearance, look_alike, read_name, read_number
 from ..timeline_tempoformer import NO_LABEL, Timeline
-from .facts import unit_of
+from .metadata import unit_of
 from .post_errors import PostError
 
 

@@ -20,7 +20,7 @@ from ..common.splits import SPLITS
 from ..names_tempoformer import read_name
 from ..timeline_tempoformer import Timeline
 from .date_splits import after, until
-from .facts import unit_of
+from .metadata import unit_of
 
 
 logger = logging.getLogger(__name__)

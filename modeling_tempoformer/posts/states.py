@@ -146,12 +146,12 @@ def to_numbers(states: Iterable[str]) -> list[float] | None:
 def check_states(timelines: Sequence[Timeline], config: PreTrainedConfig):
     """
     Raises a `ValueError` for a state that a model with this configuration has not learned, if it reads known states
-    ([`Timeline.known_states`]), and for any model, if it looks like one of the model's and is spelt differently.
+    ([`Timeline.earlier_states`]), and for any model, if it looks like one of the model's and is spelt differently.
     """
     names, values = (getattr(config, name, None) for name in ("states", "state_values"))
     if getattr(config, "reads_known_states", False):
         for timeline in timelines:
-            timeline.known_states(config)
+            timeline.earlier_states(config)
     names = [] if names is None or values is not None else list(map(read_name, names))
     looks = {appearance(name): name for name in names}
     for state in sorted(set(all_states(timelines)) - set(names)) if names else ():

@@ -12,12 +12,12 @@ from .states import first_of, same_state
 
 # A model adds the first four to a timeline, and reads none of them. The member that holds it out follows from seeds,
 # and no training post is context alone.
-NOT_READ = ("logits", "state_logits", "expert_logits", "explanations", "facts", "held_out", "num_context")
+NOT_READ = ("logits", "state_logits", "expert_logits", "explanations", "metadata", "held_out", "num_context")
 
 
 class Survey(NamedTuple):
     """
-    Facts about the timelines of a split.
+    A summary of the timelines of a split.
 
     Attributes:
         timeline_ids (`list[str]`): The id of each timeline, in their order.

@@ -30,7 +30,7 @@ from ..importers.convokit import IN_PICKLE, PICKLE_MARK
 from ..names_tempoformer import read_name
 from ..timeline_tempoformer import NO_LABEL, BadValue, Post, Timeline, read_post, read_role
 from ..times_tempoformer import NO_TIME, TimeColumn, to_seconds
-from .facts import Facts, check_units, merge_annotators
+from .metadata import Metadata, check_units, merge_annotators
 from .missing_codes import USUAL as USUAL_CODES
 from .missing_codes import NameCounts
 from .orders import run_backwards
@@ -54,7 +54,7 @@ MOST_CLASSES = 10
 # Roles whose values are names
 NAMES = ("timeline", "id", "label", "speaker", "state", "group", "split", "annotator")
 # Roles whose columns no model reads
-FACTS = ("group", "split", "annotator")
+METADATA_ROLES = ("group", "split", "annotator")
 # Roles without which a row is no post, if there is a column of them
 COMPLETE = ("timeline", "id", "text", "timestamp")
 # For those who can change a column, as the senders of single posts cannot
@@ -193,7 +193,7 @@ def read_posts(
         for field in table.schema:
             if field.name in exact and field.type in NARROW:
                 raise ValueError(f"Column '{field.name}' has floats of fewer than 64 bits, which are too coarse.")
-        batch, has_facts = table.to_pydict(), any(columns.get(role) is not None for role in FACTS)
+        batch, has_metadata = table.to_pydict(), any(columns.get(role) is not None for role in METADATA_ROLES)
         for field in table.schema:
             if field.name in columns.values() and field.type in NARROW:
                 # As Python's floats they would have other decimals: 0.7 would be 0.699999988079071.
@@ -217,8 +217,8 @@ def read_posts(
             num_marked += is_marked_up(post.text)
             if untimed is None and columns.get("timestamp") is not None and post.timestamp is None:
                 untimed = row
-            if has_facts:
-                post = post._replace(facts=read_facts(post, found, values, columns))
+            if has_metadata:
+                post = post._replace(metadata=read_metadata(post, found, values, columns))
             yield found["timeline"], post
     if lacking:
         report_dropped(lacking, row + 1, columns, num_read)
@@ -307,24 +307,24 @@ def with_option(bad: PostError, given: Columns, columns: Columns) -> PostError:
 def report_dropped(lacking: Mapping[str, int], num_rows: int, columns: Columns, num_read: int):
     """Logs how many rows lack a value. Raises a `ValueError` if none is left. `lacking` counts the rows by role."""
     counts = ", ".join(f"{count} have nothing in the column {columns[role]!r}" for role, count in lacking.items())
-    said = f"{sum(lacking.values())} of {num_rows} rows are no posts: {counts}."
+    sentence = f"{sum(lacking.values())} of {num_rows} rows are no posts: {counts}."
     if not num_read:
-        raise ValueError(f"--drop_incomplete leaves nothing: {said}")
-    logger.warning_once(f"Left out by --drop_incomplete: {said}")
+        raise ValueError(f"--drop_incomplete leaves nothing: {sentence}")
+    logger.warning_once(f"Left out by --drop_incomplete: {sentence}")
 
 
-def read_facts(post: Post, names: Mapping[str, str], values: Mapping[str, Any], columns: Columns) -> Facts:
+def read_metadata(post: Post, names: Mapping[str, str], values: Mapping[str, Any], columns: Columns) -> Metadata:
     """
-    Returns the facts of a post, from its `names` and cells (`values`) by role. Raises a [`PostError`] for a label
+    Returns the metadata of a post, from its `names` and cells (`values`) by role. Raises a [`PostError`] for a label
     without an annotator, if there is a column of annotators.
     """
-    group, unit, annotator = (names.get(role, "") for role in FACTS)
+    group, unit, annotator = (names.get(role, "") for role in METADATA_ROLES)
     labels = {}
     if columns.get("annotator") is not None and post.label != NO_LABEL:
         if not annotator:
             raise PostError(post.row, columns["annotator"], values["annotator"], "a label must have an annotator")
         labels = {annotator: post.label}
-    return Facts(group if columns.get("group") is not None else None, unit, labels)
+    return Metadata(group if columns.get("group") is not None else None, unit, labels)
 
 
 def watched(timelines: Iterable[tuple[str, list[Post]]]) -> Iterator[tuple[str, list[Post]]]:
@@ -478,7 +478,7 @@ def to_timelines(
               numbers. Both may be missing in single posts.
             - `"annotator"`: posts have a row for each annotator's label, and are merged ([`merge_annotators`]).
             - `"group"` and `"split"`: the group by which a post is scored, and the unit of its timeline, which no
-              split divides. Both may be missing in single posts. They become the `facts` of timelines.
+              split divides. Both may be missing in single posts. They become the `metadata` of timelines.
         drop_incomplete (`bool`, *optional*, defaults to `False`):
             True to leave out rows without timeline id, post id, time or text, as far as there are such columns. A
             warning counts them.

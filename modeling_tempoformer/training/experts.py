@@ -1,5 +1,7 @@
 """Fits the experts of a post model over a frozen encoder, after its members are trained, and their weights."""
 
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -58,7 +60,7 @@ def grow_experts(model: PostTempoFormerForStreamClassification, rows: Dataset, s
     """
     first = rows[0]
     needed = ["post_embeds", "held_out", *["states"] * (model.states is not None)]
-    needed += ["known_states", "thinned_states"] if model.config.reads_known_states else []
+    needed += ["earlier_states", "thinned_states"] if model.config.reads_known_states else []
     for name in needed:
         if name not in first:
             raise ValueError(f"The experts of a model grow on rows with '{name}', which these lack: see `to_rows`.")
@@ -70,28 +72,27 @@ def grow_experts(model: PostTempoFormerForStreamClassification, rows: Dataset, s
         tables = fit_states(model.states.cpu(), config, rows)
         model.states.to(model.device)
     collator = StreamCollator(None, config.window, timed="timestamps" in first)
-    read = [read_batch(model, collator, part) for part in DataLoader(rows, BATCH_SIZE, collate_fn=list)]
-    logits, labels, held_out, *rest = (torch.cat(parts).cpu() for parts in zip(*read, strict=True))
-    words = rest.pop() if config.num_words else None
-    tree_inputs, states, known = rest[:4], rest[4:6], rest[6:]
+    posts = LearnedPosts.join(
+        [read_batch(model, collator, part) for part in DataLoader(rows, BATCH_SIZE, collate_fn=list)]
+    )
+    states, levels = posts.states, None
     if config.reads_known_states:
         # Learned together, so that one model serves people whose states are known, known now and then, and unknown.
-        known = torch.cat((*known, torch.zeros_like(known[0])))
-        logits, labels, held_out, *tree_inputs, probabilities, has_previous = (
-            torch.cat([values] * KNOWLEDGES) for values in (logits, labels, held_out, *tree_inputs, *states)
-        )
-        words = None if words is None else torch.cat([words] * KNOWLEDGES)
-        states = [model.states.cpu().with_known(probabilities, known), has_previous]
-    labels, members = labels.numpy(), held_out.numpy()
-    changes = changes_for_members(model.states, tables, members, *states) if states else None
-    levels = model.states.levels(states[0], known) if config.reads_known_states else None
-    experts = [logits.numpy()]
+        known = torch.cat((posts.earlier_states, posts.thinned_states, torch.zeros_like(posts.earlier_states)))
+        posts = LearnedPosts.join([posts] * KNOWLEDGES)
+        states = model.states.cpu().with_known(posts.states, known)
+        levels = model.states.levels(states, known)
+    labels, members = posts.labels.numpy(), posts.held_out.numpy()
+    changes = None
+    if states is not None:
+        changes = changes_for_members(model.states, tables, members, states, posts.has_previous)
+    experts = [posts.logits.numpy()]
     if model.trees is not None:
-        experts.append(grow_trees(model, labels, members, seed, changes, levels, *tree_inputs))
+        experts.append(grow_trees(model, labels, members, seed, posts.tree_inputs, changes, levels))
     if changes is not None:
         experts.append(changes[members, np.arange(len(labels))].numpy())
-    if words is not None:
-        experts.append(words.numpy())
+    if posts.word_logits is not None:
+        experts.append(posts.word_logits.numpy())
     experts, counts = np.stack(experts), np.ones(len(labels))
     if config.class_weights is not None:
         counts = np.array(config.class_weights)[labels]
@@ -103,30 +104,69 @@ def grow_experts(model: PostTempoFormerForStreamClassification, rows: Dataset, s
     model.to(model.device)
 
 
+@dataclass
+class LearnedPosts:
+    """
+    Labelled posts from which experts learn, each read by the member that has not learned from it.
+
+    Attributes:
+        logits (`torch.Tensor` of shape `(posts, num_labels)`): The logits of the member's network.
+        labels, held_out (`torch.Tensor` of shape `(posts,)`): The label, and the number of the member.
+        tree_inputs (`dict[str, torch.Tensor]`): The arguments of [`Trees.read`] but those of states.
+        states (`torch.Tensor` of shape `(posts, 2, num_states)`, *optional*), has_previous (`torch.Tensor` of shape
+            `(posts,)`, *optional*): The result of [`~PostTempoFormerForStreamClassification.compared_states`].
+        earlier_states, thinned_states (`torch.Tensor` of shape `(posts, 3, num_states)`, *optional*): What is known of
+            the states of earlier posts, and that with half of these states.
+        word_logits (`torch.Tensor` of shape `(posts, num_labels)`, *optional*): The logits from the post's words.
+    """
+
+    logits: torch.Tensor
+    labels: torch.Tensor
+    held_out: torch.Tensor
+    tree_inputs: dict[str, torch.Tensor]
+    states: torch.Tensor | None = None
+    has_previous: torch.Tensor | None = None
+    earlier_states: torch.Tensor | None = None
+    thinned_states: torch.Tensor | None = None
+    word_logits: torch.Tensor | None = None
+
+    @classmethod
+    def join(cls, parts: Sequence["LearnedPosts"]) -> "LearnedPosts":
+        """Returns the posts of all parts, one part after the other, on the CPU."""
+
+        def cat(first: Any, *others: Any) -> Any:
+            if isinstance(first, dict):
+                return {name: cat(values, *(other[name] for other in others)) for name, values in first.items()}
+            return None if first is None else torch.cat((first, *others)).cpu()
+
+        return cls(*(cat(*(getattr(part, field.name) for part in parts)) for field in fields(cls)))
+
+
 def read_batch(
     model: PostTempoFormerForStreamClassification, collator: StreamCollator, rows: list[dict[str, Any]]
-) -> list[torch.Tensor]:
-    """
-    Returns, for each labelled post, its logits by the member that has not learned from it, its label and that member,
-    the arguments of [`Trees.read`] but those of states, and if the model has states
-    [`~PostTempoFormerForStreamClassification.compared_states`] and, if it reads known ones, these and half of them. If
-    the model reads words, their logits by that member are the last.
-    """
+) -> LearnedPosts:
+    """Returns the labelled posts of rows, as the model reads them."""
     batch = {name: values.to(model.device) for name, values in collator(rows).items()}
     labels, held_out, timeline_position = (batch.pop(name) for name in ("labels", "held_out", "timeline_position"))
-    known = []
-    if "known_states" in batch:
-        thinned = [{**row, "known_states": row["thinned_states"]} for row in rows]
-        known = [batch.pop("known_states"), collator(thinned)["known_states"].to(model.device)]
+    optional = {}
+    if "earlier_states" in batch:
+        thinned = collator([{**row, "earlier_states": row["thinned_states"]} for row in rows])["earlier_states"]
+        optional |= {"earlier_states": batch.pop("earlier_states"), "thinned_states": thinned.to(model.device)}
     if not model.config.reads_speakers:
         batch.pop("speaker_posts", None)
     outputs = model.base_model(**batch, return_dict=True)
-    logits = of_members(model.member_logits(outputs), held_out)
-    inputs = model.tree_inputs(outputs, timeline_position, batch.get("elapsed"))
-    states = () if model.states is None else model.compared_states(outputs, held_out)
-    values = [logits, labels, held_out.unsqueeze(-1).expand_as(labels), *inputs, *states, *known]
-    values += [] if outputs.word_logits is None else [model.ask_words(outputs, held_out)]
-    return [tensor[labels >= 0] for tensor in values]
+    if model.states is not None:
+        optional["states"], optional["has_previous"] = model.compared_states(outputs, held_out)
+    if outputs.word_logits is not None:
+        optional["word_logits"] = model.ask_words(outputs, held_out)
+    inputs, is_labelled = model.tree_inputs(outputs, timeline_position, batch.get("elapsed")), labels >= 0
+    return LearnedPosts(
+        logits=of_members(model.member_logits(outputs), held_out)[is_labelled],
+        labels=labels[is_labelled],
+        held_out=held_out.unsqueeze(-1).expand_as(labels)[is_labelled],
+        tree_inputs={name: values[is_labelled] for name, values in inputs.items()},
+        **{name: values[is_labelled] for name, values in optional.items()},
+    )
 
 
 def choose_weights(experts: np.ndarray, labels: np.ndarray, folds: np.ndarray, counts: np.ndarray) -> np.ndarray:
@@ -144,9 +184,10 @@ def choose_weights(experts: np.ndarray, labels: np.ndarray, folds: np.ndarray, c
     def held_out_loss(chosen: list[int]) -> float:
         loss = 0.0
         for fold in np.unique(folds):
-            own = folds == fold
-            weights = weigh(experts[chosen][:, ~own], labels[~own], counts[~own])
-            loss += counts[own].sum() * mixture_loss(weights, experts[chosen][:, own], labels[own], counts[own])[0]
+            is_judged = folds == fold
+            weights = weigh(experts[chosen][:, ~is_judged], labels[~is_judged], counts[~is_judged])
+            judged = labels[is_judged], counts[is_judged]
+            loss += judged[1].sum() * mixture_loss(weights, experts[chosen][:, is_judged], *judged)[0]
         return loss
 
     chosen = list(range(len(experts)))

@@ -19,7 +19,7 @@ from transformers import (
     set_seed,
 )
 
-from ..common.arguments import check_asked, wanted_splits
+from ..common.arguments import check_steps, wanted_splits
 from ..common.command_line import (
     check_overrides,
     check_read,
@@ -186,9 +186,9 @@ def run(
         # Model
         known: dict[str, Any] = {"change_step": change_step}
         if not is_saved:
-            timelines, facts = splits.of("train")
+            timelines, summary = splits.of("train")
             kind = MODEL_CLASSES[model_args.model_type], training.freeze_encoder
-            chosen = data.no_change_label, facts, data.known_states
+            chosen = data.no_change_label, summary, data.known_states
             known |= fields_of_posts(timelines, names, *kind, *chosen)
         model = load_model(model_args, config, data.window, known)
         tokenizer = load_tokenizer(model_args, model, data.max_seq_length or (None if is_saved else DEFAULT_LENGTH))
@@ -213,7 +213,7 @@ def run(
                 logger.warning("The posts have no column of times: the model knows only their order.")
 
         goal, watched = model_args.goal, model.config.watched
-        if goal is not None and goal.is_promise and watched is not None:
+        if goal is not None and goal.bounds_risk and watched is not None:
             # A promise that cannot be kept is refused before the training.
             name = class_names(model.config)[watched]
             check_cases(splits.timelines["validation"], watched, name, goal)
@@ -286,7 +286,7 @@ def check_arguments(
     given: Collection[str], model_args: ModelArguments, data: DataTrainingArguments, training: StreamTrainingArguments
 ):
     """Raises a `ValueError` for arguments that do not go together, and for one of those `given` that is not read."""
-    check_asked(training, model_args.calibrate)
+    check_steps(training, model_args.calibrate)
     check_read(given, read_of_posts(data, training, model_args.calibrate))
     if data.streaming:
         check_streaming(training)
@@ -422,7 +422,7 @@ def make_rows(
     the timelines of the training, the rows are the same.
     """
     settings = {"targets_per_row": data.targets_per_row, "reads_speakers": config.reads_speakers}
-    settings["known_states"] = config if config.reads_known_states else None
+    settings["states_config"] = config if config.reads_known_states else None
     rows: dict[str, Dataset | IterableDataset] = {}
     for part in wanted:
         if part == "validation" and "train" in rows and timelines[part] is timelines["train"]:

@@ -27,7 +27,7 @@ from transformers.trainer import TRAINING_ARGS_NAME
 from transformers.trainer_callback import TrainerState
 from transformers.trainer_utils import HubStrategy
 
-from ..cards.model_cards import CardFacts, drop_private_base, has_card, public_id, write_card
+from ..cards.model_cards import CardContent, drop_private_base, has_card, public_id, write_card
 from ..cards.pushing import PUSHED, drop_local_base, upload
 from ..common.command_line import check_positive
 from ..common.files import write_json
@@ -64,7 +64,7 @@ class HubTrainingArguments(TrainingArguments):
 
     model_card: dict | str | None = field(
         default=None,
-        metadata={"help": 'Facts for the model card as JSON, for example {"language": "en", "license": "mit"}.'},
+        metadata={"help": 'Content of the model card as JSON, for example {"language": "en", "license": "mit"}.'},
     )
     push_to_hub_dry_run: bool = field(
         default=False,
@@ -158,7 +158,7 @@ class HubTrainer(Trainer):
         super().__init__(*args, **kwargs)
         self.base_model, self.split, self.model_class = base_model, split, type(self.model)
         is_public = public_id(dataset) is not None
-        self.dataset_facts = {"dataset_tags": dataset, "dataset_args": dataset_config} if is_public else {}
+        self.dataset_names = {"dataset_tags": dataset, "dataset_args": dataset_config} if is_public else {}
         if self.is_fsdp_enabled and "SHARDED" in str(self.accelerator.state.fsdp_plugin.state_dict_type):
             raise ValueError(
                 "FSDP would save no model.safetensors, only a part of the weights for each process: give the script "
@@ -179,21 +179,21 @@ class HubTrainer(Trainer):
         self.saved_metrics.clear()
         return super().train(*args, **kwargs)
 
-    def own_learning_rate(self) -> tuple[float | None, list[nn.Parameter]]:
+    def extra_learning_rate(self) -> tuple[float | None, list[nn.Parameter]]:
         """Returns a learning rate and its parameters; with None, all parameters learn at `args.learning_rate`."""
         return None, []
 
     def create_optimizer(self, model=None) -> torch.optim.Optimizer:
         is_new = self.optimizer is None
         optimizer = super().create_optimizer(model)
-        learning_rate, parameters = self.own_learning_rate()
+        learning_rate, parameters = self.extra_learning_rate()
         if is_new and learning_rate is not None:
             wanted = set(map(id, parameters))
             # The new groups differ from the old ones only in the learning rate.
             for group in list(optimizer.param_groups):
-                if own := [parameter for parameter in group["params"] if id(parameter) in wanted]:
+                if moved := [parameter for parameter in group["params"] if id(parameter) in wanted]:
                     group["params"] = [parameter for parameter in group["params"] if id(parameter) not in wanted]
-                    optimizer.add_param_group({**group, "params": own, "lr": learning_rate})
+                    optimizer.add_param_group({**group, "params": moved, "lr": learning_rate})
         return optimizer
 
     def finish(self, has_changed: bool):
@@ -230,24 +230,24 @@ class HubTrainer(Trainer):
             return
         folder = Path(self.args.output_dir)
         given = {name: value for name, value in kwargs.items() if value is not None}
-        facts = {**self.dataset_facts, **self.args.model_card, **given}
+        content = {**self.dataset_names, **self.args.model_card, **given}
         model = self.accelerator.unwrap_model(self.model)
         if not has_card(model):
-            super().create_model_card(**facts)
+            super().create_model_card(**content)
             drop_private_base(folder / "README.md")
             return
-        base_model = facts.pop("finetuned_from", None) or self.base_model or model.config.name_or_path
+        base_model = content.pop("finetuned_from", None) or self.base_model or model.config.name_or_path
         if base_model == self.hub_model_id:
             base_model = None  # The model was trained further in its own repository.
         # The summary looks up the licence of the base model. Without one, "" keeps it from guessing a base model.
         summary = TrainingSummary.from_trainer(
             self,
             finetuned_from=public_id(base_model) or "",
-            license=facts.pop("license", None),
-            tags=facts.pop("tags", None),
+            license=content.pop("license", None),
+            tags=content.pop("tags", None),
         )
         limit = getattr(self.processing_class, "model_max_length", None)
-        card = CardFacts(
+        card = CardContent(
             repo_id=self.hub_model_id,
             base_model=base_model,
             license=summary.license,
@@ -260,10 +260,10 @@ class HubTrainer(Trainer):
             groups=self.card_groups(),
             costs=self.card_costs(),
             figures=figures_in(folder),
-            training=self.training_facts(summary) if self.state.global_step else None,
+            training=self.training_content(summary) if self.state.global_step else None,
             trained_on=self.training_posts() if self.state.global_step else None,
             evaluations=[{name: row[name] for name in COLUMNS if name in row} for row in summary.eval_lines or ()],
-            **facts,
+            **content,
         )
         write_card(model, folder, card)
 
@@ -337,7 +337,7 @@ class HubTrainer(Trainer):
             shutil.rmtree(folder)
         return sent
 
-    def write_repository(self, **facts) -> Path:
+    def write_repository(self, **content) -> Path:
         """
         Writes the model with its code, its card, its scores and figures, as they are pushed, into a new folder of the
         output folder, and returns it.
@@ -359,7 +359,7 @@ class HubTrainer(Trainer):
             model = model.get_base_model()
         if has_card(model):
             custom_object_save(model, folder)
-        self.create_model_card(**{"model_name": self.hub_model_id.split("/")[-1], **facts})
+        self.create_model_card(**{"model_name": self.hub_model_id.split("/")[-1], **content})
         for name in ("README.md", RESULTS, *FIGURES):
             for path in output_dir.glob(name):
                 shutil.copyfile(path, folder / name)
@@ -389,7 +389,7 @@ class HubTrainer(Trainer):
         return None
 
     def training_posts(self) -> dict[str, Any] | None:
-        """The facts of the training posts, for [`CardFacts`]; None if they are not known."""
+        """The numbers of the training posts, for [`CardContent`]; None if they are not known."""
         return None
 
     def card_groups(self) -> list[list[str]]:
@@ -400,12 +400,12 @@ class HubTrainer(Trainer):
         """The costs of alarms on test posts as the rows of a table, the header first."""
         return []
 
-    def training_facts(self, summary: TrainingSummary) -> dict[str, Any]:
+    def training_content(self, summary: TrainingSummary) -> dict[str, Any]:
         """Arguments, devices, time and loss of the training."""
         end = next((entry for entry in self.state.log_history if "train_runtime" in entry), {})
         device = torch.cuda.get_device_name() if self.args.device.type == "cuda" else self.args.device.type.upper()
         # The summary lacks these.
-        own = {
+        settings = {
             **{name: value for name, value in vars(self.args).items() if name.endswith("_learning_rate")},
             "freeze_encoder": getattr(self.args, "freeze_encoder", False) or None,
             "freeze_layers": getattr(self.args, "freeze_layers", None),
@@ -413,7 +413,7 @@ class HubTrainer(Trainer):
             "seconds": end.get("train_runtime"),
             "mean loss": end.get("train_loss"),
         }
-        return summary.hyperparameters | {name: value for name, value in own.items() if value is not None}
+        return summary.hyperparameters | {name: value for name, value in settings.items() if value is not None}
 
 
 def kept_evaluation(state: TrainerState, best: bool) -> dict[str, float]:

@@ -131,6 +131,6 @@ def write_states(
         inputs = adapter.layer_inputs(encoder, hidden, batch["attention_mask"].bool())
         for layer in adapter.layers(encoder)[:count]:
             hidden = adapter.run_layer(layer, hidden, inputs)
-        for post, own in zip(chosen, hidden.cpu().numpy(), strict=True):
-            states[ends[post] - len(posts[post]) : ends[post]] = own[: len(posts[post])]
+        for post, vectors in zip(chosen, hidden.cpu().numpy(), strict=True):
+            states[ends[post] - len(posts[post]) : ends[post]] = vectors[: len(posts[post])]
     states.flush()

@@ -152,7 +152,7 @@ class StreamTrainer(HubTrainer):
         if self.args.early_stopping_patience is not None and self.args.finds_best:
             self.add_callback(EarlyStoppingCallback(self.args.early_stopping_patience))
 
-    def own_learning_rate(self) -> tuple[float | None, list[nn.Parameter]]:
+    def extra_learning_rate(self) -> tuple[float | None, list[nn.Parameter]]:
         # A model without an encoder, over frozen embeddings, is new as a whole and has one rate.
         if not self.model.base_model_prefix:
             return None, []
@@ -215,31 +215,31 @@ class StreamTrainer(HubTrainer):
             The metrics of [`Trainer.predict`], the scores of [`score_part`], and `posts_per_second` (over frozen
             embeddings `embedded_posts_per_second`). All names begin with `eval_` (validation) or `predict_` (test).
         """
-        prefix, asked, names = "eval" if split == "validation" else "predict", timelines[split], self.class_names
+        prefix, tested, names = "eval" if split == "validation" else "predict", timelines[split], self.class_names
         rows, begun = items[split], time.perf_counter()
         # Each of several processes would encode all posts.
         if keeps_vectors or self.args.world_size == 1:
-            rows = self.embed_posts(rows, asked)
+            rows = self.embed_posts(rows, tested)
         seconds = time.perf_counter() - begun
         config, unknown = self.model.config, None
         if getattr(config, "reads_known_states", False):
-            bare = [replace(timeline) for timeline in asked]
-            self.predict_posts(rows.remove_columns("known_states"), bare, prefix)
+            bare = [replace(timeline) for timeline in tested]
+            self.predict_posts(rows.remove_columns("earlier_states"), bare, prefix)
             unknown = decide_posts(bare, getattr(config, "calibration", None))[1]
-        metrics = self.predict_posts(rows, asked, prefix)
+        metrics = self.predict_posts(rows, tested, prefix)
         metrics[f"{prefix}_runtime"] += seconds
         calibration = getattr(self.model.config, "calibration", None)
-        predictions, probabilities = decide_posts(asked, calibration)
+        predictions, probabilities = decide_posts(tested, calibration)
         if split == "test" and self.is_world_process_zero():
-            uncalibrated = None if calibration is None else decide_posts(asked, None)[1]
+            uncalibrated = None if calibration is None else decide_posts(tested, None)[1]
             given = GIVEN if with_texts else GIVEN_BUT_TEXTS
-            table = prediction_rows(asked, predictions, probabilities, names, given, self.model.config)
+            table = prediction_rows(tested, predictions, probabilities, names, given, self.model.config)
             write_predictions(self.args.output_dir, table)
-            write_mistakes(self.args.output_dir, table, asked)
-            write_test_figures(self.args.output_dir, asked, predictions, probabilities, names, uncalibrated)
+            write_mistakes(self.args.output_dir, table, tested)
+            write_test_figures(self.args.output_dir, tested, predictions, probabilities, names, uncalibrated)
         if split == "validation" and self.is_world_process_zero():
-            table = prediction_rows(asked, *decide_posts(asked, None), names, GIVEN_BUT_TEXTS)
-            write_held_out(self.args.output_dir, table, asked)
+            table = prediction_rows(tested, *decide_posts(tested, None), names, GIVEN_BUT_TEXTS)
+            write_held_out(self.args.output_dir, table, tested)
         vectors = None
         if split == "test" and "train" in timelines and "post_index" in (items["train"].column_names or ()):
             # Without what the words of this model say; networks of `research` have vectors of an encoder alone.
@@ -251,16 +251,16 @@ class StreamTrainer(HubTrainer):
         experts = None
         if split == "test" and mixture is not None:
             weights = dict(zip(config.experts, mixture.weights.tolist(), strict=True))
-            experts = decide_experts(asked, weights)
-        scores = score_part(asked, predictions, probabilities, names, train, vectors, experts, config, unknown)
+            experts = decide_experts(tested, weights)
+        scores = score_part(tested, predictions, probabilities, names, train, vectors, experts, config, unknown)
         watched = getattr(config, "watched", None)
         if watched is not None:
             scores["watched"] = names[watched]
             scores["watched_threshold"] = watched_threshold(config, calibration)
         if split == "test" and "alarm" in scores and self.is_world_process_zero():
-            write_alarm_figure(self.args.output_dir, asked, probabilities, config, scores["alarm"])
-        if split == "test" and asked[0].state_logits is not None:
-            scores["states"] = score_states(asked, self.model.config, train)
+            write_alarm_figure(self.args.output_dir, tested, probabilities, config, scores["alarm"])
+        if split == "test" and tested[0].state_logits is not None:
+            scores["states"] = score_states(tested, self.model.config, train)
         if seconds := metrics[f"{prefix}_runtime"]:
             # Over frozen embeddings, this time does not include the encoder's.
             embedded = self.args.freeze_encoder or not self.model.base_model_prefix
@@ -286,8 +286,8 @@ class StreamTrainer(HubTrainer):
             with self.accelerator.autocast():
                 rows = embed_rows({"rows": rows}, self.model, self.processing_class, keeps=False)["rows"]
         vectors = torch.from_numpy(post_vectors(rows, timelines))
-        for timeline, own in zip(timelines, vectors.split(list(map(len, timelines))), strict=True):
-            timeline.vectors = own
+        for timeline, part in zip(timelines, vectors.split(list(map(len, timelines))), strict=True):
+            timeline.vectors = part
         return rows
 
     def log_metrics(self, split: str, metrics: dict[str, Any]):

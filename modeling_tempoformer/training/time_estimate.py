@@ -40,10 +40,10 @@ def tell_minutes(
     passes = steps * training.gradient_accumulation_steps
     minutes = passes * seconds_per_pass(model, rows, collator, training.train_batch_size) / 60
     if minutes >= 0.5:
-        said = "a minute" if minutes < 1.5 else f"{minutes:.0f} minutes"
+        duration = "a minute" if minutes < 1.5 else f"{minutes:.0f} minutes"
         logger.info(
-            f"Once the posts are read: about {said} for {steps} steps of training, less if it stops early, and up to "
-            "as long again for its evaluations, trees, the test and its baselines."
+            f"Once the posts are read: about {duration} for {steps} steps of training, less if it stops early, "
+            "and up to as long again for its evaluations, trees, the test and its baselines."
         )
 
 

@@ -28,21 +28,20 @@ def grow_trees(
     labels: np.ndarray,
     held_out: np.ndarray,
     seed: int,
+    inputs: dict[str, torch.Tensor],
     changes: torch.Tensor | None,
     levels: torch.Tensor | None,
-    compared: torch.Tensor,
-    *others: torch.Tensor,
 ) -> np.ndarray:
     """
     Grows the trees of each member. Returns the logits (posts, classes) that each labelled post gets from the member
-    that has not learned from it. `changes` are those of [`changes_for_members`], if the model has states, and `levels`
-    those of [`States.levels`], if it reads known ones; `compared` and `others` are the other arguments of
-    [`Trees.read`].
+    that has not learned from it. `inputs` are the arguments of [`Trees.read`] but those of states; `changes` are those
+    of [`changes_for_members`], if the model has states, and `levels` those of [`States.levels`], if it reads known
+    ones.
     """
     trees, posts = model.trees.cpu(), np.arange(len(labels))
     # Posts that are learned from several times do not fill a leaf by themselves.
     copies = 1 if levels is None else KNOWLEDGES
-    newest = compared[:, -1].numpy()
+    newest = inputs["posts"][:, -1].numpy()
     components = PCA(min(len(trees.components), *newest.shape), random_state=seed).fit(newest)
     trees.mean.copy_(torch.from_numpy(components.mean_))
     trees.components.zero_()
@@ -51,17 +50,19 @@ def grow_trees(
     trees.scale.fill_(1)
 
     # Center and scale are the same for all members, so that they are not those of changes, which tell of labels.
-    features = trees.read(compared, *others, None if changes is None else torch.zeros_like(changes[0]), levels)
+    no_changes = None if changes is None else torch.zeros_like(changes[0])
+    features = trees.read(**inputs, changes=no_changes, levels=levels)
     trees.center.copy_(features.mean(0))
     spread = features.std(0)
-    counts = spread > least_spread(trees, spread, compared.shape[1] - 1)
+    counts = spread > least_spread(trees, spread, inputs["posts"].shape[1] - 1)
     trees.scale.copy_(torch.where(counts, spread, 1.0))
     if changes is not None:
         end = len(counts) - model.config.num_levels
         counts[end - changes.shape[-1] : end] = True
 
     def read(changes: torch.Tensor | None = None) -> torch.Tensor:
-        return trees.read(compared, *others, changes, levels).masked_fill(~counts, 0.0).round(decimals=DECIMALS)
+        features = trees.read(**inputs, changes=changes, levels=levels)
+        return features.masked_fill(~counts, 0.0).round(decimals=DECIMALS)
 
     for member in range(model.config.num_members):
         learned = held_out != member
@@ -92,7 +93,7 @@ def least_spread(trees: Trees, spread: torch.Tensor, num_compared: int) -> torch
     return LEAST_SPREAD * torch.cat((scales, torch.ones(len(spread) - len(scales))))
 
 
-def copy_tree(grown: Any, classes: np.ndarray, feature: torch.Tensor, threshold: torch.Tensor, leaves: torch.Tensor):
+def copy_tree(tree: Any, classes: np.ndarray, feature: torch.Tensor, threshold: torch.Tensor, leaves: torch.Tensor):
     """
     Copies a tree of scikit-learn to a row of each buffer, and a leaf above the last level to all leaves below it.
     """
@@ -100,12 +101,12 @@ def copy_tree(grown: Any, classes: np.ndarray, feature: torch.Tensor, threshold:
     waiting = [(0, 0)]
     while waiting:
         index, node = waiting.pop()
-        left, right = grown.children_left[node], grown.children_right[node]
+        left, right = tree.children_left[node], tree.children_right[node]
         if index >= NUM_SPLITS:
-            leaves[index - NUM_SPLITS, classes] = torch.from_numpy(grown.value[node, 0]).to(leaves)
+            leaves[index - NUM_SPLITS, classes] = torch.from_numpy(tree.value[node, 0]).to(leaves)
             continue
         if left == right:
             left = right = node
         else:
-            feature[index], threshold[index] = int(grown.feature[node]), float(grown.threshold[node])
+            feature[index], threshold[index] = int(tree.feature[node]), float(tree.threshold[node])
         waiting += [(2 * index + 1, left), (2 * index + 2, right)]

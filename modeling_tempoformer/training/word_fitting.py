@@ -44,8 +44,8 @@ def fit_words(model: PostTempoFormerForStreamClassification, rows: Dataset, toke
     posts, labels, held_out = [], [], []
     for row in rows:
         is_target = row.get("is_target", [True] * len(row["labels"]))
-        for post, (label, is_asked) in enumerate(zip(row["labels"], is_target, strict=True), row["num_context"]):
-            if is_asked and label != NO_LABEL:
+        for post, (label, is_wanted) in enumerate(zip(row["labels"], is_target, strict=True), row["num_context"]):
+            if is_wanted and label != NO_LABEL:
                 posts.append(torch.tensor(row["input_ids"][post]))
                 labels.append(label)
                 held_out.append(row["held_out"])

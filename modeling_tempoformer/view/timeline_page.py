@@ -16,7 +16,7 @@ import torch
 
 from ..common.pages import COLOURS, render_page
 from ..common.silences import SILENCE, find_silences
-from ..decisions_tempoformer import alarm_threshold, find_alarms, own_alarm
+from ..decisions_tempoformer import alarm_threshold, class_alarm, find_alarms
 from ..names_tempoformer import read_number
 from ..posts.states import to_numbers
 from ..timeline_tempoformer import Timeline
@@ -181,7 +181,7 @@ def decided_alarms(
     alarms = find_alarms(torch.from_numpy(shares), torch.from_numpy(predicted), label, calibration).numpy() & heeded
     units = np.array([[floor_units(share) for share in post] for post in shares]).reshape(shares.shape)
     less = units[:, label] - BARELY
-    if (alarm := own_alarm(label, calibration)) is not None:
+    if (alarm := class_alarm(label, calibration)) is not None:
         return alarms, alarms & (less < round(alarm["threshold"] * UNIT, 3))
     # The label is the class whose probability is the largest multiple of its threshold.
     thresholds = np.array(calibration.get("thresholds") or [1.0] * shares.shape[1])
@@ -193,7 +193,7 @@ def alarm_rules(names: Sequence[str], calibration: dict[str, Any]) -> list[str]:
     """Returns a sentence for each class, which says what an alarm of it is by the model's own rule."""
     rules = []
     for label, (name, threshold) in enumerate(zip(names, first_thresholds(calibration, len(names)), strict=True)):
-        if (alarm := own_alarm(label, calibration)) is not None:
+        if (alarm := class_alarm(label, calibration)) is not None:
             least = f"{in_digits(alarm['threshold'])}, the model's own threshold, until you move it."
             rules.append(f"An alarm is a post where the probability of {name} is at least {least}")
         else:
@@ -325,8 +325,8 @@ def timeline_chart(
     makers += [partial(label_chart, names=labels)] if labels else []
     parts = [make(x if make is makers[-1] else above) for make in makers]
     # Each part has its own legends.
-    own = dict.fromkeys(("fill", "shape", "strokeDash"), "independent")
-    chart = alt.vconcat(*parts, spacing=10).resolve_scale(x="shared", **own)
+    scales = dict.fromkeys(("fill", "shape", "strokeDash"), "independent")
+    chart = alt.vconcat(*parts, spacing=10).resolve_scale(x="shared", **scales)
     return chart.add_params(WATCHED, TICKS, TICK_WORDS)
 
 

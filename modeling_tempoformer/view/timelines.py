@@ -45,12 +45,12 @@ def load_pipeline(
     kind = PreTrainedConfig.get_config_dict(name, **downloads)[0].get("model_type")
     if kind not in [config.model_type for config in MODELS]:
         raise ValueError(f"{name} is not a TempoFormer: its kind is '{kind}'.")
-    own_code = {"trust_remote_code": False, **downloads}
-    settings = {"dtype": dtype, "output_loading_info": True, **own_code}
+    sources = {"trust_remote_code": False, **downloads}
+    settings = {"dtype": dtype, "output_loading_info": True, **sources}
     model, info = AutoModelForSequenceClassification.from_pretrained(name, **settings)
     # Including a head's weights, because nothing here trains them.
     check_whole(name, info["missing_keys"])
-    tokenizer = AutoTokenizer.from_pretrained(name, **own_code)
+    tokenizer = AutoTokenizer.from_pretrained(name, **sources)
     return StreamClassificationPipeline(model=model, tokenizer=tokenizer)
 
 

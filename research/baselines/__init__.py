@@ -1,5 +1,5 @@
 """
-The baselines that TempoFormer is compared with, each with a file and a recipe.
+The baselines that the default is compared with, each with a file and a recipe.
 
 To add a baseline, write into this folder
 
@@ -7,7 +7,7 @@ To add a baseline, write into this folder
   `prepare` or `predict`. If it is a dataclass, its own fields become options of the command line.
 - `NAME.yaml`, with `method: NAME` and the settings of its training.
 
-`research.run_baseline --method NAME` and `research.run_cross_validation --methods tempoformer NAME` find both files by
+`research.run_baseline --method NAME` and `research.run_cross_validation --methods default NAME` find both files by
 name.
 """
 

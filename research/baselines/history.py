@@ -125,17 +125,17 @@ class HistoryBaseline(TrainedBaseline):
             name: to_rows(part, tokenizer, window, 1, length, only_labelled=name != "test", part=name)
             for name, part in timelines.items()
         }
-        facts = survey(timelines["train"])
+        summary = survey(timelines["train"])
         config = config_class(
             embedding_size=embedder.config.encoder_config.hidden_size,
             window=window,
-            timed=facts.timed,
-            class_weights=choose_class_weights(facts.labels, names),
+            timed=summary.timed,
+            class_weights=choose_class_weights(summary.labels, names),
             **class_fields(names),
             **(self.config_overrides or {}),
         )
         return Prepared(
             model=self.model_class(config),
             items=embed_rows(rows, embedder, tokenizer),
-            collator=partial(collate_streams, StreamCollator(tokenizer, window, timed=facts.timed)),
+            collator=partial(collate_streams, StreamCollator(tokenizer, window, timed=summary.timed)),
         )

@@ -187,7 +187,7 @@ REFUSED = {
     f"{CROSS} --folds_file one_fold.json {RUNS}": "one_fold.json…(5 in all)",
     f"{CROSS} {RUNS} --labels No-Switch Switch Other": "Fold 0…0]",
     f"{CROSS} {RUNS} --test_file other.csv": "--train_file",
-    f"{CROSS} --methods tempoformer -- research/baselines/bilstm.yaml": "--method…`--`…--methods",
+    f"{CROSS} --methods default -- research/baselines/bilstm.yaml": "--method…`--`…--methods",
     f"{MLM} 1815.txt 1990.txt --times 1815": "1815",
     f"{MLM} 1815.txt 1990.txt --config_name distilbert": "'distilbert'",
     f"{MLM} 1815.txt 1990.txt --max_seq_length 513": "--max_seq_length…513…512",

@@ -27,7 +27,7 @@ import modeling_tempoformer
 from modeling_tempoformer import (
     BertWithTemporalAttentionForMaskedLM,
     BertWithTemporalAttentionForTokenClassification,
-    CardFacts,
+    CardContent,
     RobertaWithTemporalAttentionForMaskedLM,
     TemporalRobertaConfig,
     write_card,
@@ -39,8 +39,8 @@ from modeling_tempoformer.evaluation.metrics import card_titles
 SCORES = {"macro_f1": 0.51239, "macro_recall": 0.5, "f1_IS": 0.25, "precision_IS": 0.125, "loss": 0.75, "runtime": 3.0}
 
 
-def card_of(model, folder, **facts) -> ModelCard:
-    write_card(model, folder, CardFacts(titles=card_titles(), **facts))
+def card_of(model, folder, **content) -> ModelCard:
+    write_card(model, folder, CardContent(titles=card_titles(), **content))
     return ModelCard.load(folder / "README.md")
 
 
@@ -175,8 +175,8 @@ def test_the_card_says_what_the_model_learned_from(tmp_path):
     kind = {"model_type": "post_tempoformer", "num_members": 3, "num_trees": 4, **CHANGES}
     counts = {"IS": 1050, "O": 300, "IE": 150}
     posts = {"timelines": 40, "posts": 2000, "labels": counts}
-    facts = {"training": {"freeze_encoder": True}, "trained_on": posts}
-    text = card_of(tiny_model(**kind), tmp_path, scores={"test": SCORES}, **facts).text
+    content = {"training": {"freeze_encoder": True}, "trained_on": posts}
+    text = card_of(tiny_model(**kind), tmp_path, scores={"test": SCORES}, **content).text
     shares = "1,500 posts: IS 70.0 %, O 20.0 %, IE 10.0 %"
     for words in ("40 timelines with 2,000 posts", shares, "Members: 3", "4 decision trees"):
         assert words in text
@@ -219,11 +219,11 @@ def test_the_card_of_a_model_of_states_and_speakers(tmp_path, monkeypatch, capsy
     # Both posts are the first of a speaker.
     assert [post["label"] for post in printed] == ["IE"] * 2
     plain = card_of(tiny_model(**CHANGES, model_type="post_tempoformer"), tmp_path / "plain").text.splitlines()
-    own = [line for line in (tmp_path / "mine" / "README.md").read_text().splitlines() if line not in plain]
-    said = re.sub(r"\\(.)", r"\1", "\n".join(own))
+    lines = [line for line in (tmp_path / "mine" / "README.md").read_text().splitlines() if line not in plain]
+    text = re.sub(r"\\(.)", r"\1", "\n".join(lines))
     for words in (", ".join(names), "2.5", "label IE", "speaker", "probabilities"):
-        assert words in said
-    assert ("`mean`" in said) == (values is not None)
+        assert words in text
+    assert ("`mean`" in text) == (values is not None)
     for words in ("`state`", "State of", '"speaker"', "First posts"):
         assert words not in "\n".join(plain)
 
@@ -276,8 +276,8 @@ def test_other_models_have_no_card(tmp_path):
 @pytest.mark.parametrize("name", ["Sw\u202eitch", "\x1b[2JSwitch\x00"])
 def test_what_cannot_be_seen_is_written_out(tmp_path, name):
     model = model_of(name, "Switch", "O")
-    facts = dict.fromkeys(("model_name", "license", "language", "tags", "dataset", "dataset_args"), name)
-    card = card_of(model, tmp_path, scores={"test": {f"f1_{name}": 0.25, "f1_Switch": 0.5}}, **facts)
+    content = dict.fromkeys(("model_name", "license", "language", "tags", "dataset", "dataset_args"), name)
+    card = card_of(model, tmp_path, scores={"test": {f"f1_{name}": 0.25, "f1_Switch": 0.5}}, **content)
     values = json.dumps(card.data.to_dict(), ensure_ascii=False)
     assert all(line.isprintable() for line in card.content.split("\n")) and values.isprintable()
     # The two labels and their scores can be told apart.

@@ -131,7 +131,7 @@ def random_timelines(with_unlabelled: bool) -> tuple[list, np.ndarray, np.ndarra
     labels = generator.integers(-1 if with_unlabelled else 0, 2, size=(6, 12))
     labels = np.where(labels < 0, -100, labels)
     times = 1.7e9 + DAY * generator.integers(0, 30, size=(6, 12)).cumsum(axis=1)
-    timelines = [make_timeline(own.tolist(), timestamps=at.tolist()) for own, at in zip(labels, times, strict=True)]
+    timelines = [make_timeline(part.tolist(), timestamps=at.tolist()) for part, at in zip(labels, times, strict=True)]
     return timelines, labels.ravel(), generator.integers(0, 10, size=72) / 10
 
 

@@ -17,7 +17,7 @@ from modeling_tempoformer.evaluation.alarms import (
     measured_words,
 )
 from modeling_tempoformer.evaluation.predictions import Predictions
-from modeling_tempoformer.posts.facts import Facts
+from modeling_tempoformer.posts.metadata import Metadata
 
 
 DAY = 86_400
@@ -116,10 +116,10 @@ def test_alarms_in_turn_are_those_of_a_loop_over_parts():
         for number in range(12):
             families.append(number // 2)
             held_out = number // 4 if by_member else None
-            facts = [Facts(None, f"family {number // 2}", {})] * 5
+            metadata = [Metadata(None, f"family {number // 2}", {})] * 5
             labels = generator.integers(-1, 2, size=5)
             labels[labels < 0] = -100
-            timelines.append(make_timeline(labels.tolist(), str(number), held_out=held_out, facts=facts))
+            timelines.append(make_timeline(labels.tolist(), str(number), held_out=held_out, metadata=metadata))
         parts = np.repeat([number // 4 if by_member else families[number] % 5 for number in range(12)], 5)
         labels = np.concatenate([timeline.labels for timeline in timelines])
         scores = np.clip(0.3 * (labels == 1) + generator.random(60), 0, 1) / 1.3
@@ -133,7 +133,7 @@ def test_alarms_in_turn_are_those_of_a_loop_over_parts():
 
 def test_a_promise_is_of_thresholds_that_have_not_seen_the_posts():
     """Where labels are drawn at random, the best of many thresholds has 0.9 on its own posts, and a half on others."""
-    generator, own, in_turn = np.random.default_rng(0), [], []
+    generator, hits, in_turn = np.random.default_rng(0), [], []
     for _ in range(80):
         timelines = [make_timeline(generator.integers(2, size=10).tolist(), str(number)) for number in range(20)]
         scores = generator.random(200)
@@ -144,21 +144,23 @@ def test_a_promise_is_of_thresholds_that_have_not_seen_the_posts():
         except ValueError:
             continue
         is_alarm = scores >= alarm["threshold"]
-        own += (labels[is_alarm] == 1).tolist()
+        hits += (labels[is_alarm] == 1).tolist()
         measured = alarm["measured"]
         in_turn += [measured["precision"]] * measured["alarms"] if measured["alarms"] else []
-    assert np.mean(own) > 0.9 and len(in_turn) > 30 and np.mean(in_turn) < 0.75
+    assert np.mean(hits) > 0.9 and len(in_turn) > 30 and np.mean(in_turn) < 0.75
 
 
 def measure(labels: list[int], scores: list[float], of: list[int], times=None, threshold: float = 0.5, **rule) -> dict:
     """Measures the alarms from a threshold on. Posts with NaN were not asked about."""
     numbers = sorted(set(of))
-    places = [[post for post, number in enumerate(of) if number == own] for own in numbers]
+    places = [[post for post, number in enumerate(of) if number == timeline] for timeline in numbers]
     timelines = [
-        make_timeline([labels[post] for post in own], timestamps=None if times is None else [times[p] for p in own])
-        for own in places
+        make_timeline(
+            [labels[post] for post in timeline], timestamps=None if times is None else [times[p] for p in timeline]
+        )
+        for timeline in places
     ]
-    scores = np.array([scores[post] for own in places for post in own])
+    scores = np.array([scores[post] for timeline in places for post in timeline])
     return measure_alarms(timelines, scores >= threshold, ~np.isnan(scores), 1, **rule)
 
 
@@ -171,15 +173,15 @@ def test_what_is_measured_at_a_threshold():
     start = 1_700_000_000 // DAY * DAY
     times = [start, start + 60, start + 5 * DAY, start, start + 1, start + 2, start + 9 * DAY, start + 9 * DAY]
     of = [0, 0, 0, 1, 1, 1, 2, 2]
-    facts = measure(labels, scores, of, times)
-    assert (facts["posts"], facts["timelines"], facts["alarms"], facts["alarmed_timelines"]) == (5, 3, 3, 2)
-    assert facts["precision"] == facts["recall"] == pytest.approx(2 / 3)
-    assert facts["alarms_per_hundred_posts"] == pytest.approx(60)
-    assert facts["posts_per_day"] == pytest.approx(8 / 3) and facts["alarms_per_day"] == pytest.approx(0.6 * 8 / 3)
+    values = measure(labels, scores, of, times)
+    assert (values["posts"], values["timelines"], values["alarms"], values["alarmed_timelines"]) == (5, 3, 3, 2)
+    assert values["precision"] == values["recall"] == pytest.approx(2 / 3)
+    assert values["alarms_per_hundred_posts"] == pytest.approx(60)
+    assert values["posts_per_day"] == pytest.approx(8 / 3) and values["alarms_per_day"] == pytest.approx(0.6 * 8 / 3)
     # Without dates there is no day.
     for times in (None, list(range(8))):
-        facts = measure(labels, scores, of, times)
-        assert "alarms_per_day" not in facts and facts["alarms_per_hundred_posts"] == pytest.approx(60)
+        values = measure(labels, scores, of, times)
+        assert "alarms_per_day" not in values and values["alarms_per_hundred_posts"] == pytest.approx(60)
 
 
 def test_first_posts_that_cannot_be_an_alarm_do_not_count_as_if_they_could():
@@ -189,25 +191,25 @@ def test_first_posts_that_cannot_be_an_alarm_do_not_count_as_if_they_could():
     """
     labels, of = [-100, 1, 0, -100] * 2, [0] * 4 + [1] * 4
     scores, times = [NEVER, 0.9, 0.1, NEVER] * 2, [1.7e9 + post for post in range(8)]
-    facts = measure(labels, scores, of, times, first_posts="timeline")
-    assert facts["alarms_per_day"] == pytest.approx(3) and facts["alarms_per_hundred_posts"] == pytest.approx(37.5)
+    values = measure(labels, scores, of, times, first_posts="timeline")
+    assert values["alarms_per_day"] == pytest.approx(3) and values["alarms_per_hundred_posts"] == pytest.approx(37.5)
     assert measure(labels, scores, of, times)["alarms_per_day"] == pytest.approx(4)
     # Where all posts were asked about, as in a test, alarms are counted.
-    facts = measure(labels, [0.0, 0.9, 0.1, 0.8, 0.0, 0.9, 0.1, 0.2], of, times, first_posts="timeline")
-    assert facts["alarms_per_day"] == pytest.approx(3) and facts["alarms"] == 2
+    values = measure(labels, [0.0, 0.9, 0.1, 0.8, 0.0, 0.9, 0.1, 0.2], of, times, first_posts="timeline")
+    assert values["alarms_per_day"] == pytest.approx(3) and values["alarms"] == 2
 
 
 def test_numbers_of_alarms_have_no_exponent():
-    facts = measure([1, 0, 1], [0.9, 0.9, 0.9], [0, 0, 1], [1.7e9] * 3)
-    assert "100 of a hundred" in measured_words(facts) and "e+" not in measured_words(facts)
-    words = measured_words(facts | {"alarms_per_day": 1234.5, "posts_per_day": 123456.0})
+    values = measure([1, 0, 1], [0.9, 0.9, 0.9], [0, 0, 1], [1.7e9] * 3)
+    assert "100 of a hundred" in measured_words(values) and "e+" not in measured_words(values)
+    words = measured_words(values | {"alarms_per_day": 1234.5, "posts_per_day": 123456.0})
     assert "1200 a day at 123000 posts" in words
 
 
 def test_the_interval_is_over_timelines():
     """All samples of three timelines are listed. Those without an alarm have no precision."""
     labels, scores, of = [1, 0, 0, 1, 1, 0], [0.9, 0.8, 0.7, 0.6, 0.9, 0.1], [0, 0, 0, 1, 1, 2]
-    facts = measure(labels, scores, of)
+    values = measure(labels, scores, of)
     hits, alarms, of_class = {0: 1, 1: 2, 2: 0}, {0: 3, 1: 2, 2: 0}, {0: 1, 1: 2, 2: 0}
     for name, judged in (("precision", alarms), ("recall", of_class)):
         samples = [
@@ -216,20 +218,20 @@ def test_the_interval_is_over_timelines():
             if (number := sum(map(judged.get, sample)))
         ]
         if len(set(samples)) == 1:
-            assert f"{name}_interval" not in facts
+            assert f"{name}_interval" not in values
         else:
-            assert facts[f"{name}_interval"] == pytest.approx(np.quantile(samples, [0.025, 0.975]), abs=0.02)
+            assert values[f"{name}_interval"] == pytest.approx(np.quantile(samples, [0.025, 0.975]), abs=0.02)
 
 
 def test_shares_that_resampling_cannot_tell_have_no_interval():
     """Two right alarms would be right in every sample, and a single timeline gives one sample."""
-    facts = measure([1, 1, 0, 1], [0.9, 0.8, 0.1, 0.2], [0, 1, 2, 3])
-    assert facts["precision"] == 1 and "precision_interval" not in facts and "recall_interval" in facts
-    facts = measure([1, 0, 1], [0.9, 0.8, 0.1], [4, 4, 4])
-    assert facts["precision"] == 0.5 and not {"precision_interval", "recall_interval"} & set(facts)
+    values = measure([1, 1, 0, 1], [0.9, 0.8, 0.1, 0.2], [0, 1, 2, 3])
+    assert values["precision"] == 1 and "precision_interval" not in values and "recall_interval" in values
+    values = measure([1, 0, 1], [0.9, 0.8, 0.1], [4, 4, 4])
+    assert values["precision"] == 0.5 and not {"precision_interval", "recall_interval"} & set(values)
     # No alarm at all has no precision.
-    facts = measure([1, 0], [0.4, 0.3], [0, 1])
-    assert facts["alarms"] == 0 and "precision" not in facts and facts["recall"] == 0
+    values = measure([1, 0], [0.4, 0.3], [0, 1])
+    assert values["alarms"] == 0 and "precision" not in values and values["recall"] == 0
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -290,7 +292,7 @@ def test_an_alarm_is_saved_with_the_model_and_said_in_one_sentence(tmp_path, mod
     model.config.calibration = {"alarm": alarm}
     model.save_pretrained(tmp_path)
     config = type(model.config).from_pretrained(tmp_path)
-    said = alarm_sentence(config)
+    sentence = alarm_sentence(config)
     for words in (
         "Turn",
         f"{alarm['threshold']}",
@@ -300,7 +302,7 @@ def test_an_alarm_is_saved_with_the_model_and_said_in_one_sentence(tmp_path, mod
         f"{alarm['measured']['alarms']} alarms",
         "by chance",
     ):
-        assert words in said
+        assert words in sentence
     # A single timeline promises nothing.
     alone = choose_alarm([make_timeline(LABELS)], *decided, ["no", "Turn"], 1, AlarmGoal("precision", 0.75))
     config.calibration = {"alarm": alone}

@@ -62,16 +62,16 @@ def test_each_person_and_the_model_are_scored_against_the_majority_of_the_others
             for given, predicted in zip(labels, predictions, strict=True)
             if name in given and others_majority(given, name) is not None and predicted >= 0
         ]
-        reference, own, model = map(list, zip(*triples, strict=True))
+        reference, person, model = map(list, zip(*triples, strict=True))
         assert score["posts"] == len(triples)
-        assert score["macro_f1"] == pytest.approx(f1_score(reference, own, average="macro"))
+        assert score["macro_f1"] == pytest.approx(f1_score(reference, person, average="macro"))
         assert score["model_macro_f1"] == pytest.approx(f1_score(reference, model, average="macro"))
         assert score["difference"] == pytest.approx(score["model_macro_f1"] - score["macro_f1"])
         everything += triples
     # Who guesses is worse than the model, and the model is worse than the others.
     assert scores["each"]["dan"]["difference_interval"][0] > 0 > scores["each"]["ann"]["difference_interval"][1]
-    reference, own, model = map(list, zip(*everything, strict=True))
-    assert scores["together"]["macro_f1"] == pytest.approx(f1_score(reference, own, average="macro"))
+    reference, person, model = map(list, zip(*everything, strict=True))
+    assert scores["together"]["macro_f1"] == pytest.approx(f1_score(reference, person, average="macro"))
     assert scores["together"]["model_macro_f1"] == pytest.approx(f1_score(reference, model, average="macro"))
     assert sum(score["posts"] for score in scores["each"].values()) == scores["together"]["posts"]
 

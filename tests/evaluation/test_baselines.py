@@ -173,8 +173,8 @@ def test_trees_know_what_the_vectors_say():
     generator = np.random.default_rng(0)
     parts = [make_timelines(lambda position, gap: generator.random() < 0.5, seed) for seed in (0, 1)]
     vectors = [generator.normal(size=(240, 5)) for _ in parts]
-    for part, own in zip(parts, vectors, strict=True):
-        own[:, 2] += 20 * (all_labels(part) == 1)
+    for part, part_vectors in zip(parts, vectors, strict=True):
+        part_vectors[:, 2] += 20 * (all_labels(part) == 1)
     train, test = parts
     actual = all_labels(test)
     result = compared(test, actual, train, tuple(vectors))["compared_with"]

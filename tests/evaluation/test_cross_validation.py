@@ -215,7 +215,7 @@ def macro(predicted: list[int], posts=range(8)) -> float:
 
 def test_the_table_has_what_the_predictions_say(tmp_path):
     ours, again, theirs = [0, 1, 1, 0, 0, 1, 1, 0], ACTUAL, [0, 1, 0, 1, 0, 0, 0, 0]
-    methods = {"tempoformer": (ours, again, 100), "bilstm": (theirs, ours, 3), "class_prior": ([1] * 8, [0] * 8, None)}
+    methods = {"default": (ours, again, 100), "bilstm": (theirs, ours, 3), "class_prior": ([1] * 8, [0] * 8, None)}
     for method, (*predicted, seconds) in methods.items():
         runs = [
             run
@@ -242,11 +242,11 @@ def test_the_table_has_what_the_predictions_say(tmp_path):
     # method.
     assert list(rows["one_class_runs"]) == [0, 1, 4] and bilstm["runs"] == 4
     assert bilstm["train_seconds"] == pytest.approx(3.5) and pd.isna(rows.loc["class_prior", "train_seconds"])
-    assert pd.isna(rows.loc["tempoformer", "difference"])
+    assert pd.isna(rows.loc["default", "difference"])
 
     # The file has the methods' short names, and a table for people their names in sentences.
-    assert "TempoFormer above it by (95 %)" in header
-    for line, name in zip(lines, ("TempoFormer ", "BiLSTM ", "class prior "), strict=True):
+    assert "the default above it by (95 %)" in header
+    for line, name in zip(lines, ("the default ", "BiLSTM ", "class prior "), strict=True):
         assert line.startswith(name)
     spread = f"{bilstm['macro_f1']:.3f} ± {bilstm['macro_f1_std']:.3f}"
     interval = f"{resampled[1]:+.3f} ({min(resampled):+.3f} to {max(resampled):+.3f})"
@@ -271,7 +271,7 @@ def test_baselines_ignore_what_they_cannot_read():
     """With its values and however it is written, and what the default reads stays for it."""
     passed_on = ["default.yaml", "--known_states", "true", "--window=3", "--freeze-layers", "2", "--labels", "a", "b"]
     passed_on += ["--no_change_label", "a"]
-    assert compare.arguments_of("tempoformer", passed_on, BASELINES) == passed_on
+    assert compare.arguments_of("default", passed_on, BASELINES) == passed_on
     kept = ["--window=3", "--labels", "a", "b"]
     recipe, *given = compare.arguments_of("trees", passed_on, BASELINES)
     assert recipe.endswith("default.yaml")
@@ -287,7 +287,7 @@ def test_methods_are_compared_with_the_real_commands(tmp_path, monkeypatch, caps
     people = list(dict.fromkeys(post["timeline_id"] for post in made))
     halves = ((people[:6], people[6:]), (people[6:], people[:6]))
     folds.write_text(json.dumps([{"test": test, "validation": rest[:2], "train": rest[2:]} for test, rest in halves]))
-    methods = ["tempoformer", "class_prior", "trees"]
+    methods = ["default", "class_prior", "trees"]
     command = ["--output_dir", str(output), "--folds_file", str(folds), "--seeds", "0", "--methods", *methods, "--"]
     command += ["--model_name_or_path", save_encoder(tmp_path / "encoder"), "--train_file", posts, "--max_steps", "2"]
     compare.main(command)
@@ -304,9 +304,23 @@ def test_methods_are_compared_with_the_real_commands(tmp_path, monkeypatch, caps
         expected = f1_score(predictions["label"], predictions["prediction"], average="macro")
         assert rows[method]["macro_f1"] == pytest.approx(expected)
         assert f"{expected:.3f}" in shown
-    assert all(posts_of_method == tested["tempoformer"] for posts_of_method in tested.values())
-    assert len(tested["tempoformer"]) == 60
-    assert rows["tempoformer"]["train_seconds"] > 0
+    assert all(posts_of_method == tested["default"] for posts_of_method in tested.values())
+    assert len(tested["default"]) == 60
+    assert rows["default"]["train_seconds"] > 0
+    assert "the default above it by (95 %)" in shown and "the paper's model" not in shown
+
+
+def test_the_paper_s_model_is_not_called_the_default(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setattr(cross_validation, "run_program", forked.run_program)
+    posts = write_posts(tmp_path / "posts.csv", list(synthetic_posts(12, seed=0, posts_per_timeline=5)))
+    command = ["--output_dir", str(tmp_path / "out"), "--num_folds", "1", "--seeds", "0"]
+    command += ["--methods", "class_prior", "default", "--", "--model_type", "tempoformer", "--max_steps", "1"]
+    command += ["--model_name_or_path", save_encoder(tmp_path / "encoder"), "--train_file", posts]
+    compare.main([*command, "--use_cpu"])
+    rows = capsys.readouterr().out.splitlines()
+    assert sum(row.startswith("the paper's model ") for row in rows) == 1
+    assert not any(row.startswith("the default") for row in rows)
 
 
 def test_times_of_predictions_may_be_dates_or_seconds():

@@ -46,7 +46,7 @@ def test_the_intervals_are_those_of_a_plain_bootstrap_of_timelines(posts):
     posts, groups = posts
     score = score_groups(posts, groups)["b"]
     posts_of = [np.flatnonzero(posts.timelines == number) for number in range(30)]
-    chance, own, differences = random.Random(0), [], []
+    chance, scores, differences = random.Random(0), [], []
 
     def score_of(chosen: np.ndarray) -> float:
         """Macro F1, faster than scikit-learn's."""
@@ -57,9 +57,9 @@ def test_the_intervals_are_those_of_a_plain_bootstrap_of_timelines(posts):
     for _ in range(2000):
         sample = np.concatenate(chance.choices(posts_of, k=30))
         inside, outside = (sample[groups[sample] == name] for name in "ba")
-        own.append(score_of(inside))
-        differences.append(own[-1] - score_of(outside))
-    assert score["macro_f1_interval"] == pytest.approx(np.percentile(own, [2.5, 97.5]), abs=0.015)
+        scores.append(score_of(inside))
+        differences.append(scores[-1] - score_of(outside))
+    assert score["macro_f1_interval"] == pytest.approx(np.percentile(scores, [2.5, 97.5]), abs=0.015)
     assert score["difference_interval"] == pytest.approx(np.percentile(differences, [2.5, 97.5]), abs=0.015)
 
 

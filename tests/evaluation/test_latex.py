@@ -36,7 +36,7 @@ def test_the_table_has_the_scores_and_says_of_what(tmp_path):
     rows = cells_of(text)
     low, high = results["macro_f1_interval"]
     # F1 is 2/3 of both classes.
-    assert rows["TempoFormer (post model)"] == [f"0.667 ({low:.3f} to {high:.3f})", ""]
+    assert rows["the default"] == [f"0.667 ({low:.3f} to {high:.3f})", ""]
     larger = results["compared_with"]["larger_class"]
     low, high = larger["difference_interval"]
     name = f"always {ESCAPED[NAMES.index(larger['class'])]}"
@@ -45,7 +45,7 @@ def test_the_table_has_the_scores_and_says_of_what(tmp_path):
     for label in ESCAPED:
         assert rows[label] == ["0.667", "0.667", "0.667", "3"]
     for caption in captions_of(text):
-        for words in (r"my\_encoder", "n = 6 ", "2 timelines", "TempoFormer (post model)"):
+        for words in (r"my\_encoder", "n = 6 ", "2 timelines", "the default"):
             assert words in caption
     assert r"95 \%" in captions_of(text)[0] and text.count("{tabular}") == 4
 
@@ -67,5 +67,5 @@ def test_alarms_have_a_table_beside_those_of_rivals(tmp_path):
     write_test_table(tmp_path, results, "post_tempoformer", None)
     text = (tmp_path / TEST_TABLE).read_text(encoding="utf-8").partition(r"\label{tab:alarms}")[2]
     rows = cells_of(text)
-    assert rows["TempoFormer (post model)"] == ["1.000", "0.500", "20", "", ""]
+    assert rows["the default"] == ["1.000", "0.500", "20", "", ""]
     assert rows["position alone"][:4] == ["1.000", "1.000", "40", "-0.500"]

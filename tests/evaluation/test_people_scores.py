@@ -12,7 +12,7 @@ from modeling_tempoformer import PostTempoFormerConfig
 from modeling_tempoformer.evaluation.people_scores import score_within_and_between
 from modeling_tempoformer.evaluation.report import group_by_class, people_lines, results_table, score_part
 from modeling_tempoformer.evaluation.state_scores import score_states
-from modeling_tempoformer.posts.facts import Facts
+from modeling_tempoformer.posts.metadata import Metadata
 
 
 def test_four_people_by_hand():
@@ -39,13 +39,13 @@ def test_many_people_in_another_way():
     answered = given + generator.normal(size=200)
     scores = score_within_and_between(given, answered, people.tolist())
     table = pd.DataFrame({"given": given, "answered": answered, "person": people})
-    own = table.groupby("person")[["given", "answered"]].corr().xs("given", level=1)["answered"]
+    correlations = table.groupby("person")[["given", "answered"]].corr().xs("given", level=1)["answered"]
     between = table.groupby("person").mean().corr().loc["given", "answered"]
-    assert scores["within_people"]["correlation"] == pytest.approx(own.mean())
+    assert scores["within_people"]["correlation"] == pytest.approx(correlations.mean())
     assert scores["between_people"]["correlation"] == pytest.approx(between)
     error = (table.given - table.answered).abs().groupby(table.person).mean().mean()
     assert scores["within_people"]["mean_absolute_error"] == pytest.approx(error)
-    z = [np.log((1 + r) / (1 - r)) / 2 for r in (own.mean(), between)]
+    z = [np.log((1 + r) / (1 - r)) / 2 for r in (correlations.mean(), between)]
     assert np.arctanh(scores["composite_correlation"]) == pytest.approx(np.mean(z))
 
 
@@ -70,10 +70,12 @@ NAMES = ["No", "Change"]
 
 def people(**fields) -> list:
     """Returns the timelines of three people, of whom the first two are of one family."""
-    families = [[Facts(unit=unit)] * 3 for unit in ("smith", "smith", "")]
+    families = [[Metadata(unit=unit)] * 3 for unit in ("smith", "smith", "")]
     return [
-        make_timeline(labels, f"t{number}", facts=facts, **{name: value[number] for name, value in fields.items()})
-        for number, (labels, facts) in enumerate(zip(LABELS, families, strict=True))
+        make_timeline(
+            labels, f"t{number}", metadata=metadata, **{name: value[number] for name, value in fields.items()}
+        )
+        for number, (labels, metadata) in enumerate(zip(LABELS, families, strict=True))
     ]
 
 
@@ -85,7 +87,7 @@ def results_of(train: list) -> dict:
 
 def test_people_in_the_training_are_scored_apart():
     """A sibling of two of the people is in the training, who changes less than others."""
-    sibling = make_timeline([0, 0, 1], "s", facts=[Facts(unit="smith")] * 3)
+    sibling = make_timeline([0, 0, 1], "s", metadata=[Metadata(unit="smith")] * 3)
     results = results_of([sibling])
     found = results["people"]
     assert (found["people"], found["in_training"], results["no_change"]) == (2, 1, "No")
@@ -129,7 +131,7 @@ def test_states_of_people_in_the_training_are_scored_apart():
     answers = torch.from_numpy(logits)
     timelines = people(states=given, state_logits=answers.split(3))
     config = PostTempoFormerConfig(states=["-2", "0", "2"], state_values=[-2.0, 0.0, 2.0])
-    train = [make_timeline([0, 0, 1], "s", states=["0", "2", "2"], facts=[Facts(unit="smith")] * 3)]
+    train = [make_timeline([0, 0, 1], "s", states=["0", "2", "2"], metadata=[Metadata(unit="smith")] * 3)]
     scores = score_states(timelines, config, train)
     means, values = (np.exp(logits) @ [-2, 0, 2] / np.exp(logits).sum(1)), np.ravel(given).astype(float)
     # The family is one person.

@@ -58,8 +58,8 @@ def test_logits_are_attached_to_their_posts_whatever_follows_them(timelines):
 def test_alarms_stand_in_the_table_of_a_model_that_watches_a_class(timelines):
     """The threshold decides, and not the label. A post that was not asked about is no alarm, even from 0 on."""
     shares = [[0.5, 0.2], [0.6, np.nan, 0.1]]
-    for timeline, own in zip(timelines, shares, strict=True):
-        timeline.logits = torch.tensor([[1 - share, share] for share in own]).log()
+    for timeline, part in zip(timelines, shares, strict=True):
+        timeline.logits = torch.tensor([[1 - share, share] for share in part]).log()
     for threshold, expected in ((0.5, [True, True, False, None, False]), (0.0, [True, True, True, None, True])):
         fields = {"watched": 1, "num_labels": 2, "calibration": {"alarm": {"label": 1, "threshold": threshold}}}
         config = SimpleNamespace(**fields)
@@ -190,8 +190,8 @@ def test_states_stand_beside_the_labels(timelines):
 def test_what_is_written_is_read_with_its_types_from_both_files(timelines, tmp_path, times):
     """Classes and ids look like missing values and numbers, and one post was not asked about."""
     names, shares = ["None", "NA"], [[0.1, 1 / 3], [0.7, np.nan, 1e-17]]
-    for timeline, own in zip(timelines, shares, strict=True):
-        timeline.logits = torch.tensor([[1 - share, share] for share in own]).log()
+    for timeline, part in zip(timelines, shares, strict=True):
+        timeline.logits = torch.tensor([[1 - share, share] for share in part]).log()
         timeline.post_ids = [f"00{row}" for row in timeline.input_rows]
         timeline.timestamps = times and sorted(times[row] for row in timeline.input_rows)
         timeline.states = [["", "1", "nan"][row % 3] for row in timeline.input_rows]

@@ -22,7 +22,7 @@ from modeling_tempoformer.evaluation.report import (
     score_part,
     verdict,
 )
-from modeling_tempoformer.posts.facts import Facts
+from modeling_tempoformer.posts.metadata import Metadata
 from modeling_tempoformer.timeline_tempoformer import Timeline
 
 
@@ -47,8 +47,8 @@ NAMES = ["No-Switch", "Switch"]
 def test_one_class_and_guessing_are_called_so(actual, predicted, words):
     names = [*NAMES, "Escalation"][: max(actual + predicted) + 1]
     scores = compute_scores(Predictions(np.array(actual), np.array(predicted), names))
-    said = verdict(group_by_class(scores, "eval", names))
-    assert said is None if words is None else all(word in said for word in words)
+    sentences = verdict(group_by_class(scores, "eval", names))
+    assert sentences is None if words is None else all(word in sentences for word in words)
 
 
 def test_a_score_that_may_be_guessing_is_called_so():
@@ -116,10 +116,13 @@ def test_a_score_of_one_timeline_is_called_so(tmp_path):
     results = results_of(timelines, [label for timeline in timelines for label in timeline.labels])
     *others, remark = remarks(results)
     assert "12 timelines (Switch: 1)" in remark and "No-Switch" not in remark
-    said = report.test_summary(results)
-    assert [sentence for sentence in said if sentence in (*others, remark)] == [*others, remark] and "1.000" in said[0]
+    sentences = report.test_summary(results)
+    assert [sentence for sentence in sentences if sentence in (*others, remark)] == [
+        *others,
+        remark,
+    ] and "1.000" in sentences[0]
     (tmp_path / "all_results.json").write_text(json.dumps({"test": results}))
-    assert report.test_summary(read_test(str(tmp_path))) == said
+    assert report.test_summary(read_test(str(tmp_path))) == sentences
     assert remarks(results_of([make_timeline([1, 0, 0]) for _ in range(12)], [1, 0, 0] * 12)) == []
 
 
@@ -174,12 +177,12 @@ def test_an_alarm_stands_beside_the_scores_of_labels_and_changes_none():
         assert plain[name] == alarmed[name]
     # Without an alarm of its own the class is one where it is the label: three of four are right, and found.
     for results, precision, recall, alarms in ((plain, 0.75, 0.75, 4), (alarmed, 1.0, 0.25, 1)):
-        facts = results["alarm"]
-        assert (facts["precision"], facts["recall"]) == (pytest.approx(precision), pytest.approx(recall))
-        assert facts["alarms"] == 12 * alarms and facts["alarms_per_hundred_posts"] == pytest.approx(10 * alarms)
-        assert facts["alarms_per_day"] == pytest.approx(12 * alarms / 10)
+        values = results["alarm"]
+        assert (values["precision"], values["recall"]) == (pytest.approx(precision), pytest.approx(recall))
+        assert values["alarms"] == 12 * alarms and values["alarms_per_hundred_posts"] == pytest.approx(10 * alarms)
+        assert values["alarms_per_day"] == pytest.approx(12 * alarms / 10)
         # Of all thresholds of trees that know the position, the one that is as precise and finds most
-        baseline, is_class = facts["compared_with"]["position_and_time"], np.array(LABELS * 12) == 1
+        baseline, is_class = values["compared_with"]["position_and_time"], np.array(LABELS * 12) == 1
         cuts = [shares >= cut for cut in set(shares)]
         most = max(is_class[cut].sum() for cut in cuts if is_class[cut].mean() >= precision) / is_class.sum()
         assert baseline["precision"] >= precision and baseline["recall"] == pytest.approx(most)
@@ -267,14 +270,14 @@ def test_groups_and_people_stand_under_the_table_and_in_the_sentences():
     predicted = np.array([0, 1, 0, 1, 0, 1, 1, 0] * 10)
     for timeline, posts in zip(timelines, predicted.reshape(20, 4), strict=True):
         labels = [{"A": label, "B": label, "C": int(post)} for label, post in zip(timeline.labels, posts, strict=True)]
-        timeline.facts = [Facts(group, labels=given) for group, given in zip("xxyy", labels, strict=True)]
+        timeline.metadata = [Metadata(group, labels=given) for group, given in zip("xxyy", labels, strict=True)]
     results = results_of(timelines, predicted)
     assert results["groups"]["x"]["macro_f1"] == 1 and results["groups"]["y"]["difference"] == -0.5
     assert results["annotators"]["each"]["C"]["difference"] == 0
-    said = report.test_summary(results)
-    (worse,) = [sentence for sentence in said if "worse for" in sentence]
+    sentences = report.test_summary(results)
+    (worse,) = [sentence for sentence in sentences if "worse for" in sentence]
     assert "worse for y:" in worse and "0.500" in worse
-    assert any(f"{results['annotators']['alpha']:.3f}" in sentence for sentence in said)
+    assert any(f"{results['annotators']['alpha']:.3f}" in sentence for sentence in sentences)
     table = results_table("test", results)
     rows = {line.split()[0]: line for line in table.splitlines() if line[:1] in ("x", "y", "A", "C")}
     assert "-0.500" in rows["y"] and "+0.500" in rows["x"] and report.NO_DIFFERENCE in rows["C"]
@@ -296,9 +299,9 @@ def test_the_interval_of_a_difference_decides_about_the_words(interval, words):
     assert (report.NO_DIFFERENCE in results_table("test", results)) == (not can_tell)
     assert [words in sentence for sentence in remarks(results)[:1]] == [words != report.BETTER]
     # The summary has the same verdict, and no other.
-    said = [sentence for sentence in report.test_summary(results) if "(0.500)" in sentence]
+    sentences = [sentence for sentence in report.test_summary(results) if "(0.500)" in sentence]
     verdicts = (report.BETTER, report.WORSE, report.NO_DIFFERENCE)
-    assert len(said) == 1 and words in said[0] and sum(verdict in said[0] for verdict in verdicts) == 1
+    assert len(sentences) == 1 and words in sentences[0] and sum(verdict in sentences[0] for verdict in verdicts) == 1
     # One timeline says nothing about others.
     del results["compared_with"]["larger_class"]["difference_interval"]
     assert report.NO_DIFFERENCE in remarks(results)[0]

@@ -28,7 +28,7 @@ from transformers import BertConfig, BertForMaskedLM, BertTokenizer
 
 from modeling_tempoformer import (
     BertWithTemporalAttentionForMaskedLM,
-    CardFacts,
+    CardContent,
     StreamClassificationPipeline,
     StreamCollator,
     write_card,
@@ -100,7 +100,7 @@ def test_a_model_pushed_by_hand_with_its_card(hub, tmp_path):
     model, tokenizer = make("stream")
     for part in (model, tokenizer):
         part.save_pretrained(tmp_path / "mine")
-    write_card(model, tmp_path / "mine", CardFacts(repo_id="me/mine", tags="own-tag"))
+    write_card(model, tmp_path / "mine", CardContent(repo_id="me/mine", tags="own-tag"))
     HfApi().create_repo("me/mine")
     HfApi().upload_folder(folder_path=tmp_path / "mine", repo_id="me/mine")
     assert set(hub.files("me/mine")) >= whole("stream")
@@ -112,10 +112,10 @@ def test_a_model_pushed_by_hand_with_its_card(hub, tmp_path):
 
 # This text is in files that users put beside a model, and in files that scripts leave there.
 SECRET = "secret of mine"
-OWN_FILES = ("posts.csv", "posts.json", "posts.txt", "posts.parquet", "_config.json", "train.log", "nohup.out")
-OWN_FILES += ("_predictions.csv", "_predictions.parquet", "_mistakes.csv", "screenshot.png", "_learning_curve.png")
-OWN_FILES += ("load_posts.py", "database_config.json", "vocab.txt", "notes.jinja", "old.model", "old.safetensors")
-OWN_FILES += ("new_patients/_predictions.csv", "new_patients/all_results.json", "new_patients/posts.csv")
+PRIVATE_FILES = ("posts.csv", "posts.json", "posts.txt", "posts.parquet", "_config.json", "train.log", "nohup.out")
+PRIVATE_FILES += ("_predictions.csv", "_predictions.parquet", "_mistakes.csv", "screenshot.png", "_learning_curve.png")
+PRIVATE_FILES += ("load_posts.py", "database_config.json", "vocab.txt", "notes.jinja", "old.model", "old.safetensors")
+PRIVATE_FILES += ("new_patients/_predictions.csv", "new_patients/all_results.json", "new_patients/posts.csv")
 
 
 def assert_nothing_leaks(hub: HubServer, folder: Path):
@@ -132,7 +132,7 @@ def assert_nothing_leaks(hub: HubServer, folder: Path):
 def test_the_push_of_a_training_is_whole_and_nothing_leaks(hub, tmp_path, family, is_adapter):
     out = tmp_path / "out"
     (out / "new_patients").mkdir(parents=True)
-    for name in OWN_FILES:
+    for name in PRIVATE_FILES:
         (out / name).write_text(SECRET)
     trainer = make_trainer(family, out, hub_model_id="me/mine", hub_token=TOKEN)
     if is_adapter:
@@ -219,8 +219,8 @@ def test_a_dry_run_writes_and_lists_what_a_push_sends(hub, tmp_path, monkeypatch
 @pytest.mark.parametrize(("script", "family"), [(glue, "stream"), (mlm, "dated")])
 def test_a_script_pushes_all_but_predictions(hub, tmp_path, monkeypatch, script, family):
     monkeypatch.chdir(ROOT)
-    facts = json.dumps({"language": "en", "license": "cc-by-4.0", "dataset": "Made up"})
-    push = ["--push_to_hub", "--hub_model_id", "me/mine", "--hub_token", TOKEN, "--model_card", facts]
+    content = json.dumps({"language": "en", "license": "cc-by-4.0", "dataset": "Made up"})
+    push = ["--push_to_hub", "--hub_model_id", "me/mine", "--hub_token", TOKEN, "--model_card", content]
     script(tmp_path, "--output_dir", str(tmp_path / "out"), "--num_train_epochs", "1", *push)
     assert (tmp_path / "out" / "_predictions.csv").exists()
     assert_nothing_leaks(hub, tmp_path)

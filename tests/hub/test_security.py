@@ -131,8 +131,8 @@ def test_tokens_are_not_written_anywhere(tmp_path, tokenization, monkeypatch, ca
     names = {"training_args.bin", "config.json", "README.md", "checkpoint-1/training_args.bin"}
     assert names <= {str(name) for name in files}
     args = trainer.args
-    said = [caplog.text, *capfd.readouterr(), str(args), repr(args), str(args.to_dict()), args.to_json_string()]
-    said += [str(args.to_sanitized_dict()), trainer.model.config.to_json_string()]
+    texts = [caplog.text, *capfd.readouterr(), str(args), repr(args), str(args.to_dict()), args.to_json_string()]
+    texts += [str(args.to_sanitized_dict()), trainer.model.config.to_json_string()]
     for token in (TOKEN, OTHER_TOKEN):
         assert [name for name, path in files.items() if token.encode() in path.read_bytes()] == []
-        assert not any(token in text for text in said)
+        assert not any(token in text for text in texts)

@@ -7,8 +7,7 @@ from datasets import Dataset, IterableDataset
 from helpers import write_table
 
 from modeling_tempoformer import label_names, load_table, to_timelines
-from modeling_tempoformer.common.columns import ROLES, logger
-from modeling_tempoformer.common.columns import Columns as PostColumns
+from modeling_tempoformer.common.columns import ROLES, Columns, logger
 from modeling_tempoformer.common.command_line import parse
 from modeling_tempoformer.common.table_arguments import PostArguments, columns_of
 from modeling_tempoformer.posts.arguments import DataTrainingArguments
@@ -26,7 +25,7 @@ from modeling_tempoformer.posts.states import choose_states
 from modeling_tempoformer.posts.tables import stream_table
 from semantic_change.arguments import TextDataTrainingArguments
 from semantic_change.reading.dated_texts import load_text_splits
-from semantic_change.reading.passages import Columns
+from semantic_change.reading.passages import TextColumns
 from semantic_change.reading.text_layouts import read_passages
 from tempoformer_live.corpus import Corpus
 
@@ -47,7 +46,7 @@ NEARLY = {
 
 
 @pytest.fixture
-def said(caplog, monkeypatch):
+def log(caplog, monkeypatch):
     """Returns what was said in warnings."""
     monkeypatch.setattr(logging.getLogger("modeling_tempoformer"), "propagate", True)
     logger.warning_once.cache_clear()
@@ -69,7 +68,7 @@ EXPECTED = [("ann", [1714521600.0, 1714608000.0], ["sad", "glad"], [1, 0], ["ann
 
 @pytest.mark.parametrize("kind", ["csv", "jsonl", "parquet"])
 @pytest.mark.parametrize("names", NEARLY)
-def test_nearly_the_usual_names_are_read_everywhere(tmp_path, said, names, kind):
+def test_nearly_the_usual_names_are_read_everywhere(tmp_path, log, names, kind):
     """By the script, in Python, as a stream and in scoring; and it is said for each column."""
     path = write_table(tmp_path / f"posts.{kind}", table_of(NEARLY[names]))
     arguments = DataTrainingArguments(test_file=path, labels=["IS", "O"])
@@ -78,9 +77,9 @@ def test_nearly_the_usual_names_are_read_everywhere(tmp_path, said, names, kind)
         assert values(to_timelines(posts, ["IS", "O"])) == EXPECTED and label_names(posts) == ["IS", "O"]
     # The reader of CSV takes the mark at the beginning of a file away.
     for name in set(USUAL).difference(load_table(path).column_names):
-        assert any(f"--columns {name.removesuffix('_id')}=" in message for message in said())
+        assert any(f"--columns {name.removesuffix('_id')}=" in message for message in log())
 
-    columns = PostColumns(timeline="timeline_id", timestamp=None, text="text", id=None, speaker=None)
+    columns = Columns(timeline="timeline_id", timestamp=None, text="text", id=None, speaker=None)
     corpus = Corpus(tmp_path / "scored", [path], columns, 1)
     corpus.write_file(0)
     scored = corpus.read(0).to_pydict()
@@ -177,12 +176,12 @@ def test_labels_and_states_are_told_apart_by_the_same_names(tmp_path):
         script(write_table(tmp_path / "c.csv", numbers))
 
 
-def test_posts_without_times_are_not_read_so_in_silence(said):
+def test_posts_without_times_are_not_read_so_in_silence(log):
     def messages(rows, **columns):
         logger.warning_once.cache_clear()
-        before = len(said())
+        before = len(log())
         to_timelines(Dataset.from_list(rows), **columns)
-        return [message for message in said()[before:] if "--columns timestamp=" in message]
+        return [message for message in log()[before:] if "--columns timestamp=" in message]
 
     untimed = [{"timeline_id": "a", "text": "so", "sent": "2024-05-01"}]
     assert len(messages(untimed)) == 1
@@ -197,7 +196,7 @@ SECONDS = [1714554012.0, 1714564800.0, 1714599000.0, 1714608600.0]
 
 @pytest.mark.parametrize("midnight", ["", " 00:00:00", "T00:00"])
 @pytest.mark.parametrize("kind", ["csv", "jsonl", "parquet"])
-def test_date_and_time_in_two_columns(tmp_path, said, kind, midnight):
+def test_date_and_time_in_two_columns(tmp_path, log, kind, midnight):
     rows = [
         {"person": "a", "note": str(number), "Sent_date": date + midnight, "Sent_time": time}
         for number, (date, time) in enumerate(DAYS)
@@ -211,12 +210,12 @@ def test_date_and_time_in_two_columns(tmp_path, said, kind, midnight):
     ):
         ((timeline),) = timelines
         assert (timeline.timestamps, timeline.texts) == (SECONDS, ["2", "3", "1", "0"])
-    assert not [message for message in said() if "alone" in message]
+    assert not [message for message in log() if "alone" in message]
     with pytest.raises(ValueError, match="'hour'.*--columns timestamp="):
         to_timelines(load_table(path), columns={**given, "timestamp": "Sent_date+hour"})
 
     to_timelines(load_table(path), columns={**given, "timestamp": "Sent_date"})
-    ((message),) = [message for message in said() if "'Sent_date' alone" in message]
+    ((message),) = [message for message in log() if "'Sent_date' alone" in message]
     assert "'Sent_time'" in message and "--columns 'timestamp=Sent_date+Sent_time'" in message
 
 
@@ -251,7 +250,7 @@ def test_pieces_of_a_stream_may_not_change_the_name():
 def test_texts_for_words_are_found_by_nearly_the_usual_names(tmp_path):
     """A column of dates that was missed would leave the texts without a time."""
     rows = [{"Date": f"19{year}", "Text": "so sad", "Source": f"book {year}"} for year in (15, 90)]
-    passages = read_passages(write_table(tmp_path / "a.csv", rows), Columns(time="date"))
+    passages = read_passages(write_table(tmp_path / "a.csv", rows), TextColumns(time="date"))
     assert [(each.date, each.source, each.words) for each in passages] == [
         ("1915", "book 15", ["so", "sad"]),
         ("1990", "book 90", ["so", "sad"]),
@@ -267,19 +266,19 @@ def test_a_model_remembers_the_columns_of_its_training(tmp_path):
     named = DataTrainingArguments(columns={"text": "note", "timestamp": "day+hour", "state": "none"})
     write_split(tmp_path, {COLUMNS: named_columns(named)})
     rows = [{"timeline_id": "ann", "text": "no", "note": "sad", "day": "2024-05-01", "hour": "09:00", "say": "so"}]
-    own = write_table(tmp_path / "own.csv", rows)
+    renamed_path = write_table(tmp_path / "own.csv", rows)
     usual = write_table(tmp_path / "usual.csv", table_of(USUAL))
     for path, given, expected in (
-        (own, {}, ("note", "day+hour", "none")),
-        (own, {"text": "say"}, ("say", "day+hour", "none")),
-        (own, {"text": "text"}, ("text", "day+hour", "none")),
+        (renamed_path, {}, ("note", "day+hour", "none")),
+        (renamed_path, {"text": "say"}, ("say", "day+hour", "none")),
+        (renamed_path, {"text": "text"}, ("text", "day+hour", "none")),
         (usual, {}, ("text", None, "none")),
     ):
         arguments = DataTrainingArguments(test_file=path, columns=given)
         recall_columns(arguments, str(tmp_path), path)
         columns = columns_of(arguments)
         assert (columns["text"], columns["timestamp"], columns["state"]) == expected
-    recall_columns(arguments, "someone/model", own)
+    recall_columns(arguments, "someone/model", renamed_path)
     assert columns_of(arguments)["timeline"] == "timeline_id"
 
 

@@ -16,7 +16,7 @@ from modeling_tempoformer.evaluation.prediction_table import prediction_rows
 from modeling_tempoformer.evaluation.predictions import attach_logits, decide_posts
 from modeling_tempoformer.evaluation.report import count_line, score_part
 from modeling_tempoformer.posts.date_splits import split_by_date
-from modeling_tempoformer.posts.facts import Facts
+from modeling_tempoformer.posts.metadata import Metadata
 from modeling_tempoformer.posts.rows import to_rows
 from modeling_tempoformer.posts.splits import hash_id, hold_back, make_split, read_split, write_split
 from modeling_tempoformer.posts.surveys import survey
@@ -44,7 +44,7 @@ def people() -> list[Timeline]:
     ]
 
 
-def asked(timelines: list[Timeline]) -> list[str]:
+def targets_of(timelines: list[Timeline]) -> list[str]:
     return [post for timeline in timelines for post in timeline.post_ids[timeline.num_context :]]
 
 
@@ -52,11 +52,11 @@ def test_each_post_is_in_one_part_and_none_of_training_is_later():
     splits, dates = split_by_date(people(), 0.4, 0.5)
     # Four of ten labelled posts are after the sixth day, and three of the other six after the third.
     assert dates == {"test": START + 6 * 86_400, "validation": START + 3 * 86_400}
-    assert asked(splits["test"]) == ["ann7", "ann9", "bob8", "cid7", "cid8"]
-    assert asked(splits["validation"]) == ["ann5", "ann6", "bob6"]
-    assert asked(splits["train"]) == ["ann1", "ann3", "bob2"]
+    assert targets_of(splits["test"]) == ["ann7", "ann9", "bob8", "cid7", "cid8"]
+    assert targets_of(splits["validation"]) == ["ann5", "ann6", "bob6"]
+    assert targets_of(splits["train"]) == ["ann1", "ann3", "bob2"]
     everything = chain.from_iterable(timeline.post_ids for timeline in people())
-    assert Counter(chain.from_iterable(map(asked, splits.values()))) == Counter(everything)
+    assert Counter(chain.from_iterable(map(targets_of, splits.values()))) == Counter(everything)
     assert not any(timeline.num_context for timeline in splits["train"])
     ann, bob, cid = splits["test"]
     # Earlier posts are there, without labels. Cid is new.
@@ -65,7 +65,7 @@ def test_each_post_is_in_one_part_and_none_of_training_is_later():
     assert splits["validation"][0].post_ids == ["ann1", "ann3", "ann5", "ann6"]
     # Without validation, all the rest is for training.
     splits, dates = split_by_date(people(), 0.4, None)
-    assert sorted(splits) == ["test", "train"] and list(dates) == ["test"] and len(asked(splits["train"])) == 6
+    assert sorted(splits) == ["test", "train"] and list(dates) == ["test"] and len(targets_of(splits["train"])) == 6
 
 
 @pytest.mark.parametrize(("fraction", "last"), [(0.1, 8), (0.2, 7), (0.29, 7), (0.45, 6), (0.55, 5), (0.9, 1)])
@@ -74,7 +74,7 @@ def test_posts_of_one_moment_are_on_one_side(fraction, last):
     splits, dates = split_by_date(people(), fraction, None)
     assert dates["test"] == START + 86_400 * last
     is_later = {post: int(post[3:]) > last for timeline in people() for post in timeline.post_ids}
-    assert sorted(asked(splits["test"])) == sorted(post for post, later in is_later.items() if later)
+    assert sorted(targets_of(splits["test"])) == sorted(post for post, later in is_later.items() if later)
 
 
 def test_posts_without_dates_and_without_two_parts_are_refused():
@@ -93,12 +93,12 @@ def test_posts_without_dates_and_without_two_parts_are_refused():
 
 
 def test_context_is_counted_nowhere():
-    facts = [Facts("calm", labels={"x": 0, "y": 1})] * 6
-    timelines = [written("ann", [1, 3, 5, 6, 7, 9], [0, 1, 0, 1, 0, 1], facts=facts), *people()[1:]]
+    metadata = [Metadata("calm", labels={"x": 0, "y": 1})] * 6
+    timelines = [written("ann", [1, 3, 5, 6, 7, 9], [0, 1, 0, 1, 0, 1], metadata=metadata), *people()[1:]]
     splits, _ = split_by_date(timelines, 0.4, None)
     test, train = splits["test"], splits["train"]
     assert survey(test).labels == {0: 2, 1: 2, -100: 1}
-    assert [sorted(fact.labels) for fact in test[0].facts] == [[]] * 4 + [["x", "y"]] * 2
+    assert [sorted(one.labels) for one in test[0].metadata] == [[]] * 4 + [["x", "y"]] * 2
     for timeline in test:
         timeline.logits = torch.eye(2)[torch.tensor([1] * len(timeline))]
     predictions, probabilities = decide_posts(test, None)
@@ -112,7 +112,7 @@ def test_context_is_counted_nowhere():
     expected = {"alarms_per_hundred_posts": 80, "posts_per_day": 5 / 3, "alarms_per_day": 4 / 3}
     assert {name: alarms[name] for name in expected} == pytest.approx(expected)
     table = prediction_rows(test, predictions, probabilities, ["No", "Yes"])
-    assert table["post_id"].tolist() == ["ann7", "ann9", "bob8", "cid7", "cid8"] and "asked" not in table
+    assert table["post_id"].tolist() == ["ann7", "ann9", "bob8", "cid7", "cid8"] and "is_target" not in table
     assert set(table["prediction"]) == {"Yes"}
 
 

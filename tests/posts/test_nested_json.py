@@ -244,14 +244,14 @@ def task(texts: str, *regions: tuple) -> dict:
 
 
 @pytest.fixture
-def said(caplog, monkeypatch):
+def messages(caplog, monkeypatch):
     """Returns the warnings that have some words."""
     monkeypatch.setattr(logging.getLogger("modeling_tempoformer"), "propagate", True)
     logger.warning_once.cache_clear()
     return lambda words: [record.getMessage() for record in caplog.records if words in record.getMessage()]
 
 
-def test_what_was_said_of_a_message_is_said_of_no_other_one(tmp_path, said):
+def test_what_was_said_of_a_message_is_said_of_no_other_one(tmp_path, messages):
     """Also in the second list of messages, and of several messages at once."""
     tasks = [task("abc", ("0", "0", "Switch")), task("defg", ("1", "1", "No"), ("2", "3", "Switch"))]
     for content in (json.dumps(tasks), lines(tasks)):
@@ -260,18 +260,18 @@ def test_what_was_said_of_a_message_is_said_of_no_other_one(tmp_path, said):
             [("a", "Switch"), ("b", None), ("c", None)],
             [("d", None), ("e", "No"), ("f", "Switch"), ("g", "Switch")],
         ]
-    assert not said("label")
+    assert not messages("label")
     path = write(tmp_path / "b.json", [task("abc", ("1", "1", "No"), ("1", "1", "Switch"))])
     with pytest.raises(PostError, match=r"Row 1 .*\['No', 'Switch'\]"):
         read(path, **DIALOGUE)
 
 
 @pytest.mark.parametrize("name", ["label", CHOICES])
-def test_who_gives_all_posts_of_a_list_one_label_is_told(tmp_path, said, name):
+def test_who_gives_all_posts_of_a_list_one_label_is_told(tmp_path, messages, name):
     talks = [{**task("abc", (None, None, "Switch")), "label": "A"}, task("de", (None, None, "No")), task("fg")]
     path = write(tmp_path / "a.json", talks)
     read(path, records="data.messages", columns={"label": name})
-    (message,) = [text for text in said("label") if "a.json" in text and "no object" not in text]
+    (message,) = [text for text in messages("label") if "a.json" in text and "no object" not in text]
     assert {"label": "3 in all", CHOICES: "5 in all"}[name] in message
     # Nobody reads it, or each post has its own.
     logger.warning_once.cache_clear()
@@ -279,7 +279,7 @@ def test_who_gives_all_posts_of_a_list_one_label_is_told(tmp_path, said, name):
     (tmp_path / "own").mkdir()
     posts = [{"text": "a", "label": "A"}, {"text": "b", "label": "B"}]
     read(write(tmp_path / "own" / "a.json", [{"label": "A", "posts": posts}]), records="posts")
-    assert len([text for text in said("label") if "no object" not in text]) == 1
+    assert len([text for text in messages("label") if "no object" not in text]) == 1
 
 
 OBJECTS = {
@@ -312,10 +312,10 @@ def test_an_object_in_the_place_of_a_value_is_named_with_its_row(tmp_path, role,
             assert to_timelines(load_table(path, columns=[inner]), columns={role: inner})
 
 
-def test_a_column_of_objects_and_values_that_nobody_has_named_is_left_out_with_a_word(tmp_path, said):
+def test_a_column_of_objects_and_values_that_nobody_has_named_is_left_out_with_a_word(tmp_path, messages):
     posts = [{"text": "so", "sw": "No", "meta": {"x": 1}}, {"text": "sad", "sw": {"choices": ["No"]}, "meta": {}}]
     rows = load_table(write_table(tmp_path / "a.jsonl", posts))
     assert rows["sw"][:] == ["No", None] and "meta" not in rows.column_names
-    (message,) = said("a.jsonl, line 2")
+    (message,) = messages("a.jsonl, line 2")
     assert "'sw'" in message
-    assert not said("'meta'")
+    assert not messages("'meta'")

@@ -26,7 +26,7 @@ from tempoformer_live.corpus import Corpus, check_names, find_tables
 
 
 @pytest.fixture
-def said(caplog, monkeypatch):
+def log(caplog, monkeypatch):
     """Returns the warnings that have some words."""
     monkeypatch.setattr(logging.getLogger("modeling_tempoformer"), "propagate", True)
     logger.warning_once.cache_clear()
@@ -68,11 +68,11 @@ def test_the_line_of_a_bad_row_counts_the_line_of_the_separator(tmp_path):
 HEADER = "timeline_id,text,label\n"
 
 
-def test_a_header_inside_a_file_is_left_out_and_counted(tmp_path, said):
+def test_a_header_inside_a_file_is_left_out_and_counted(tmp_path, log):
     content = f"\ufeff{HEADER}ann,so,O\n{HEADER}ben,sad,O\n\ufeff{HEADER}\nben,text,label\n"
     path = write(tmp_path / "a.csv", content)
     assert [row["text"] for row in rows_of(path)] == ["so", "sad", "text"]
-    (message,) = said("a.csv")
+    (message,) = log("a.csv")
     assert "2 rows" in message and "before row 1 " in message
     # The name of the only column may be a text.
     assert rows_of(write(tmp_path / "b.csv", "text\nso\ntext\n")) == [{"text": "so"}, {"text": "text"}]
@@ -153,24 +153,24 @@ TEXTS = ["schöner Tag 😀", "müde", "geht’s dir gut?", "plain", "”“ Ђ 
 
 @pytest.mark.parametrize("codec", ["latin-1", "cp1252"])
 @pytest.mark.parametrize("kind", ["csv", "json", "parquet"])
-def test_texts_that_were_encoded_twice_are_mended(tmp_path, said, kind, codec):
+def test_texts_that_were_encoded_twice_are_mended(tmp_path, log, kind, codec):
     """Each column by itself: all of its texts beyond ASCII decode again, also after a thousand of ASCII."""
     plain = [{"who": "ann", "text": "so", "own": "é"}] * 1500
     rows = [*plain, *({"who": "Zoë", "text": text, "own": "£ é"} for text in TEXTS)]
     garbled = [{**row, "who": garble(row["who"], codec), "text": garble(row["text"], codec)} for row in rows]
     path = write_table(tmp_path / f"a.{kind}", garbled)
     assert rows_of(path) == rows
-    counts = {name: said(f"'{name}': mended") for name in ("who", "text", "own")}
+    counts = {name: log(f"'{name}': mended") for name in ("who", "text", "own")}
     assert [len(messages) for messages in counts.values()] == [1, 1, 0]
     assert "mended 6 texts" in counts["who"][0] and "mended 4 texts" in counts["text"][0]
 
 
 @pytest.mark.parametrize("other", ["é", "😀", "Ã", "BEAUTÉ\u00a0! très", "naïve"])
-def test_a_column_with_one_good_text_stays_as_it_is(tmp_path, said, other):
+def test_a_column_with_one_good_text_stays_as_it_is(tmp_path, log, other):
     """The good one may come late."""
     texts = [garble("schön", "latin-1"), *["so"] * 1500, other]
     path = write_table(tmp_path / "a.csv", [{"id": "1", "text": text} for text in texts])
-    assert [row["text"] for row in rows_of(path)] == texts and not said("mended")
+    assert [row["text"] for row in rows_of(path)] == texts and not log("mended")
 
 
 def timelines_of(path, **options):
@@ -196,14 +196,14 @@ def kept(timelines) -> list[tuple]:
 
 
 @pytest.mark.parametrize("kind", ["csv", "jsonl", "parquet"])
-def test_rows_that_are_no_posts_are_left_out_and_counted(tmp_path, said, kind):
+def test_rows_that_are_no_posts_are_left_out_and_counted(tmp_path, log, kind):
     """In the script, in Python, as a stream and in scoring; other rows keep their numbers and kept columns."""
     rows = EVENTS if kind == "csv" else [{name: cell.strip() or None for name, cell in row.items()} for row in EVENTS]
     path = write_table(tmp_path / f"a.{kind}", rows)
     assert kept(timelines_of(path, drop_incomplete=True, **NAMES)) == KEPT
     for posts in (load_table(path), stream_table([path])):
         assert kept(to_timelines(posts, **NAMES, drop_incomplete=True)) == KEPT
-    (message,) = said("--drop_incomplete")
+    (message,) = log("--drop_incomplete")
     counts = ("4 of 6", "2 have nothing in the column 'note'", "1 have nothing in the column 'who'")
     assert all(count in message for count in (*counts, "1 have nothing in the column 'at'"))
 
@@ -244,13 +244,13 @@ def test_what_is_missing_is_named_with_the_option(tmp_path):
         timelines_of(write_table(tmp_path / "c.csv", EVENTS[:1]), drop_incomplete=True, **NAMES)
 
 
-def test_objects_without_records_are_left_out_and_counted(tmp_path, said):
+def test_objects_without_records_are_left_out_and_counted(tmp_path, log):
     pages = [{"data": [{"text": "so"}]}, {"errors": [{"value": "42"}]}, {"meta": {}}, {"data": [{"text": "sad"}]}]
     path = write_table(tmp_path / "a.jsonl", pages)
     with pytest.raises(ValueError, match="a.jsonl, line 2.*'data'.*errors.*--drop_incomplete"):
         load_table(path, "data")
     assert rows_of(path, records="data", drop_incomplete=True) == [{"text": "so"}, {"text": "sad"}]
-    (message,) = said("objects without")
+    (message,) = log("objects without")
     assert "2 objects" in message and "line 2" in message
     # Of nested objects only the one without posts is left out.
     chats = {"chats": [{"id": "a"}, {"id": "b", "posts": [{"text": "so"}]}]}
@@ -315,7 +315,7 @@ def test_cells_of_a_spreadsheet_as_texts():
         to_timelines(Dataset.from_list([row]))
 
 
-def test_a_spreadsheet_is_read_as_its_csv_file(tmp_path, said):
+def test_a_spreadsheet_is_read_as_its_csv_file(tmp_path, log):
     pytest.importorskip("openpyxl")
     days = [pd.Timestamp("2024-05-01 09:00:12"), pd.Timestamp("2024-05-02")]
     posts = pd.DataFrame({"timeline_id": ["007", "ann"], "timestamp": days, "text": ["so", None], "state": [1.0, 2.5]})
@@ -328,7 +328,7 @@ def test_a_spreadsheet_is_read_as_its_csv_file(tmp_path, said):
         {"timeline_id": "ann", "timestamp": "2024-05-02", "text": "", "state": "2.5"},
     ]
     assert rows_of(tmp_path / "a.xlsx") == expected
-    (message,) = said("sheet")
+    (message,) = log("sheet")
     assert "'posts'" in message and "'copy'" in message and "'empty'" not in message
     (tmp_path / "b.xlsx").write_bytes((tmp_path / "a.xlsx").read_bytes()[:-100])
     with pytest.raises(ValueError, match="b.xlsx"):
@@ -345,7 +345,7 @@ def test_a_spreadsheet_is_read_as_its_csv_file(tmp_path, said):
     ],
 )
 @pytest.mark.parametrize("streaming", [False, True])
-def test_the_usual_names_of_splits_are_known_and_others_are_named(tmp_path, said, present, read, left_out, streaming):
+def test_the_usual_names_of_splits_are_known_and_others_are_named(tmp_path, log, present, read, left_out, streaming):
     for name in present:
         (tmp_path / "set").mkdir(exist_ok=True)
         write(tmp_path / "set" / f"{name}-00000-of-00001.csv", f"{HEADER}ann,{name},O\n")
@@ -358,12 +358,12 @@ def test_the_usual_names_of_splits_are_known_and_others_are_named(tmp_path, said
     given = DataTrainingArguments(dataset_name=str(tmp_path / "set"), streaming=streaming)
     posts = load_splits(given, cache_dir=str(tmp_path / "cache"))
     assert {split: [row["text"] for row in rows] for split, rows in posts.items()} == {
-        split: [own] for split, own in read.items()
+        split: [found_name] for split, found_name in read.items()
     }
     assert [split for split, rows in posts.items() if not isinstance(rows, Dataset)] == ["train"] * (
         streaming and "train" in read
     )
-    messages = said("left out")
+    messages = log("left out")
     assert len(messages) == bool(left_out) and all(name in messages[0] for name in left_out)
 
 
@@ -376,9 +376,9 @@ def test_the_usual_names_of_splits_are_known_and_others_are_named(tmp_path, said
     ],
 )
 @pytest.mark.parametrize("streaming", [False, True])
-def test_tags_in_posts_are_warned_of(tmp_path, said, texts, warned, streaming):
+def test_tags_in_posts_are_warned_of(tmp_path, log, texts, warned, streaming):
     path = write_table(tmp_path / "a.csv", [{"timeline_id": "a", "text": text} for text in texts])
     posts = stream_table([path]) if streaming else load_table(path)
     assert [text for timeline in to_timelines(posts) for text in timeline.texts] == texts
-    messages = said("tags")
+    messages = log("tags")
     assert len(messages) == warned and all("'text'" in message and "of 3" in message for message in messages)

@@ -158,8 +158,8 @@ def test_what_is_left_out_of_a_file_is_said(name, words, tmp_path, monkeypatch, 
     logger.warning_once.cache_clear()
     write_samples(tmp_path)
     read(f"--test_file {tmp_path / name} {OPTIONS.get(name, '')}")
-    (said,) = [record.getMessage() for record in caplog.records if words in record.getMessage()]
-    assert name in said
+    (message,) = [record.getMessage() for record in caplog.records if words in record.getMessage()]
+    assert name in message
 
 
 def test_who_describes_a_file_is_asked_and_not_its_tool(tmp_path, monkeypatch):

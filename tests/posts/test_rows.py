@@ -47,7 +47,7 @@ def test_the_states_that_a_training_leaves_out_do_not_depend_on_names():
             for number in range(40)
         ]
         timelines, tokenizer = to_timelines(Dataset.from_list(posts), ["IS", "O"]), BertTokenizer(vocab=VOCABULARY)
-        rows = to_rows(timelines, tokenizer, window=2, only_labelled=True, targets_per_row=80, known_states=config)
+        rows = to_rows(timelines, tokenizer, window=2, only_labelled=True, targets_per_row=80, states_config=config)
         found.append([row["thinned_states"] for row in rows])
     assert found[0] == found[1] and found[0][0] != found[0][1]
     # How many states are known at the last post

@@ -11,7 +11,7 @@ from modeling_tempoformer import PostTempoFormerConfig, TempoFormerConfig
 from modeling_tempoformer.common.command_line import class_named
 from modeling_tempoformer.posts import spellings
 from modeling_tempoformer.posts.arguments import DataTrainingArguments
-from modeling_tempoformer.posts.facts import Facts
+from modeling_tempoformer.posts.metadata import Metadata
 from modeling_tempoformer.posts.post_errors import PostError
 from modeling_tempoformer.posts.post_splits import choose_label_names, load_splits, split_posts
 from modeling_tempoformer.posts.spellings import compare_splits
@@ -69,9 +69,9 @@ def test_one_name_in_several_spellings_is_one_and_nothing_is_said(caplog, role):
         found = {
             "timeline": lambda timeline: [timeline.timeline_id],
             "speaker": lambda timeline: timeline.speakers,
-            "group": lambda timeline: [facts.group for facts in timeline.facts],
-            "split": lambda timeline: [facts.unit for facts in timeline.facts],
-            "annotator": lambda timeline: [name for facts in timeline.facts for name in facts.labels],
+            "group": lambda timeline: [metadata.group for metadata in timeline.metadata],
+            "split": lambda timeline: [metadata.unit for metadata in timeline.metadata],
+            "annotator": lambda timeline: [name for metadata in timeline.metadata for name in metadata.labels],
         }[role]
         assert {name for timeline in timelines for name in found(timeline)} == {names[0]}
     assert "DIFFERENT" not in caplog.text
@@ -83,9 +83,9 @@ def test_texts_that_programs_write_for_nothing_are_no_names(role):
     columns = {"timeline_id": list("abcdef"), "text": ["hm"] * 6, "who": missing, "label": [""] * 6}
     columns["timestamp"] = list(range(6))
     timelines = to_timelines(Dataset.from_dict(columns), ["No", "Yes"], {role: "who"})
-    facts = [timeline.facts[0] if timeline.facts else Facts("") for timeline in timelines]
+    metadata = [timeline.metadata[0] if timeline.metadata else Metadata("") for timeline in timelines]
     assert {timeline.speakers[0] if role == "speaker" else "" for timeline in timelines} == {""}
-    assert all(not fact.group and not fact.unit and not fact.labels for fact in facts)
+    assert all(not one.group and not one.unit and not one.labels for one in metadata)
 
 
 @pytest.mark.parametrize("streamed", [False, True])
@@ -103,11 +103,11 @@ def test_states_that_look_alike_are_refused_and_numbers_are_compared_as_such(str
 
 
 def test_names_of_two_files_are_compared(caplog):
-    train = [make_timeline([0, 1], "Ann", states=["calm", "5e1"], facts=[Facts(unit="north")] * 2)]
-    fine = [make_timeline([0, 1], "ben", states=["sad", "5E1"], facts=[Facts(unit="north")] * 2)]
+    train = [make_timeline([0, 1], "Ann", states=["calm", "5e1"], metadata=[Metadata(unit="north")] * 2)]
+    fine = [make_timeline([0, 1], "ben", states=["sad", "5E1"], metadata=[Metadata(unit="north")] * 2)]
     compare_splits({"train": train, "test": fine})
     assert not caplog.text
-    other = [make_timeline([0, 1], "ann", states=["calm", ""], facts=[Facts(unit="North")] * 2)]
+    other = [make_timeline([0, 1], "ann", states=["calm", ""], metadata=[Metadata(unit="North")] * 2)]
     compare_splits({"train": train, "test": other})
     for pair in ("'Ann' and 'ann'", "'north' and 'North'"):
         assert pair in caplog.text

@@ -81,8 +81,8 @@ def test_decimal_commas_are_those_of_numbers(caplog):
     assert choose_states([german]) == (["1", "1.5", "4.5"], [1.0, 1.5, 4.5])
     assert state_ids(german.states, ["1", "1.5", "4.5"], [1.0, 1.5, 4.5]) == [1, 2, 2, 1, 0]
     assert with_changes(german, 3).labels == [-100, 1, 0, 1, 0]
-    facts = survey([make_timeline([1, 0, 0, 0, 1], states=["1,5", "1,50", "1,5", "2", "1"])])
-    assert facts.unchanged == {0: 2}
+    summary = survey([make_timeline([1, 0, 0, 0, 1], states=["1,5", "1,50", "1,5", "2", "1"])])
+    assert summary.unchanged == {0: 2}
     assert not caplog.text
     # Several classes in one cell are no number.
     assert choose_states([told("1,2", "1,2,3", "1")]) == (["1", "1,2", "1,2,3"], None)
@@ -149,5 +149,5 @@ def test_first_posts_that_never_have_a_label_are_a_rule():
 
 def test_the_class_without_change_is_that_of_posts_that_keep_their_state():
     for labels, states, expected in (([0, 1, 1, -100], None, 1), ([-100, 1, 1, 0], ["x", "y", "x", "x"], 0)):
-        facts = survey(iter([make_timeline(labels, states=states)]))
-        assert no_change_class(facts.labels, facts.unchanged, 2) == expected
+        summary = survey(iter([make_timeline(labels, states=states)]))
+        assert no_change_class(summary.labels, summary.unchanged, 2) == expected

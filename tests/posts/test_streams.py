@@ -43,11 +43,11 @@ def whole(pattern: str) -> list[Timeline]:
 READERS = {"csv": "csv", "jsonl": "json", "parquet": "parquet"}
 
 
-@pytest.mark.parametrize("own", [True, False], ids=["our reader", "load_dataset"])
+@pytest.mark.parametrize("is_ours", [True, False], ids=["our reader", "load_dataset"])
 @pytest.mark.parametrize("kind", READERS)
-def test_a_stream_of_files_gives_the_timelines_and_rows_of_the_files(tmp_path, kind, own):
+def test_a_stream_of_files_gives_the_timelines_and_rows_of_the_files(tmp_path, kind, is_ours):
     pattern = write_files(tmp_path, kind)
-    if own:
+    if is_ours:
         posts = stream_table(find_files(pattern))
     else:
         posts = load_dataset(READERS[kind], data_files=pattern, split="train", streaming=True)
@@ -61,8 +61,8 @@ def test_a_stream_of_files_gives_the_timelines_and_rows_of_the_files(tmp_path, k
         rows = to_rows(timelines, **settings, only_labelled=only_labelled)
         held = to_rows(expected, **settings, only_labelled=only_labelled).remove_columns("timeline")
         assert isinstance(rows, IterableDataset) and rows.num_shards == 3 and list(rows) == list(held)
-    facts = survey(timelines)
-    assert facts == survey(expected) and facts.labels[-100] == 1 and facts.timed
+    summary = survey(timelines)
+    assert summary == survey(expected) and summary.labels[-100] == 1 and summary.timed
 
 
 def test_class_ids_are_read_by_their_names():

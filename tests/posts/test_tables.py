@@ -154,9 +154,9 @@ def test_what_others_have_set_for_csv_stays(tmp_path):
 
 def write_parquets(folder, *columns: dict) -> str:
     """Writes a file for each of some columns beside those of two posts, and returns their pattern."""
-    for number, own in enumerate(columns):
+    for number, column in enumerate(columns):
         base = {"timeline_id": ["a", "b"], "text": ["so", "sad"]}
-        pq.write_table(pa.table({**base, **own}), folder / f"{number}.parquet")
+        pq.write_table(pa.table({**base, **column}), folder / f"{number}.parquet")
     return str(folder / "*.parquet")
 
 

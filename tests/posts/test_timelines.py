@@ -270,7 +270,7 @@ def test_durations_in_parquet_are_those_of_pandas(tmp_path):
         assert timeline.timestamps == durations.total_seconds().tolist()
 
 
-def said(caplog, *words: str) -> list[int]:
+def rows_named(caplog, *words: str) -> list[int]:
     """Returns the first number of each warning with these words."""
     texts = [record.getMessage() for record in caplog.records]
     return [int(re.search("[0-9]+", text)[0]) for text in texts if all(word in text for word in words)]
@@ -292,8 +292,8 @@ def test_posts_that_are_there_twice_are_counted(caplog):
     labels = table.groupby(keys)["label"].nunique()
     equal, differing = table.duplicated(keys).sum(), (labels > 1).sum()
     assert 0 < differing < equal
-    assert said(caplog, "the time and the text") == [equal]
-    assert said(caplog, "CONTRADICT") == [differing]
+    assert rows_named(caplog, "the time and the text") == [equal]
+    assert rows_named(caplog, "CONTRADICT") == [differing]
     second = table[table.duplicated(keys)].sort_values("timeline_id", key=lambda who: who != rows[0]["timeline_id"])
     assert f"row {second.index[0]} " in caplog.text
 
@@ -301,7 +301,7 @@ def test_posts_that_are_there_twice_are_counted(caplog):
 def test_a_third_annotator_contradicts_the_second_also_where_the_first_has_no_label(caplog):
     post = {"timeline_id": "a", "timestamp": 1e9, "text": "so"}
     to_timelines(Dataset.from_list([{**post, "label": label} for label in ("", "IS", "O")]), ["IS", "O"])
-    assert (said(caplog, "the time and the text"), said(caplog, "CONTRADICT")) == ([2], [1])
+    assert (rows_named(caplog, "the time and the text"), rows_named(caplog, "CONTRADICT")) == ([2], [1])
 
 
 @pytest.mark.parametrize("change", ["timeline_id", "timestamp", "text", None])
@@ -310,14 +310,14 @@ def test_a_chat_may_repeat_itself(caplog, change):
     post = {"timeline_id": "a", "timestamp": "2024-05-01", "text": "ok", "label": "O"}
     posts = Dataset.from_list([post, {**post, **({change: "2024-05-02"} if change else {})}])
     to_timelines(posts if change else posts.remove_columns("timestamp"), ["IS", "O"])
-    assert not said(caplog, "the time and the text")
+    assert not rows_named(caplog, "the time and the text")
 
 
 @pytest.mark.parametrize("name", ["[deleted]", "[removed]", "None", "N/A", "NA", "Unknown"])
 def test_a_timeline_of_nobody_is_counted(caplog, tmp_path, name):
     posts = [{"timeline_id": who, "text": "so"} for who in (name, "ann", f" {name}", "deleted", "ann", name)]
     to_timelines(Dataset.from_list(posts))
-    assert said(caplog, "timeline", repr(name)) == [3]
+    assert rows_named(caplog, "timeline", repr(name)) == [3]
     # The timelines of a corpus may be in several files.
     caplog.clear()
     logger.warning_once.cache_clear()
@@ -327,7 +327,7 @@ def test_a_timeline_of_nobody_is_counted(caplog, tmp_path, name):
     for number in range(2):
         nobody.update(corpus.write_file(number)[3])
     nobody.warn()
-    assert said(caplog, "timeline", repr(name)) == [6]
+    assert rows_named(caplog, "timeline", repr(name)) == [6]
 
 
 EXPECTED = [
@@ -349,7 +349,7 @@ def test_commas_in_times_that_may_divide_thousands_are_warned_of(caplog):
         logger.warning_once.cache_clear()
         (timeline,) = to_timelines(Dataset.from_list(with_times(times)))
         assert timeline.timestamps == sorted(float(time.replace(",", ".")) for time in times)
-        assert bool(said(caplog, "thousands")) == is_told
+        assert bool(rows_named(caplog, "thousands")) == is_told
 
 
 def test_posts_become_sorted_timelines(caplog):

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.slow
 ARCHITECTURES = ["ffn_history", "bilstm", "swnu", "seq_sig_net"]
 SIZES = {"embedding_size": 3, "window": 8, "num_labels": 3}
 LSTM, UNIT = {"lstm_hidden_size": 3}, {"path_channels": 2, "unit_hidden_size": 2}
-OWN_SIZES = {"ffn_history": {}, "bilstm": LSTM, "swnu": UNIT, "seq_sig_net": LSTM | UNIT}
+SIZES_OF = {"ffn_history": {}, "bilstm": LSTM, "swnu": UNIT, "seq_sig_net": LSTM | UNIT}
 
 
 def make_model(architecture: str, **settings) -> HistoryModel:
@@ -28,7 +28,7 @@ def make_model(architecture: str, **settings) -> HistoryModel:
 
 def tiny_model(architecture: str, **settings) -> HistoryModel:
     """Returns a model in float64, so that the order of sums makes no difference."""
-    return make_model(architecture, **{**SIZES, **OWN_SIZES[architecture], **settings}).double().eval()
+    return make_model(architecture, **{**SIZES, **SIZES_OF[architecture], **settings}).double().eval()
 
 
 def tiny_batch(lengths: list[int], window: int = 8, timed: bool = True) -> dict[str, torch.Tensor]:

@@ -35,9 +35,9 @@ def runs_of(tmp_path, monkeypatch):
 @pytest.mark.parametrize("recipes", ["fast", "paper"])
 def test_the_command_of_every_row_parses(runs_of, recipes):
     for row, (_, kind) in paper_tables.ROWS.items():
-        own, model, data, training = runs_of(row, "--recipes", recipes, "--llm", "L", "--tune_on_first_fold")
+        options, model, data, training = runs_of(row, "--recipes", recipes, "--llm", "L", "--tune_on_first_fold")
         assert read_columns(data.columns)["id"] == "post_id"
-        assert ("--learning_rates" in own) == (kind is not None)
+        assert ("--learning_rates" in options) == (kind is not None)
         if row in paper_tables.FEW_SHOT:
             _, number = paper_tables.FEW_SHOT[row]
             assert (model.model_name_or_path, model.num_examples, model.corpus) == ("L", number, "moc")
@@ -50,12 +50,12 @@ def test_the_command_of_every_row_parses(runs_of, recipes):
             # The paper's settings are those of every fine-tuned row.
             assert training.per_device_train_batch_size * training.gradient_accumulation_steps == 3, row
             assert data.targets_per_row == 1 and data.max_seq_length == 512, row
-            rates = own[own.index("--learning_rates") + 1 : own.index("--tune_on_first_fold")]
+            rates = options[options.index("--learning_rates") + 1 : options.index("--tune_on_first_fold")]
             assert rates == ["1e-5", "5e-6"] + (["1e-6"] if kind == "encoder" else [])
 
 
 def test_tables_that_share_a_row_run_it_by_the_same_command(runs_of):
     """The window of TalkLife's recipe, 10, is one of table 8."""
     assert runs_of("BiLSTM", window=10) == runs_of("BiLSTM")
-    own, _, data, _ = runs_of("BiLSTM", window=5)
-    assert data.window == 5 and own[own.index("--output_dir") + 1].endswith("bilstm_window_5")
+    options, _, data, _ = runs_of("BiLSTM", window=5)
+    assert data.window == 5 and options[options.index("--output_dir") + 1].endswith("bilstm_window_5")

@@ -1,4 +1,4 @@
-"""Checks that research.run_cross_validation gives baselines their recipes, and runs them beside TempoFormer."""
+"""Checks that research.run_cross_validation gives baselines their recipes, and runs them beside the default."""
 
 import forked
 import pandas as pd
@@ -25,7 +25,7 @@ def test_a_method_has_the_settings_of_its_recipe(tmp_path):
         "window: 7\nlearning_rate: 0.5\nper_device_train_batch_size: 3\nconfig_overrides: {focal_gamma: 1.0}\n"
     )
     passed_on = [str(tmp_path / "mine.yaml"), "--model_name_or_path", "M", "--train_file", "posts.csv"]
-    assert compare.arguments_of("tempoformer", passed_on, PAPER_BASELINES) == passed_on
+    assert compare.arguments_of("default", passed_on, PAPER_BASELINES) == passed_on
     given = [*compare.arguments_of("bilstm", passed_on, PAPER_BASELINES), "--output_dir", str(tmp_path)]
     baseline, data, training = parse([find_baseline("bilstm"), DataTrainingArguments, StreamTrainingArguments], given)
     assert (baseline.method, baseline.model_name_or_path, baseline.config_overrides) == ("bilstm", "M", None)

@@ -14,7 +14,7 @@ POSTS = list(synthetic_posts(12, seed=0, posts_per_timeline=8))
 WITHIN_2 = ["none within 2 posts", "Switch within 2 posts"]
 DAY = 86400
 OPTIONS = ["--report_to", "none", "--window", "3", "--num_train_epochs", "1"]
-ASKED = ["--do_train", "--do_eval", "--do_predict"]
+STEPS = ["--do_train", "--do_eval", "--do_predict"]
 
 
 @pytest.fixture(autouse=True)
@@ -60,10 +60,10 @@ def test_a_table_keeps_its_rows_and_its_other_columns(tmp_path, capsys):
     assert [{**row, "label": ""} for row in table] == [
         {name: str(value) for name, value in post.items()} | {"label": ""} for post in mixed
     ]
-    said = capsys.readouterr().out
+    output = capsys.readouterr().out
     for label in WITHIN_2:
-        assert f"{list(truth.values()).count(label)} {label}" in said
-    assert f"{len(POSTS)} posts of 12 timelines" in said and "24 have no label" in said
+        assert f"{list(truth.values()).count(label)} {label}" in output
+    assert f"{len(POSTS)} posts of 12 timelines" in output and "24 have no label" in output
 
 
 @pytest.mark.parametrize(
@@ -151,7 +151,7 @@ def test_a_model_is_trained_on_the_table(tmp_path, encoder, model_type, capsys):
     written(tmp_path, POSTS, "--posts", "2")
     out, truth = tmp_path / "out", expected(POSTS, 2)
     new = ["--model_type", model_type, "--train_file", str(tmp_path / "ahead.csv"), "--watch", WITHIN_2[1]]
-    main(["--model_name_or_path", encoder, *new, "--output_dir", str(out), *OPTIONS, *ASKED])
+    main(["--model_name_or_path", encoder, *new, "--output_dir", str(out), *OPTIONS, *STEPS])
     assert predicted(out) == {row: truth[row] for row in predicted(out)}
     config, test = read_json(out / "config.json"), read_json(out / "all_results.json")["test"]
     assert config["id2label"] == {"0": WITHIN_2[1], "1": WITHIN_2[0]} and config["watched"] == 0

@@ -37,8 +37,8 @@ def test_the_table_reads_as_the_file_does(tmp_path, capsys):
     for one, other in zip(same, original, strict=True):
         for name in ("timeline_id", "texts", "timestamps", "labels", "states", "post_ids"):
             assert getattr(one, name) == getattr(other, name)
-    said = capsys.readouterr().out
-    assert "4 posts of 2 timelines, from 4 rows" in said and "2 A, 1 B; 1 none" in said
+    output = capsys.readouterr().out
+    assert "4 posts of 2 timelines, from 4 rows" in output and "2 A, 1 B; 1 none" in output
 
 
 def test_what_is_not_there_gets_no_column(tmp_path):

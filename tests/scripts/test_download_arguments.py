@@ -52,7 +52,7 @@ def texts(folder: Path) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("script", "save", "data", "own"),
+    ("script", "save", "data", "options"),
     [
         pytest.param(run_glue_style.main, save_encoder, posts, [], id="tempoformer"),
         pytest.param(
@@ -69,7 +69,9 @@ def texts(folder: Path) -> list[str]:
         pytest.param(train_dated, save_encoder, texts, [], id="temporal_mlm"),
     ],
 )
-def test_an_old_revision_of_a_private_model_into_a_cache_of_its_own(tmp_path, monkeypatch, script, save, data, own):
+def test_an_old_revision_of_a_private_model_into_a_cache_of_its_own(
+    tmp_path, monkeypatch, script, save, data, options
+):
     with HubServer(private=True) as hub:
         hub.connect(monkeypatch, tmp_path / "home", has_token=False)
         api = HfApi(hub.url, token=TOKEN)
@@ -82,12 +84,12 @@ def test_an_old_revision_of_a_private_model_into_a_cache_of_its_own(tmp_path, mo
         cache = tmp_path / "cache"
         model = ["--model_name_or_path", REPO, "--model_revision", first, "--cache_dir", str(cache), "--token", TOKEN]
         short = ["--do_train", "--max_steps", "1", "--learning_rate", "0", "--report_to", "none"]
-        script([*model, *data(tmp_path), *short, *own, "--output_dir", str(tmp_path / "out")])
+        script([*model, *data(tmp_path), *short, *options, "--output_dir", str(tmp_path / "out")])
     snapshots = cache / "models--me--encoder" / "snapshots"
     assert [path.name for path in snapshots.iterdir()] == [first]
     # The default cache is empty, so every file was requested with these arguments.
     assert not list((tmp_path / "home" / "hub").glob("*/snapshots/*/*"))
-    if (tmp_path / "out" / "model.safetensors").exists() and "bilstm" not in own:
+    if (tmp_path / "out" / "model.safetensors").exists() and "bilstm" not in options:
         saved = load_file(tmp_path / "out" / "model.safetensors")
         name = "embeddings.word_embeddings.weight"
         (trained,) = (saved[other] for other in saved if other.endswith(name))

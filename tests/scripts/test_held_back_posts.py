@@ -104,9 +104,9 @@ def test_other_timelines_and_posts_without_labels_are_predicted_whole(tmp_path, 
 def test_a_training_records_its_split_without_ids(tmp_path, encoder):
     """It records the names of columns, too, so that files with them and files with the usual ones are read."""
     files = {"train": POSTS[:35], "validation": POSTS[35:45], "test": POSTS[45:]}
-    own = {"timeline_id": "who", "text": "said"}
+    names = {"timeline_id": "who", "text": "said"}
     renamed = {
-        name: [{own.get(column, column): cell for column, cell in post.items()} for post in posts]
+        name: [{names.get(column, column): cell for column, cell in post.items()} for post in posts]
         for name, posts in files.items()
     }
     paths = [f"--{name}_file={write_posts(tmp_path / f'{name}.csv', posts)}" for name, posts in renamed.items()]

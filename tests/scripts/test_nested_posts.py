@@ -25,10 +25,10 @@ def files(tmp_path, posts) -> dict[str, list[str]]:
             "talk": {"id": who},
             "messages": [
                 {"timestamp": post["timestamp"], "text": post["text"], "meta": {"label": [post["label"]]}}
-                for post in own
+                for post in group
             ],
         }
-        for who, own in groupby(flat, key=lambda post: post["timeline_id"])
+        for who, group in groupby(flat, key=lambda post: post["timeline_id"])
     ]
     (tmp_path / "nested.json").write_text(json.dumps(talks, indent=1))
     flat_file = write_posts(tmp_path / "flat.csv", flat)

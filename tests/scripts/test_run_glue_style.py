@@ -169,7 +169,9 @@ def test_experts_alone_and_states_are_in_the_results(tmp_path, encoder):
     weights = pipe.model.mixture.weights
     assert [score["weight"] for score in test["experts"].values()] == pytest.approx(weights.tolist())
     people = [list(group) for _, group in groupby(rows, key=lambda row: row["timeline_id"])]
-    timelines = [{"text": [row["text"] for row in own], "timestamp": [row["time"] for row in own]} for own in people]
+    timelines = [
+        {"text": [row["text"] for row in person], "timestamp": [row["time"] for row in person]} for person in people
+    ]
     actual = [row["label"] for row in rows]
     for number, name in enumerate(("network", "trees", "states", "words")):
         weights[:] = torch.eye(4)[number]
@@ -244,7 +246,7 @@ def test_a_wanted_precision_or_recall_of_the_class_to_watch(tmp_path, encoder, k
     files += ["--train_file", write_posts(tmp_path / "posts.csv", POSTS), "--watch", "Switch", *kind]
     for name, least in (("recall", 0.8), ("precision", 0.3)):
         rows = fine_tune(tmp_path / "out", encoder, "--alarm", f"{name}={least}", *files)
-        said, config = capsys.readouterr().out, read_json(tmp_path / "out" / "config.json")
+        output, config = capsys.readouterr().out, read_json(tmp_path / "out" / "config.json")
         alarm = config["calibration"]["alarm"]
         assert set(config["calibration"]) == {"temperature", "alarm"} and NAMES[alarm["label"]] == "Switch"
         scores = np.array([float(row["probability_Switch"]) for row in rows])
@@ -261,7 +263,7 @@ def test_a_wanted_precision_or_recall_of_the_class_to_watch(tmp_path, encoder, k
         days = {row["time"][:10] for row in rows}
         assert measured["alarms_per_day"] == pytest.approx(measured["alarms"] / len(days))
         # The console, the card, and the results of the test have it.
-        for text in (said, (tmp_path / "out" / "README.md").read_text()):
+        for text in (output, (tmp_path / "out" / "README.md").read_text()):
             assert str(alarm["threshold"]) in text and f"wanted {name} of {least}" in text
             assert "The cost of alarms (Switch)" in text
         test = read_json(tmp_path / "out" / "all_results.json")["test"]
@@ -298,7 +300,7 @@ def test_a_promise_of_alarms_is_measured_on_the_test(tmp_path, encoder, kind, ca
     """The case is a stretch of two days without Switch, whose posts come from the table of predictions."""
     files = ["--train_file", write_posts(tmp_path / "posts.csv", POSTS), "--watch", "Switch", *kind]
     rows = fine_tune(tmp_path / "out", encoder, "--alarm", "rate=0.4/2d", *files)
-    said, test = capsys.readouterr().out, read_json(tmp_path / "out" / "all_results.json")["test"]
+    output, test = capsys.readouterr().out, read_json(tmp_path / "out" / "all_results.json")["test"]
     stretches: dict = {}
     for row in rows:
         stretches.setdefault(row["timeline_id"], []).append((to_seconds(row["time"]), row))
@@ -313,7 +315,7 @@ def test_a_promise_of_alarms_is_measured_on_the_test(tmp_path, encoder, kind, ca
     assert len(unchanged) > len(broken)
     assert (promise["promised_of"], promise["broken"]) == (len(unchanged), len(broken))
     assert test["alarm"]["wanted"] == "rate=0.4/2d"
-    for text in (said, (tmp_path / "out" / "README.md").read_text()):
+    for text in (output, (tmp_path / "out" / "README.md").read_text()):
         assert "at most 40 % of the stretches of 2 days without Switch" in text
 
 
@@ -443,10 +445,10 @@ def test_over_a_frozen_encoder_all_else_learns_and_the_saved_model_reads_tokens(
 def test_a_model_of_one_class_is_called_so_at_the_end(tmp_path, encoder, caplog, evaluates):
     """In a window of one, posts of one text are the same. Without --do_eval an evaluation of the training counts."""
     posts = [{**post, "text": "the plane"} for post in POSTS]
-    asked = ["--do_train", *["--do_eval"] * evaluates]
+    steps = ["--do_train", *["--do_eval"] * evaluates]
     settings = ["--max_steps", "2", "--window", "1", "--config_overrides", '{"num_members": 1, "num_trees": 0}']
     file = write_posts(tmp_path / "posts.csv", posts)
-    run(tmp_path / "out", "--model_name_or_path", encoder, "--train_file", file, *asked, *settings)
+    run(tmp_path / "out", "--model_name_or_path", encoder, "--train_file", file, *steps, *settings)
     warnings = [entry.getMessage() for entry in caplog.records if entry.levelname == "WARNING"]
     (warning,) = (text for text in warnings if "learned nothing" in text)
     assert any(name in warning for name in NAMES)

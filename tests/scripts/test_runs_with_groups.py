@@ -52,16 +52,16 @@ def check_groups(folder: Path, posts: list[dict]):
     assert set(results["groups"]) == {"x", "y"}
     for site, scores in results["groups"].items():
         inside = sites == site
-        own, others = (f1_score(actual[s], predicted[s], average="macro", labels=NAMES) for s in (inside, ~inside))
+        theirs, others = (f1_score(actual[s], predicted[s], average="macro", labels=NAMES) for s in (inside, ~inside))
         assert scores["posts"] == inside.sum()
-        assert scores["macro_f1"] == pytest.approx(own) and scores["difference"] == pytest.approx(own - others)
+        assert scores["macro_f1"] == pytest.approx(theirs) and scores["difference"] == pytest.approx(theirs - others)
         sides = [
             {row["timeline_id"] for row, held in zip(rows, side, strict=True) if held} for side in (inside, ~inside)
         ]
         # Few timelines have no interval.
         assert ("difference_interval" in scores) == (min(map(len, sides)) >= 10)
         low, high = scores.get("difference_interval", (-1, 1))
-        assert low <= own - others <= high
+        assert low <= theirs - others <= high
 
 
 @pytest.mark.slow
@@ -115,10 +115,10 @@ def test_annotators_stand_beside_the_model(tmp_path, posts, capsys):
         others = {post: [label for name, label in given[post].items() if name != who] for post in predictions}
         agreed = [post for post, labels in others.items() if len(set(labels)) == 1]
         reference = [others[post][0] for post in agreed]
-        own = [given[post][who] for post in agreed]
+        theirs = [given[post][who] for post in agreed]
         model = [predictions[post]["prediction"] for post in agreed]
         assert score["posts"] == len(agreed)
-        assert score["macro_f1"] == pytest.approx(f1_score(reference, own, average="macro"))
+        assert score["macro_f1"] == pytest.approx(f1_score(reference, theirs, average="macro"))
         assert score["model_macro_f1"] == pytest.approx(f1_score(reference, model, average="macro"))
     printed, card = capsys.readouterr().out, (tmp_path / "out" / "README.md").read_text()
     assert f"{results['alpha']:.3f}" in printed and f"{results['alpha']:.3f}" in card

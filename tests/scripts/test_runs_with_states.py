@@ -36,25 +36,25 @@ def derived(posts: list[dict], step: float) -> list[str]:
     """Returns the labels that follow from the states, by a search backwards for the same speaker's post."""
     labels = []
     for row, post in enumerate(posts):
-        own = [
+        kept = [
             earlier["state"]
             for earlier in posts[:row]
             if (earlier["timeline_id"], earlier["speaker"]) == (post["timeline_id"], post["speaker"])
         ]
-        if not own:
+        if not kept:
             labels.append("")
         elif step:
-            labels.append("Change" if abs(float(own[-1]) - float(post["state"])) >= step else "No-Change")
+            labels.append("Change" if abs(float(kept[-1]) - float(post["state"])) >= step else "No-Change")
         else:
-            labels.append("Change" if own[-1] != post["state"] else "No-Change")
+            labels.append("Change" if kept[-1] != post["state"] else "No-Change")
     return labels
 
 
 def train(folder: Path, encoder: str, posts: list[dict], *arguments: str) -> list[dict[str, str]]:
     file = write_posts(folder.parent / "posts.csv", posts)
-    asked = ["--do_train", "--do_eval", "--do_predict", "--report_to", "none", "--train_file", file]
+    steps = ["--do_train", "--do_eval", "--do_predict", "--report_to", "none", "--train_file", file]
     settings = ["--num_train_epochs", "1", "--window", "3", "--output_dir", str(folder)]
-    main(["--model_name_or_path", encoder, *asked, *settings, *arguments])
+    main(["--model_name_or_path", encoder, *steps, *settings, *arguments])
     return read_table(folder / "_predictions.csv")
 
 
@@ -72,9 +72,9 @@ def test_changes_are_derived_and_no_state_is_read_in_prediction(tmp_path, encode
     assert config["reads_speakers"] and config["first_posts"] == "speaker"
     # A speaker's first post is never predicted as a change.
     assert all(row["prediction"] == "No-Change" for row in rows if not row["label"])
-    asked = {row["timeline_id"] for row in rows}
+    steps = {row["timeline_id"] for row in rows}
     columns = ["timeline_id", "timestamp", "text", "speaker"]
-    new = write_posts(tmp_path / "new.csv", [post for post in posts if post["timeline_id"] in asked], columns)
+    new = write_posts(tmp_path / "new.csv", [post for post in posts if post["timeline_id"] in steps], columns)
     predict = ["--do_predict", "--test_file", new, "--output_dir", str(tmp_path / "new"), "--report_to", "none"]
     main(["--model_name_or_path", str(tmp_path / "out"), *predict])
     for before, after in zip(rows, read_table(tmp_path / "new" / "_predictions.csv"), strict=True):
@@ -143,11 +143,11 @@ def test_known_states_of_earlier_posts_are_read_and_scored_beside_none(tmp_path,
     rows = train(tmp_path / "out", encoder, posts, "--change_step", "2", "--known_states")
     results = read_json(tmp_path / "out" / "all_results.json")["test"]["compared_with"]
     assert {"history", "without_known_states", "words", "position_and_time"} <= set(results)
-    asked = {row["timeline_id"] for row in rows}
+    steps = {row["timeline_id"] for row in rows}
     saved = ["--do_predict", "--report_to", "none", "--model_name_or_path", str(tmp_path / "out")]
 
     def predict(name: str, posts: list[dict]) -> list[float]:
-        file = write_posts(tmp_path / f"{name}.csv", [post for post in posts if post["timeline_id"] in asked])
+        file = write_posts(tmp_path / f"{name}.csv", [post for post in posts if post["timeline_id"] in steps])
         main([*saved, "--test_file", file, "--output_dir", str(tmp_path / name)])
         table = read_table(tmp_path / name / "_predictions.csv")
         return [float(row["probability_Change"]) for row in table]
@@ -157,7 +157,7 @@ def test_known_states_of_earlier_posts_are_read_and_scored_beside_none(tmp_path,
     unknown = predict("unknown", [{**post, "state": ""} for post in posts])
     assert max(abs(one - other) for one, other in zip(unknown, before, strict=True)) > 0.01
     pipe = load_pipeline(str(tmp_path / "out"))
-    scene = [post for post in posts if post["timeline_id"] == next(iter(asked))]
+    scene = [post for post in posts if post["timeline_id"] == next(iter(steps))]
     answers = pipe({name: [post[name] for post in scene] for name in PIPELINE_KEYS})
     given = [float(row["probability_Change"]) for row in rows if row["timeline_id"] == scene[0]["timeline_id"]]
     assert [answer["watched_probability"] for answer in answers] == pytest.approx(given, abs=1e-5)

@@ -145,8 +145,8 @@ def test_an_encoder_that_cannot_be_converted_is_named():
 
 
 def run(folder: Path, *arguments: str) -> list[dict[str, str]]:
-    asked = ["--output_dir", str(folder), "--do_predict", "--report_to", "none"]
-    main([*arguments, *asked])
+    steps = ["--output_dir", str(folder), "--do_predict", "--report_to", "none"]
+    main([*arguments, *steps])
     return read_table(folder / "_predictions.csv")
 
 

@@ -15,7 +15,7 @@ from modeling_tempoformer.training.kept_states import keep_lower_states
 
 
 @pytest.fixture(autouse=True)
-def own_cache(tmp_path, monkeypatch):
+def empty_cache(tmp_path, monkeypatch):
     monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path)
 
 

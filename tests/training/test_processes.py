@@ -343,7 +343,7 @@ def test_a_streamed_training_in_two_processes_is_that_of_one(tmp_path, files):
     for name in ("model.safetensors", "trainer_state.json"):
         (tmp_path / "two" / name).unlink()
     shutil.rmtree(tmp_path / "two" / "checkpoint-4")
-    said = run([*training(files, tmp_path / "two", **settings), "--do_predict"], 2)
-    assert "checkpoint-2" in said
+    output = run([*training(files, tmp_path / "two", **settings), "--do_predict"], 2)
+    assert "checkpoint-2" in output
     assert_same_weights(tmp_path / "one", tmp_path / "two")
     assert_same_predictions(tmp_path / "one", tmp_path / "two")

@@ -25,7 +25,7 @@ from modeling_tempoformer.training.resuming import DEFINING, train_or_resume
 from modeling_tempoformer.training.stream_trainer import StreamTrainer, StreamTrainingArguments
 from modeling_tempoformer.view.timelines import TIMELINES
 from semantic_change.arguments import TextDataTrainingArguments as TextData
-from semantic_change.commands.temporal_mlm import ModelArguments as TextArguments
+from semantic_change.commands.temporal_mlm import TemporalModelArguments as TextArguments
 from semantic_change.temporal_trainer import TemporalTrainingArguments
 
 
@@ -52,13 +52,15 @@ class Stop(TrainerCallback):
             raise KeyboardInterrupt
 
 
-def begin(folder: Path, tokenization, posts=POSTS, own: Arguments | None = None, callbacks=(), split=None, **settings):
+def begin(
+    folder: Path, tokenization, posts=POSTS, arguments: Arguments | None = None, callbacks=(), split=None, **settings
+):
     """Returns the trainer after a training of six steps."""
     set_seed(0)
     settings = {"max_steps": 6, "save_steps": 2, "logging_steps": 1, **settings}
     classes = partial(StreamTrainer, split=split), StreamTrainingArguments
     trainer = make_trainer(folder, tokenization, callbacks=callbacks, classes=classes, **settings)
-    train_or_resume(trainer, fingerprint(posts), own or Arguments())
+    train_or_resume(trainer, fingerprint(posts), arguments or Arguments())
     return trainer
 
 
@@ -112,7 +114,7 @@ def test_a_training_that_has_ended_is_loaded_and_not_trained_again(tmp_path, tok
     assert "total_flos" not in results["train"]
     (tmp_path / RESULTS).write_text(json.dumps({**results, "test": {"macro_f1": 0.5}}))
     moved = Arguments(train_file="elsewhere/posts.csv", max_predict_samples=3)
-    again = begin(tmp_path, tokenization, own=moved, callbacks=[Stop(1), EarlyStoppingCallback(2)], **settings)
+    again = begin(tmp_path, tokenization, arguments=moved, callbacks=[Stop(1), EarlyStoppingCallback(2)], **settings)
     assert_same_weights(best, again.model)
     assert again.state.log_history == first.state.log_history
     assert again.evaluate()["eval_macro_f1"] == pytest.approx(max(scores))
@@ -166,7 +168,7 @@ def test_a_checkpoint_of_another_training_is_refused(tmp_path, tokenization):
         ("--learning_rate", {"learning_rate": 0.5}),
         ("--label_smoothing_factor 0.0, not 0.1", {"label_smoothing_factor": 0.1}),
         ("--max_steps 2, not 3", {"max_steps": 3}),
-        ("--window 4, not 5", {"own": Arguments(window=5)}),
+        ("--window 4, not 5", {"arguments": Arguments(window=5)}),
     ):
         with pytest.raises(ValueError, match=f"checkpoint-2.* {name}.*--output_dir"):
             begin(tmp_path, tokenization, **{"max_steps": 2, **other})

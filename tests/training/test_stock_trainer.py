@@ -113,7 +113,7 @@ def test_the_stock_trainer_makes_the_model_of_the_command(tmp_path, encoder, fil
     assert same[0] == same[1]
     for name, weights in ours.state_dict().items():
         torch.testing.assert_close(
-            model.state_dict()[name], weights, atol=1e-5, rtol=1e-4, msg=lambda said: f"{name}: {said}"
+            model.state_dict()[name], weights, atol=1e-5, rtol=1e-4, msg=lambda message: f"{name}: {message}"
         )
     batch = StreamCollator(tokenizer, 3)(list(rows["test"]))
     found = [decide(part.eval()(**batch).logits, part.config.calibration)[0] for part in (model, ours)]

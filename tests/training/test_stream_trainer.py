@@ -88,8 +88,8 @@ def shown_scores(folder) -> dict[tuple[str, str], float]:
 
 
 def test_the_card_tells_of_the_training(tmp_path, tokenization):
-    facts = {"language": "en", "dataset": "Made up", "finetuned_from": str(tmp_path)}
-    trainer = make(tmp_path / "mine", tokenization, model_card=facts, learning_rate=0.003)
+    content = {"language": "en", "dataset": "Made up", "finetuned_from": str(tmp_path)}
+    trainer = make(tmp_path / "mine", tokenization, model_card=content, learning_rate=0.003)
     trainer.train()
     trainer.save_model()
     card = ModelCard.load(tmp_path / "mine" / "README.md")

@@ -32,13 +32,13 @@ def test_an_estimate_changes_nothing_and_counts_steps(tmp_path, caplog, monkeypa
     seconds = count(step=60.0)
     monkeypatch.setattr(time, "perf_counter", lambda: next(seconds))
     settings = {"output_dir": str(tmp_path), "per_device_train_batch_size": 2, "report_to": "none", "use_cpu": True}
-    for asked, minutes, steps in (
+    for length, minutes, steps in (
         ({"num_train_epochs": 5}, 10, 10),
         ({"max_steps": 3}, 3, 3),
         ({"max_steps": 3, "gradient_accumulation_steps": 2}, 6, 3),
     ):
         caplog.clear()
         with caplog.at_level("INFO"):
-            arguments = StreamTrainingArguments(**settings, **asked)
+            arguments = StreamTrainingArguments(**settings, **length)
             time_estimate.tell_minutes(model, rows, collator, arguments)
         assert list(map(int, re.findall(r"\d+", caplog.text.split("read")[1]))) == [minutes, steps]

@@ -444,9 +444,9 @@ def test_a_post_says_from_which_state_it_comes(open_page):
     def words_of(post: dict) -> str:
         return f"{post['state']['label']} {100 * post['state']['score']:.0f} %"
 
-    said = opened.text("#why-state")
-    assert words_of(posts[4]) in said.partition("(")[0] and words_of(posts[2]) in said.partition("(")[2]
-    assert "same speaker" in said and words_of(posts[5]) in opened.text(".post[data-post='5'] .post-head")
+    text = opened.text("#why-state")
+    assert words_of(posts[4]) in text.partition("(")[0] and words_of(posts[2]) in text.partition("(")[2]
+    assert "same speaker" in text and words_of(posts[5]) in opened.text(".post[data-post='5'] .post-head")
     strips = opened.find_all("#timeline_chart .mark-rect.role-mark path[opacity]")
     colours = {name: f"var(--group-{number})" for number, name in enumerate(names)}
     assert [strip.get_attribute("fill") for strip in strips] == [colours[post["state"]["label"]] for post in posts]

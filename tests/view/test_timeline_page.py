@@ -263,11 +263,11 @@ def test_labels_that_a_model_derives_are_on_the_page(tmp_path, kind):
     moods = [[1, 2, -1], [0, 0, 2], [2, 1, 0], [0, 1, 2]]
     posts = [
         {"timeline_id": f"{number}", "timestamp": 60 * line, "text": "the plane", "state": mood}
-        for number, own in enumerate(moods)
-        for line, mood in enumerate(own)
+        for number, grades in enumerate(moods)
+        for line, mood in enumerate(grades)
     ]
     timelines = data_of(write_view(str(tmp_path / "model"), tmp_path, posts))["timelines"]
-    derived = [[-1, *(int(abs(a - b) >= 2) for a, b in zip(own, own[1:], strict=False))] for own in moods]
+    derived = [[-1, *(int(abs(a - b) >= 2) for a, b in zip(grades, grades[1:], strict=False))] for grades in moods]
     assert [timeline["actual"] for timeline in timelines] == derived
     some = data_of(write_view(str(tmp_path / "model"), tmp_path, posts, "--max_predict_samples", "2"))["timelines"]
     assert [timeline["id"] for timeline in some] == ["0", "2"]

@@ -38,7 +38,7 @@ from .stretches import Stretch
 FIRST_DATE = 1e8
 TEXT, PREDICTION = "text", "prediction"
 # The columns that are written. Other columns of these names are left out.
-OWN = (TIMELINE, POST_ID, NUMBER, "timestamp", "speaker", "state", TEXT, LABEL, STRETCH, ANNOTATOR, PREDICTION, TURN)
+KNOWN = (TIMELINE, POST_ID, NUMBER, "timestamp", "speaker", "state", TEXT, LABEL, STRETCH, ANNOTATOR, PREDICTION, TURN)
 QUESTION = "Does something change at this post?"
 
 
@@ -102,7 +102,7 @@ def other_columns(posts: Dataset, columns: Columns) -> tuple[list[str], list[str
     read |= {part for name in read for part in (name or "").split(PLUS)}
     others = [name for name in posts.column_names if name not in read]
     schema = posts.features.arrow_schema
-    left_out = [name for name in others if name in OWN or pa.types.is_nested(schema.field(name).type)]
+    left_out = [name for name in others if name in KNOWN or pa.types.is_nested(schema.field(name).type)]
     return [name for name in others if name not in left_out], left_out
 
 

@@ -39,7 +39,7 @@ class Agreement(NamedTuple):
 def merge_files(files: Sequence[LabelFile], by_id: bool = False) -> list[Timeline]:
     """
     Returns the posts of all files as timelines, each post once, with the labels and notes of all annotators in its
-    facts. Posts are the same in two files if timeline and id are, or without `by_id` timeline, time and text; the
+    metadata. Posts are the same in two files if timeline and id are, or without `by_id` timeline, time and text; the
     second of the same ones in a file is the second in the others.
     """
     names = name_annotators(files)
@@ -56,10 +56,10 @@ def merge_files(files: Sequence[LabelFile], by_id: bool = False) -> list[Timelin
                 row, given = offset + timeline.input_rows[post], of_annotator(timeline, post, annotator)
                 if (first := known.get(key)) is not None:
                     # Columns that the first file has not stand behind its own.
-                    cells = {**first.facts.cells, **given.cells, **first.facts.cells}
-                    given = Cells(cells, first.facts.labels | given.labels, first.facts.notes | given.notes)
+                    cells = {**first.metadata.cells, **given.cells, **first.metadata.cells}
+                    given = Cells(cells, first.metadata.labels | given.labels, first.metadata.notes | given.notes)
                     row, text, time = first.row, first.text, first.timestamp
-                known[key] = Post(row, text, time, speaker=given.cells.get("speaker"), facts=given)
+                known[key] = Post(row, text, time, speaker=given.cells.get("speaker"), metadata=given)
         offset += 1 + max((row for timeline in file.timelines for row in timeline.input_rows), default=0)
     return [Timeline.from_posts(timeline_id, list(posts.values())) for timeline_id, posts in merged.items()]
 
@@ -72,12 +72,12 @@ def name_annotators(files: Sequence[LabelFile]) -> list[str]:
 
 def of_annotator(timeline: Timeline, post: int, annotator: str) -> Cells:
     """Returns the cells of a post, with the label and the note of the only annotator of its file, or of several."""
-    cells, labels, _ = timeline.facts[post]
+    cells, labels, _ = timeline.metadata[post]
     if not labels and timeline.labels[post] >= 0:
         labels = {annotator: timeline.labels[post]}
-    said = [cells[NOTE]] if cells.get(NOTE) else []
-    said = ["cannot say", *said] if cells.get(CANNOT_SAY) == YES else said
-    return Cells(cells, labels, {annotator: "; ".join(said)} if said else {})
+    notes = [cells[NOTE]] if cells.get(NOTE) else []
+    notes = ["cannot say", *notes] if cells.get(CANNOT_SAY) == YES else notes
+    return Cells(cells, labels, {annotator: "; ".join(notes)} if notes else {})
 
 
 def compare_annotators(timelines: Sequence[Timeline], names: Sequence[str]) -> Agreement:
@@ -91,21 +91,21 @@ def compare_annotators(timelines: Sequence[Timeline], names: Sequence[str]) -> A
 
     Raises a `ValueError` if no post has several labels.
     """
-    posts = [facts for timeline in timelines for facts in timeline.facts]
-    annotators = sorted({name for facts in posts for name in (*facts.labels, *facts.notes)})
-    noted = [name for name in annotators if any(name in facts.notes for facts in posts)]
+    posts = [post for timeline in timelines for post in timeline.metadata]
+    annotators = sorted({name for post in posts for name in (*post.labels, *post.notes)})
+    noted = [name for name in annotators if any(name in post.notes for post in posts)]
     votes = np.zeros((len(posts), len(names)), dtype=int)
-    for facts, counts in zip(posts, votes, strict=True):
-        np.add.at(counts, list(facts.labels.values()), 1)
-        agreed = is_agreed(facts)
-        facts.cells.update({f"label_{name}": class_of(facts, name, names) for name in annotators})
-        facts.cells.update({f"note_{name}": facts.notes.get(name, "") for name in noted})
-        facts.cells.update(
+    for post, counts in zip(posts, votes, strict=True):
+        np.add.at(counts, list(post.labels.values()), 1)
+        agreed = is_agreed(post)
+        post.cells.update({f"label_{name}": class_of(post, name, names) for name in annotators})
+        post.cells.update({f"note_{name}": post.notes.get(name, "") for name in noted})
+        post.cells.update(
             {
-                "label": names[next(iter(facts.labels.values()))] if agreed else "",
-                CANNOT_SAY: YES if not facts.labels and facts.cells.get(CANNOT_SAY) == YES else "",
+                "label": names[next(iter(post.labels.values()))] if agreed else "",
+                CANNOT_SAY: YES if not post.labels and post.cells.get(CANNOT_SAY) == YES else "",
                 NOTE: "",
-                ANNOTATOR: ", ".join(facts.labels) if agreed else "",
+                ANNOTATOR: ", ".join(post.labels) if agreed else "",
             }
         )
     several = votes.sum(axis=-1) > 1
@@ -118,19 +118,19 @@ def compare_annotators(timelines: Sequence[Timeline], names: Sequence[str]) -> A
     return Agreement(annotators, int(several.sum()), same, krippendorff_alpha(votes))
 
 
-def is_agreed(facts: Cells) -> bool:
+def is_agreed(post: Cells) -> bool:
     """Tells whether a post has a label, and all annotators who labelled it gave the same."""
-    return len(set(facts.labels.values())) == 1
+    return len(set(post.labels.values())) == 1
 
 
-def class_of(facts: Cells, annotator: str, names: Sequence[str]) -> str:
+def class_of(post: Cells, annotator: str, names: Sequence[str]) -> str:
     """Returns the class that an annotator gave a post, an empty text for none."""
-    return names[facts.labels[annotator]] if annotator in facts.labels else ""
+    return names[post.labels[annotator]] if annotator in post.labels else ""
 
 
 def differing_posts(timelines: Sequence[Timeline]) -> list[list[int]]:
     """Returns the positions of the posts of each timeline on which annotators differ."""
     return [
-        [post for post, facts in enumerate(timeline.facts) if len(set(facts.labels.values())) > 1]
+        [post for post, cells in enumerate(timeline.metadata) if len(set(cells.labels.values())) > 1]
         for timeline in timelines
     ]

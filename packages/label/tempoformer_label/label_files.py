@@ -27,7 +27,7 @@ USUAL_COLUMNS = {"timeline": TIMELINE, "text": "text", **USUAL}
 
 class Cells(NamedTuple):
     """
-    Facts of a post that is labelled.
+    Metadata of a post that is labelled.
 
     Attributes:
         cells (`dict[str, str]`): The cell of each column of the table that the page saves.
@@ -48,7 +48,7 @@ class LabelFile(NamedTuple):
         path (`str`): The file.
         annotator (`str`): Who labelled it: the only name that its column of annotators has at labels, else the name
             of the file.
-        timelines (`list[Timeline]`): Its posts, with [`Cells`] as facts.
+        timelines (`list[Timeline]`): Its posts, with [`Cells`] as metadata.
     """
 
     path: str
@@ -91,12 +91,12 @@ def read_label_file(path: str, posts: Dataset, names: Sequence[str], arguments: 
     timelines, cells = read_file_posts(path, posts, names, arguments), usual_cells(posts, columns_of(arguments))
     for timeline in timelines:
         # The labels of a column of annotators
-        labels = [{} if facts is None else facts.labels for facts in timeline.facts or [None] * len(timeline)]
+        labels = [{} if cells is None else cells.labels for cells in timeline.metadata or [None] * len(timeline)]
         rows = [
             {**cells[row], **read_label_cells(timeline, post, names)} for post, row in enumerate(timeline.input_rows)
         ]
-        timeline.facts = list(map(Cells, rows, labels))
-    labelled = [facts.cells for timeline in timelines for facts in timeline.facts if facts.cells["label"]]
+        timeline.metadata = list(map(Cells, rows, labels))
+    labelled = [cells.cells for timeline in timelines for cells in timeline.metadata if cells.cells["label"]]
     annotators = {row.get(ANNOTATOR, "").strip() for row in labelled} - {""}
     annotator = annotators.pop() if len(annotators) == 1 else name_of_timeline(path)
     return LabelFile(path, annotator, timelines)
@@ -164,10 +164,10 @@ def given_stretches(file: LabelFile) -> list[tuple[int, list[int]]] | None:
     not a number, and for a stretch in two timelines.
     """
     found: dict[int, tuple[int, list[int]]] = {}
-    has_column = any(STRETCH in facts.cells for timeline in file.timelines for facts in timeline.facts)
+    has_column = any(STRETCH in cells.cells for timeline in file.timelines for cells in timeline.metadata)
     for place, timeline in enumerate(file.timelines if has_column else ()):
-        for post, facts in enumerate(timeline.facts):
-            if not (cell := facts.cells.get(STRETCH, "").strip()):
+        for post, cells in enumerate(timeline.metadata):
+            if not (cell := cells.cells.get(STRETCH, "").strip()):
                 continue
             number = cell.removesuffix(".0")
             if not (number.isascii() and number.isdecimal()):

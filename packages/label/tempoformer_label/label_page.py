@@ -40,7 +40,7 @@ def label_page(
     Renders the page on which posts are labelled, as one HTML file that makes no request to any server.
 
     Args:
-        timelines (`Sequence[Timeline]`): Posts, with [`Cells`] as facts.
+        timelines (`Sequence[Timeline]`): Posts, with [`Cells`] as metadata.
         names (`Sequence[str]`): The classes in the order of their ids.
         stretches (`Sequence[tuple[int, Sequence[int]]]`): What is labelled: the number of a timeline, and the
             positions of posts in it.
@@ -49,13 +49,13 @@ def label_page(
         guideline (`str`, *optional*): A text that the page shows beside the posts.
         agreement ([`Agreement`], *optional*): How far annotators agree, where the page asks about their differences.
     """
-    facts = {
-        row: facts for timeline in timelines for row, facts in zip(timeline.input_rows, timeline.facts, strict=True)
+    cells = {
+        row: cells for timeline in timelines for row, cells in zip(timeline.input_rows, timeline.metadata, strict=True)
     }
-    place = {row: index for index, row in enumerate(sorted(facts))}
-    columns = dict.fromkeys(column for row in sorted(facts) for column in facts[row].cells)
+    place = {row: index for index, row in enumerate(sorted(cells))}
+    columns = dict.fromkeys(column for row in sorted(cells) for column in cells[row].cells)
     columns = [*columns, *(name for name in ("label", CANNOT_SAY, NOTE, ANNOTATOR) if name not in columns)]
-    rows = [[facts[row].cells.get(column, "") for column in columns] for row in sorted(facts)]
+    rows = [[cells[row].cells.get(column, "") for column in columns] for row in sorted(cells)]
     times = [time for timeline in timelines for time in timeline.timestamps or ()]
     data = {
         "name": name,
@@ -97,11 +97,11 @@ def given_labels(
     given = []
     for number, posts in stretches:
         for post in posts:
-            facts = timelines[number].facts[post]
-            said = {annotator: names[label] for annotator, label in facts.labels.items()}
+            cells = timelines[number].metadata[post]
+            classes = {annotator: names[label] for annotator, label in cells.labels.items()}
             by = [
-                {"annotator": annotator, "label": said.get(annotator, ""), "note": facts.notes.get(annotator, "")}
-                for annotator in sorted({*said, *facts.notes})
+                {"annotator": annotator, "label": classes.get(annotator, ""), "note": cells.notes.get(annotator, "")}
+                for annotator in sorted({*classes, *cells.notes})
             ]
             given.append({"row": place[timelines[number].input_rows[post]], "by": by})
     return given
@@ -128,12 +128,12 @@ def label_keys(names: Sequence[str]) -> list[list[str]]:
     Returns the keys of each class: a digit, and its first letter if no other class begins with it. The key of a class
     that is named by one digit is that digit.
     """
-    own = {name for name in names if len(name) == 1 and name in f"0{DIGITS}"}
-    digits = iter(sorted(set(DIGITS) - own))
+    digit_names = {name for name in names if len(name) == 1 and name in f"0{DIGITS}"}
+    digits = iter(sorted(set(DIGITS) - digit_names))
     first = [name[0].lower() for name in names]
     keys = []
     for name, letter in zip(names, first, strict=True):
-        of_class = [name] if name in own else [digit for digit in [next(digits, None)] if digit is not None]
+        of_class = [name] if name in digit_names else [digit for digit in [next(digits, None)] if digit is not None]
         if letter.isalpha() and first.count(letter) == 1:
             of_class.append(letter)
         keys.append(of_class)

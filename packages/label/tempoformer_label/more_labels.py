@@ -42,21 +42,21 @@ def expect_more(whole: np.ndarray, parts: Mapping[int, np.ndarray]) -> dict[str,
     drawn = np.random.default_rng(0).multinomial(number, np.full(number, 1 / number), size=RESAMPLES)
     # The first row is the timelines as they are.
     drawn = np.concatenate((np.ones((1, number)), drawn))
-    own = macro_f1(drawn, whole[None])
+    whole_scores = macro_f1(drawn, whole[None])
     scores = np.stack([macro_f1(drawn, parts[count]) for count in counts], axis=-1)
     gain = expected_gain(sizes, scores, number)
     # Other timelines to learn from would make another model, which is then scored on twice as many.
-    spread = np.hypot(spread_of_fits(parts), own[1:].std() / 2**0.5)
+    spread = np.hypot(spread_of_fits(parts), whole_scores[1:].std() / 2**0.5)
     chance = spread * np.random.default_rng(1).standard_normal(RESAMPLES)
     # No score is more than 1, whatever the formula says.
-    expected = np.clip(own + gain + np.concatenate(([0], chance)), 0, 1)
+    expected = np.clip(whole_scores + gain + np.concatenate(([0], chance)), 0, 1)
     guessing = 1 / whole.shape[-1]
     return {
         "timelines": number,
-        "macro_f1": float(own[0]),
-        "macro_f1_interval": interval(own),
+        "macro_f1": float(whole_scores[0]),
+        "macro_f1_interval": interval(whole_scores),
         "guessing": guessing,
-        "has_learned": interval(own)[0] > guessing,
+        "has_learned": interval(whole_scores)[0] > guessing,
         "stand_in": [
             {
                 "timelines": round(sizes[at]),
@@ -125,18 +125,18 @@ def interval(samples: np.ndarray) -> list[float]:
     return np.quantile(samples[1:], [LOW, HIGH]).tolist()
 
 
-def more_labels_sentence(facts: Mapping[str, Any]) -> str:
+def more_labels_sentence(curve: Mapping[str, Any]) -> str:
     """Says what [`expect_more`] expects."""
-    number, score = facts["more_timelines"], f"{facts['macro_f1']:.2f}"
-    if not facts["has_learned"]:
+    number, score = curve["more_timelines"], f"{curve['macro_f1']:.2f}"
+    if not curve["has_learned"]:
         return (
-            f"Held out in turn, these {facts['timelines']} timelines do not tell the model from guessing (macro F1 "
-            f"{score}, {words(facts['macro_f1_interval'])}; guessing {facts['guessing']:.2f}), nor can they tell what "
+            f"Held out in turn, these {curve['timelines']} timelines do not tell the model from guessing (macro F1 "
+            f"{score}, {words(curve['macro_f1_interval'])}; guessing {curve['guessing']:.2f}), nor can they tell what "
             "more of their kind would be worth."
         )
-    then = f"{facts['expected_macro_f1']:.2f} ({words(facts['expected_interval'])})"
+    then = f"{curve['expected_macro_f1']:.2f} ({words(curve['expected_interval'])})"
     sentence = f"{number} more timelines of this kind: macro F1 {score} to about {then}"
-    return f"{sentence}." if facts["gains"] else f"{sentence}; that they would help at all is not sure."
+    return f"{sentence}." if curve["gains"] else f"{sentence}; that they would help at all is not sure."
 
 
 def words(ends: Sequence[float]) -> str:

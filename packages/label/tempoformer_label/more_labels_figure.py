@@ -12,21 +12,21 @@ from modeling_tempoformer.common.figures import COLUMN, DARK, LIGHT, STYLE, new_
 
 
 @rc_context(STYLE)
-def more_labels_figure(facts: Mapping[str, Any]) -> Figure:
+def more_labels_figure(worth: Mapping[str, Any]) -> Figure:
     """The macro F1 by the number of labelled timelines, from [`expect_more`], with intervals of 95 %."""
     figure = new_figure(COLUMN, 0.85 * COLUMN)
-    axes, number = figure.subplots(), facts["timelines"]
-    twice = number + facts["more_timelines"]
-    score, expected = facts["macro_f1"], facts["expected_macro_f1"]
-    sizes = [point["timelines"] for point in facts["stand_in"]]
-    draw_points(axes, sizes, facts["stand_in"], "this model without its network, held out in turn", **LIGHT)
-    draw_points(axes, [number], [facts], "this model, held out in turn", **DARK, linestyle="")
-    then = {"macro_f1": expected, "macro_f1_interval": facts["expected_interval"]}
+    axes, number = figure.subplots(), worth["timelines"]
+    twice = number + worth["more_timelines"]
+    score, expected = worth["macro_f1"], worth["expected_macro_f1"]
+    sizes = [point["timelines"] for point in worth["stand_in"]]
+    draw_points(axes, sizes, worth["stand_in"], "this model without its network, held out in turn", **LIGHT)
+    draw_points(axes, [number], [worth], "this model, held out in turn", **DARK, linestyle="")
+    then = {"macro_f1": expected, "macro_f1_interval": worth["expected_interval"]}
     draw_points(
         axes, [twice], [then], "expected", color=DARK["color"], marker="D", markerfacecolor="white", linestyle=""
     )
     axes.plot([number, twice], [score, expected], color=DARK["color"], linestyle=":")
-    guessing = facts["guessing"]
+    guessing = worth["guessing"]
     axes.axhline(guessing, color="gray", linestyle="-.", label=f"guessing by the classes' shares: {guessing:.3f}")
     axes.set(xscale="log", xlabel="labelled timelines", ylabel="macro F1")
     axes.set_xticks([*sizes, twice], [str(size) for size in (*sizes, twice)])

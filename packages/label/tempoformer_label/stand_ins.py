@@ -105,7 +105,7 @@ def can_learn(tokens: Dataset, model: PostTempoFormerForStreamClassification) ->
         values = list(zip(tokens["held_out"], tokens[name], strict=True))
         for member in range(model.config.num_members):
             # -100 is no label, and an empty text no state.
-            seen = {value for fold, own in values for value in own if fold != member} - {-100, "", None}
+            seen = {value for fold, classes in values for value in classes if fold != member} - {-100, "", None}
             if len(seen) < 2:
                 return False
     return True
@@ -158,6 +158,6 @@ def count_predictions(model: PostTempoFormerForStreamClassification, rows: Datas
         labels = batch.pop("labels")
         predictions = model(**batch).logits.argmax(-1)
         timelines = torch.tensor([row["timeline"] for row in part], device=labels.device)
-        for values, own in zip(columns.values(), (labels, predictions, timelines[:, None].expand_as(labels))):
-            values.append(own[labels >= 0].cpu().numpy())
+        for values, found in zip(columns.values(), (labels, predictions, timelines[:, None].expand_as(labels))):
+            values.append(found[labels >= 0].cpu().numpy())
     return f1_counts(*map(np.concatenate, columns.values()), model.config.num_labels)

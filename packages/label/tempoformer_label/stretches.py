@@ -33,9 +33,9 @@ class Stretch(NamedTuple):
 
 def unlabelled_posts(timeline: Timeline) -> np.ndarray:
     """Returns a mask (posts,) of the posts that nobody has labelled."""
-    facts = timeline.facts or [None] * len(timeline)
+    metadata = timeline.metadata or [None] * len(timeline)
     return np.array(
-        [label < 0 and not (one and one.labels) for label, one in zip(timeline.labels, facts, strict=True)]
+        [label < 0 and not (one and one.labels) for label, one in zip(timeline.labels, metadata, strict=True)]
     )
 
 
@@ -49,7 +49,7 @@ def open_posts(timeline: Timeline) -> np.ndarray:
 
 def group_of(timeline: Timeline) -> str:
     """Returns the most frequent group of a timeline's posts; empty without groups."""
-    groups = Counter(facts.group or "" for facts in timeline.facts or ())
+    groups = Counter(metadata.group or "" for metadata in timeline.metadata or ())
     return max(sorted(groups), key=groups.__getitem__, default="")
 
 
@@ -162,16 +162,16 @@ def change_scores(pipe: StreamClassificationPipeline, timelines: Sequence[Timeli
     members = range(getattr(config, "num_members", 1))
     if len(members) > 1:
         read_vectors(pipe, timelines)
-    asked = [
+    members_timelines = [
         replace(timeline, held_out=member if len(members) > 1 else None)
         for timeline in timelines
         for member in members
     ]
-    for _ in pipe(iter(asked)):
+    for _ in pipe(iter(members_timelines)):
         pass
     scores = []
-    for start in range(0, len(asked), len(members)):
-        _, probabilities = decide_posts(asked[start : start + len(members)], config.calibration)
+    for start in range(0, len(members_timelines), len(members)):
+        _, probabilities = decide_posts(members_timelines[start : start + len(members)], config.calibration)
         scores.append(probabilities[:, config.watched].reshape(len(members), -1).max(axis=0))
     return scores
 

@@ -125,7 +125,7 @@ def test_fifty_posts_are_labelled_by_keys_and_a_training_reads_them(opened, post
     assert list(table["label"]) == expected and list(table["text"]) == [post["text"] for post in posts]
     assert list(table["cannot_say"]) == ["yes" if name == "cannot say" else "" for name in wanted] + [""] * 30
     assert list(table["annotator"]) == ["Ann" if name != "no label" else "" for name in wanted] + [""] * 30
-    assert [(n, said) for n, said in enumerate(table["note"]) if said] == [(49, note)]
+    assert [(n, cell) for n, cell in enumerate(table["note"]) if cell] == [(49, note)]
     given = to_timelines(load_table(str(tmp_path / "posts_Ann.csv")), NAMES)
     assert [NAMES[found] if found >= 0 else "" for one in given for found in one.labels] == expected
     assert [text for one in given for text in one.texts] == [post["text"] for post in posts]

@@ -107,11 +107,11 @@ def test_stretches_of_a_file_are_labelled_in_the_order_of_their_numbers():
     write_posts(Path("posts.csv"), posts)
     with pytest.raises(ValueError, match=r"posts\.csv: Row 10 .*'stretch'.* 'a'"):
         page_of("posts.csv", "--labels", *NAMES)
-    for cell, said in (("first", "Row 4 .*'first'.*whole number"), ("", "nothing to label")):
+    for cell, message in (("first", "Row 4 .*'first'.*whole number"), ("", "nothing to label")):
         write_posts(
             Path("posts.csv"), [{**post, "stretch": ""} for post in posts[:4]] + [{**posts[4], "stretch": cell}]
         )
-        with pytest.raises(ValueError, match=said):
+        with pytest.raises(ValueError, match=message):
             page_of("posts.csv", "--labels", *NAMES)
 
 
@@ -122,13 +122,13 @@ def test_classes_must_be_two_and_labels_must_be_among_them():
     write_posts(Path("posts.csv"), [{**ANN, "label": "Switch"}])
     # Those of most files, some of which are used already
     assert [found["name"] for found in page_of("posts.csv")["classes"]] == NAMES
-    for arguments, said in (
+    for arguments, message in (
         (["--labels", "calm"], "--labels"),
         (["--labels", "calm", "Calm"], "'calm', 'Calm'"),
         (["--labels", "calm", "storm"], "posts.csv: Row 0.*'Switch'.*calm, storm"),
         (["--labels", *NAMES, "--guideline", "none.md"], "none.md"),
     ):
-        with pytest.raises((ValueError, OSError), match=said):
+        with pytest.raises((ValueError, OSError), match=message):
             page_of("posts.csv", *arguments)
 
 
@@ -172,7 +172,7 @@ def test_annotators_are_compared_by_post_whatever_the_order_of_their_files(caplo
     labels = [[post["label"] for post in ann[:90]], [post["label"] for post in bob[:0:-1]]]
     differ = [row for row, pair in enumerate(zip(*labels, strict=True)) if len(set(pair)) == 2]
     assert sorted(given["row"] for given in data["given"]) == differ
-    assert {given["row"]: [said["label"] for said in given["by"]] for given in data["given"]} == {
+    assert {given["row"]: [message["label"] for message in given["by"]] for given in data["given"]} == {
         row: [labels[0][row], labels[1][row]] for row in differ
     }
     assert len(rows) == 92 and [row["label"] for row in rows[90:]] == ["Switch", "Switch"]
@@ -182,14 +182,14 @@ def test_annotators_are_compared_by_post_whatever_the_order_of_their_files(caplo
         assert {name: rows[row][name] for name in expected} == expected
         assert rows[row]["note_ann"] == f"ann {row}"
     # The labels are random, so that agreement is that of chance.
-    (said,) = [record.message for record in caplog.records if "alpha" in record.message]
-    alpha = float(said.rpartition("is ")[2].rstrip("."))
+    (message,) = [record.message for record in caplog.records if "alpha" in record.message]
+    alpha = float(message.rpartition("is ")[2].rstrip("."))
     assert alpha == pytest.approx(cohen_kappa_score(*labels), abs=0.02) and abs(alpha) < 0.25
-    assert f"90 posts have several labels, and on {90 - len(differ)} of them" in said
+    assert f"90 posts have several labels, and on {90 - len(differ)} of them" in message
     # Stretches have the differing posts alone, and none begins far from the one before it.
     for stretch in data["stretches"]:
-        own = data["timelines"][stretch["timeline"]]["rows"]
-        assert {own[post] for post in stretch["posts"]} <= set(differ)
+        shown_rows = data["timelines"][stretch["timeline"]]["rows"]
+        assert {shown_rows[post] for post in stretch["posts"]} <= set(differ)
 
 
 def test_annotators_of_one_file_are_compared_too():

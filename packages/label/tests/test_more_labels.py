@@ -37,36 +37,36 @@ def test_the_score_of_a_sample_is_that_of_its_posts():
 def test_a_curve_goes_on_as_its_formula_does():
     # 0.8 less 4 / timelines, for 10, 20 and 40 of them; the model itself is 0.05 better than its stand-in.
     scores = [0.8 - 4 / size for size in (40, 20, 10)]
-    facts = expect_more(counts_of(scores[0] + 0.05), of_parts(*scores))
+    curve = expect_more(counts_of(scores[0] + 0.05), of_parts(*scores))
     expected = 0.85 - 4 / 80
-    assert facts["expected_macro_f1"] == pytest.approx(expected)
+    assert curve["expected_macro_f1"] == pytest.approx(expected)
     # All timelines are alike, so that other ones would have the same score.
-    assert facts["expected_interval"] == pytest.approx([expected] * 2)
-    assert [point["timelines"] for point in facts["stand_in"]] == [10, 20, 40]
-    assert [point["macro_f1"] for point in facts["stand_in"]] == pytest.approx(scores[::-1])
-    assert (facts["timelines"], facts["more_timelines"], facts["has_learned"], facts["gains"]) == (40, 40, True, True)
-    assert "40 more timelines" in more_labels_sentence(facts) and "0.75 to about 0.80" in more_labels_sentence(facts)
+    assert curve["expected_interval"] == pytest.approx([expected] * 2)
+    assert [point["timelines"] for point in curve["stand_in"]] == [10, 20, 40]
+    assert [point["macro_f1"] for point in curve["stand_in"]] == pytest.approx(scores[::-1])
+    assert (curve["timelines"], curve["more_timelines"], curve["has_learned"], curve["gains"]) == (40, 40, True, True)
+    assert "40 more timelines" in more_labels_sentence(curve) and "0.75 to about 0.80" in more_labels_sentence(curve)
 
 
 def test_no_score_is_more_than_1():
     """0.95 with 40 timelines, and 0.8 less with half of them: the formula alone would go on to 1.35."""
-    facts = expect_more(counts_of(0.95, spread=0.05), of_parts(0.95, 0.15, spread=0.05))
-    assert facts["expected_macro_f1"] == facts["expected_interval"][1] == 1
+    curve = expect_more(counts_of(0.95, spread=0.05), of_parts(0.95, 0.15, spread=0.05))
+    assert curve["expected_macro_f1"] == curve["expected_interval"][1] == 1
 
 
 def test_a_curve_that_falls_promises_nothing():
-    facts = expect_more(counts_of(0.7), of_parts(0.6, 0.62, 0.65))
-    assert facts["expected_macro_f1"] == pytest.approx(0.7) and facts["has_learned"] and not facts["gains"]
-    assert "not sure" in more_labels_sentence(facts)
+    curve = expect_more(counts_of(0.7), of_parts(0.6, 0.62, 0.65))
+    assert curve["expected_macro_f1"] == pytest.approx(0.7) and curve["has_learned"] and not curve["gains"]
+    assert "not sure" in more_labels_sentence(curve)
 
 
 def test_timelines_that_differ_make_intervals_wide():
-    facts = expect_more(counts_of(0.7, spread=0.2), of_parts(0.7, 0.65, 0.6, spread=0.2))
+    curve = expect_more(counts_of(0.7, spread=0.2), of_parts(0.7, 0.65, 0.6, spread=0.2))
     # The standard deviation of a mean of 40 timelines is 0.032, and an interval of 95 % has 3.9 of them.
-    low, high = facts["macro_f1_interval"]
+    low, high = curve["macro_f1_interval"]
     assert high - low == pytest.approx(3.92 * 0.2 / 40**0.5, rel=0.2)
-    low, high = facts["expected_interval"]
-    assert low < facts["expected_macro_f1"] < high and high - low > 0.08
+    low, high = curve["expected_interval"]
+    assert low < curve["expected_macro_f1"] < high and high - low > 0.08
 
 
 def test_fits_that_differ_make_the_interval_wide():
@@ -76,28 +76,28 @@ def test_fits_that_differ_make_the_interval_wide():
         for part, scores in ((1, [0.7]), (2, [0.6, 0.7]), (4, [0.5, 0.6, 0.6, 0.7]))
     }
     spread = ((0.05**2 * 2 / 4 + 0.1**2 * 2 / 16) / (1 + 3)) ** 0.5
-    facts = expect_more(counts_of(0.7), parts)
-    low, high = facts["expected_interval"]
+    curve = expect_more(counts_of(0.7), parts)
+    low, high = curve["expected_interval"]
     assert high - low == pytest.approx(2 * 1.96 * spread, rel=0.1)
-    assert facts["macro_f1_interval"] == pytest.approx([0.7, 0.7])
+    assert curve["macro_f1_interval"] == pytest.approx([0.7, 0.7])
 
 
 def test_of_labels_of_chance_nothing_is_promised():
     generator, timelines = np.random.default_rng(0), np.repeat(np.arange(40), 20)
     labels = generator.integers(0, 2, 800)
     fits = [f1_counts(labels, generator.integers(0, 2, 800), timelines, 2) for _ in range(8)]
-    facts = expect_more(fits[0], {1: np.stack(fits[1:2]), 2: np.stack(fits[2:4]), 4: np.stack(fits[4:])})
-    assert not facts["has_learned"] and facts["guessing"] == 0.5
-    assert all(abs(point["macro_f1"] - 0.5) < 0.05 for point in facts["stand_in"])
-    sentence = more_labels_sentence(facts)
+    curve = expect_more(fits[0], {1: np.stack(fits[1:2]), 2: np.stack(fits[2:4]), 4: np.stack(fits[4:])})
+    assert not curve["has_learned"] and curve["guessing"] == 0.5
+    assert all(abs(point["macro_f1"] - 0.5) < 0.05 for point in curve["stand_in"])
+    sentence = more_labels_sentence(curve)
     assert "guessing" in sentence and "more timelines" not in sentence
 
 
 def test_the_figure_has_all_points():
-    facts = expect_more(counts_of(0.7, spread=0.1), of_parts(0.68, 0.64, 0.6, spread=0.1))
-    axes = more_labels_figure(facts).axes[0]
+    curve = expect_more(counts_of(0.7, spread=0.1), of_parts(0.68, 0.64, 0.6, spread=0.1))
+    axes = more_labels_figure(curve).axes[0]
     drawn = {tuple(np.round(point, 6)) for line in axes.lines for point in line.get_xydata()}
-    points = [*facts["stand_in"], facts]
+    points = [*curve["stand_in"], curve]
     expected = {(point["timelines"], round(point["macro_f1"], 6)) for point in points}
-    assert expected | {(80, round(facts["expected_macro_f1"], 6))} <= drawn
+    assert expected | {(80, round(curve["expected_macro_f1"], 6))} <= drawn
     assert [label.get_text() for label in axes.get_xticklabels()] == ["10", "20", "40", "80"]

@@ -58,7 +58,7 @@ def choose(folder, tool: str, *options: str, posts=POSTS, name: str = "to_label"
 def test_labelled_tasks_are_read_back_without_an_option(tool, tmp_path, capsys):
     """Five people have eight stretches, so that some have two. Two posts stay without a label."""
     output, _ = choose(tmp_path, tool, "--num", "8", "--stretch", "4", "--columns", "group=platform")
-    said = capsys.readouterr().out
+    printed_text = capsys.readouterr().out
     unclear = {"n7", "n20"}
     exported = export(output, tool, lambda post: None if post["name"] in unclear else truth(post))
     rows = load_table(str(exported))
@@ -68,16 +68,18 @@ def test_labelled_tasks_are_read_back_without_an_option(tool, tmp_path, capsys):
     stretches, labelled = {}, 0
     read = to_timelines(rows, names, columns={"id": "post_id", "group": "platform"})
     for timeline in read:
-        own = original[timeline.timeline_id]
-        places = [own.post_ids.index(post_id) for post_id in timeline.post_ids]
+        posts = original[timeline.timeline_id]
+        places = [posts.post_ids.index(post_id) for post_id in timeline.post_ids]
         assert places == sorted(set(places))
         for field in ("texts", "timestamps", "speakers"):
-            assert getattr(timeline, field) == [getattr(own, field)[place] for place in places]
+            assert getattr(timeline, field) == [getattr(posts, field)[place] for place in places]
         if tool == "csv":
             assert places == list(range(len(places)))
-        for place, row, label, facts in zip(places, timeline.input_rows, timeline.labels, timeline.facts, strict=True):
+        for place, row, label, metadata in zip(
+            places, timeline.input_rows, timeline.labels, timeline.metadata, strict=True
+        ):
             post = rows[row]
-            assert facts.group == post["platform"] and post["post_number"] == str(place + 1)
+            assert metadata.group == post["platform"] and post["post_number"] == str(place + 1)
             if post["stretch"]:
                 stretches.setdefault(post["stretch"], []).append((timeline.timeline_id, place))
             expected = truth(post) if post["stretch"] and post["name"] not in unclear else None
@@ -92,7 +94,7 @@ def test_labelled_tasks_are_read_back_without_an_option(tool, tmp_path, capsys):
     assert [timeline.labels for timeline in streamed] == [timeline.labels for timeline in read]
     # Without the ids, which nobody has to name, the timelines are the same.
     assert [timeline.labels for timeline in to_timelines(rows, names)] == [timeline.labels for timeline in read]
-    assert "8 stretches with 32 posts to label, of 4 timelines" in said
+    assert "8 stretches with 32 posts to label, of 4 timelines" in printed_text
     assert labelled == 32 - sum(post["name"] in unclear and post["stretch"] != "" for post in rows)
 
 
@@ -147,9 +149,9 @@ def test_the_labels_of_two_people_are_read_and_compared(doubled, monkeypatch, ca
     caplog.set_level(logging.INFO, "modeling_tempoformer")
     (arguments,) = parse([DataTrainingArguments], options)
     timelines = make_timelines(load_splits(arguments), arguments, NAMES)["train"]
-    (said,) = [record.getMessage() for record in caplog.records if "annotators gave" in record.getMessage()]
-    assert f"2 annotators gave {20 * 8 + 6 * 8} labels to {20 * 8} posts" in said
-    assert f"alpha {krippendorff_alpha(several):.3f}" in said
+    (printed_text,) = [record.getMessage() for record in caplog.records if "annotators gave" in record.getMessage()]
+    assert f"2 annotators gave {20 * 8 + 6 * 8} labels to {20 * 8} posts" in printed_text
+    assert f"alpha {krippendorff_alpha(several):.3f}" in printed_text
     differ = int((several == 1).all(axis=1).sum())
     assert differ and sum(label >= 0 for timeline in timelines for label in timeline.labels) == 20 * 8 - differ
 

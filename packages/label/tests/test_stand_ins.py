@@ -27,8 +27,8 @@ def measure(rule, count: int = 40, num_posts: int = 8):
     """
     chance, timelines = np.random.default_rng(0), []
     for number in range(count):
-        own = [NAMES[number % 14], NAMES[number // 14]]
-        texts = [[*chance.choice(list(WORDS), 3), *own] for _ in range(num_posts)]
+        names = [NAMES[number % 14], NAMES[number // 14]]
+        texts = [[*chance.choice(list(WORDS), 3), *names] for _ in range(num_posts)]
         drawn = chance.integers(0, 2)
         labels = [int(rule(text[:3], drawn)) for text in texts]
         timelines.append(make_timeline(labels, str(number), list(map(" ".join, texts))))
@@ -39,29 +39,29 @@ def measure(rule, count: int = 40, num_posts: int = 8):
     rows = embed_rows({"train": tokens}, model, tokenizer, keeps=False)["train"]
     grow_experts(model, rows)
     before = {name: values.clone() for name, values in model.state_dict().items()}
-    facts = measure_more_labels(model, {"train": tokens}, tokenizer)
+    worth = measure_more_labels(model, {"train": tokens}, tokenizer)
     # The model itself stays as it is.
     assert all(values.equal(before[name]) for name, values in model.state_dict().items())
-    return facts
+    return worth
 
 
 @pytest.mark.slow
 def test_what_words_say_is_learned_from_more_timelines():
-    facts = measure(lambda words, drawn: "a" in words or "b" in words)
-    quarter, _, whole = facts["stand_in"]
-    assert whole["macro_f1"] > quarter["macro_f1"] + 0.02 and facts["has_learned"]
-    assert [point["fits"] for point in facts["stand_in"]] == [4, 2, 1]
-    assert facts["expected_macro_f1"] > facts["macro_f1"]
+    worth = measure(lambda words, drawn: "a" in words or "b" in words)
+    quarter, _, whole = worth["stand_in"]
+    assert whole["macro_f1"] > quarter["macro_f1"] + 0.02 and worth["has_learned"]
+    assert [point["fits"] for point in worth["stand_in"]] == [4, 2, 1]
+    assert worth["expected_macro_f1"] > worth["macro_f1"]
 
 
 @pytest.mark.slow
 def test_labels_of_chance_are_at_chance_though_each_timeline_can_be_told():
     """All posts of a timeline have one label, so that who has learned from some of them knows the others."""
-    facts = measure(lambda words, drawn: drawn)
-    scores = [point["macro_f1"] for point in [facts, *facts["stand_in"]]]
+    worth = measure(lambda words, drawn: drawn)
+    scores = [point["macro_f1"] for point in [worth, *worth["stand_in"]]]
     # The standard deviation of 40 guesses is 0.08; who has learned from a timeline has a score of 1.
-    assert max(scores) < 0.7 and not facts["has_learned"]
-    assert "guessing" in more_labels_sentence(facts)
+    assert max(scores) < 0.7 and not worth["has_learned"]
+    assert "guessing" in more_labels_sentence(worth)
 
 
 def test_parts_have_as_many_timelines_of_each_fold():
@@ -80,9 +80,9 @@ def test_parts_have_as_many_timelines_of_each_fold():
 def test_few_timelines_and_rare_classes_are_not_measured():
     with pytest.raises(ValueError, match="needs 20 to 200 .* are 19 with 38"):
         measure(lambda words, drawn: drawn, count=FEWEST_TIMELINES - 1, num_posts=2)
-    asked = iter(range(1000))
+    numbers = iter(range(1000))
     with pytest.raises(ValueError, match="one class"):
-        measure(lambda words, drawn: next(asked) == 0, count=FEWEST_TIMELINES, num_posts=2)
+        measure(lambda words, drawn: next(numbers) == 0, count=FEWEST_TIMELINES, num_posts=2)
 
 
 @pytest.mark.slow
@@ -97,17 +97,17 @@ def test_the_command_takes_what_a_training_has_left(tmp_path, monkeypatch, capsy
     with caplog.at_level("INFO"):
         train([*given, "--do_train", "--do_eval", "--do_predict", "--report_to", "none", "--output_dir", str(out)])
     assert "more_labels" not in read_json(out / "all_results.json")
-    (said,) = [record.getMessage() for record in caplog.records if "more_labels" in record.getMessage()]
-    command = shlex.split(said.partition(": ")[2])
+    (sentence,) = [record.getMessage() for record in caplog.records if "more_labels" in record.getMessage()]
+    command = shlex.split(sentence.partition(": ")[2])
     assert command == ["tempoformer", "more_labels", posts, "--model_name_or_path", str(out)]
     kept = list((tmp_path / "datasets" / "post_embeddings").iterdir())
-    main(["--posts_file", *command[2:], "--output", str(tmp_path / "curve.png")])
+    main(["--posts_file", *command[2:], "--output", str(tmp_path / "worth.png")])
     assert list((tmp_path / "datasets" / "post_embeddings").iterdir()) == kept
-    facts = read_json(tmp_path / "curve.json")
-    assert facts["timelines"] == 32 and more_labels_sentence(facts) in capsys.readouterr().out
+    worth = read_json(tmp_path / "worth.json")
+    assert worth["timelines"] == 32 and more_labels_sentence(worth) in capsys.readouterr().out
     # The model's own score is that of the run's validation, in which each timeline was held out in turn.
-    assert facts["macro_f1"] == pytest.approx(read_json(out / "all_results.json")["validation"]["macro_f1"])
-    assert (tmp_path / "curve.png").stat().st_size > 0
+    assert worth["macro_f1"] == pytest.approx(read_json(out / "all_results.json")["validation"]["macro_f1"])
+    assert (tmp_path / "worth.png").stat().st_size > 0
     fewer = write_posts(tmp_path / "fewer.csv", made[:160])
     with pytest.raises(ValueError, match="of the 32 timelines that .* are not among these posts"):
         main(["--posts_file", fewer, *command[3:]])

@@ -10,7 +10,7 @@ from helpers import MODELS, make_timeline, tiny_reader
 
 from modeling_tempoformer import StreamCollator
 from modeling_tempoformer.pipeline_tempoformer import StreamClassificationPipeline
-from modeling_tempoformer.posts.facts import Facts
+from modeling_tempoformer.posts.metadata import Metadata
 from modeling_tempoformer.posts.rows import to_rows
 from tempoformer_label.stretches import change_scores, choose_stretches, open_posts, predict_labels
 
@@ -58,8 +58,8 @@ def test_posts_that_somebody_has_labelled_are_not_chosen():
     """Also where people disagree, so that the post has no label."""
     timeline = make_timeline([-100, -100, 1, -100, -100])
     assert open_posts(timeline).tolist() == [False, True, False, True, True]
-    facts = [Facts(), Facts(), Facts(), Facts(labels={"a": 0, "b": 1}), Facts()]
-    assert open_posts(replace(timeline, facts=facts)).tolist() == [False, True, False, False, True]
+    metadata = [Metadata(), Metadata(), Metadata(), Metadata(labels={"a": 0, "b": 1}), Metadata()]
+    assert open_posts(replace(timeline, metadata=metadata)).tolist() == [False, True, False, False, True]
 
 
 def test_the_same_share_of_each_group_is_drawn():
@@ -79,8 +79,8 @@ def test_a_model_chooses_the_stretches_with_the_largest_scores():
     chosen = choose_stretches(posts, 10, 4, seed=0, scores=scores, share_by_model=0.3)
     assert len({stretch.timeline for stretch in chosen}) == 10
     best = {
-        number: max((own[first : first + 4].mean(), first) for first in range(1, len(own) - 3))
-        for number, own in enumerate(scores)
+        number: max((shares[first : first + 4].mean(), first) for first in range(1, len(shares) - 3))
+        for number, shares in enumerate(scores)
     }
     expected = sorted(((*value, number) for number, value in best.items()), reverse=True)[:3]
     found = {(stretch.timeline, stretch.first) for stretch in chosen if stretch.by_model}
@@ -98,12 +98,12 @@ def test_members_are_asked_one_by_one(kind):
     timelines = [make_timeline([-100] * n, f"{n}", texts[:n], timestamps=[60.0 * t for t in range(n)]) for n in (5, 3)]
     scores, predicted = change_scores(pipe, timelines), predict_labels(pipe, timelines)
     collator = StreamCollator(tokenizer, model.config.window)
-    for timeline, own, labels in zip(timelines, scores, predicted, strict=True):
-        asked = [None, *range(getattr(model.config, "num_members", 0))]
+    for timeline, shares, labels in zip(timelines, scores, predicted, strict=True):
+        member_numbers = [None, *range(getattr(model.config, "num_members", 0))]
         answers = {}
-        for member in asked:
+        for member in member_numbers:
             rows = to_rows([replace(timeline, held_out=member)], tokenizer, model.config.window, targets_per_row=9)
             answers[member] = model(**collator(list(rows))).logits[0].softmax(-1).detach()
-        members = [answers[member][:, 1].numpy() for member in asked[1:] or asked]
-        np.testing.assert_allclose(own, np.max(members, axis=0), atol=1e-5)
+        members = [answers[member][:, 1].numpy() for member in member_numbers[1:] or member_numbers]
+        np.testing.assert_allclose(shares, np.max(members, axis=0), atol=1e-5)
         assert labels == [model.config.id2label[label] for label in answers[None].argmax(-1).tolist()]

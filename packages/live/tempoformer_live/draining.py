@@ -25,8 +25,8 @@ class DrainingServer(uvicorn.Server):
 
     def __init__(self, app: FastAPI, settings: ServerSettings):
         # No logs of its own: the app has a line for each request.
-        said = {"log_config": None, "log_level": "info", "access_log": False}
-        config = uvicorn.Config(app, settings.host, settings.port, **said)
+        log_settings = {"log_config": None, "log_level": "info", "access_log": False}
+        config = uvicorn.Config(app, settings.host, settings.port, **log_settings)
         super().__init__(config)
         self.app, self.settings = app, settings
 

@@ -23,7 +23,7 @@ SHOWN_BINS, INDEX_BINS = 10, 10
 RESAMPLES = 999
 
 
-def read_asked(path: str | Path) -> pd.DataFrame:
+def read_answered_posts(path: str | Path) -> pd.DataFrame:
     """
     Reads predictions ([`read_predictions`]), without the posts that the model was not asked about. Raises a
     `ValueError` if no post is left.
@@ -39,7 +39,7 @@ def find_drift(before: pd.DataFrame, after: pd.DataFrame, watched: str) -> dict[
     Compares the probabilities of a class in two sets of predictions.
 
     Args:
-        before, after (`pd.DataFrame`): The results of [`read_asked`], such as those of a test and of last week.
+        before, after (`pd.DataFrame`): The results of [`read_answered_posts`], such as of a test and of last week.
         watched (`str`): The class.
 
     Returns:
@@ -144,25 +144,25 @@ def drift_text(found: dict[str, Any], watched: str) -> str:
     for number, both in enumerate(zip(*(side["histogram"] for side in sides), strict=True)):
         low, high = number / SHOWN_BINS, (number + 1) / SHOWN_BINS
         rows.append([f"probability {low:.1f} to {high:.1f}", *(f"{share:.1%}" for share in both)])
-    said = [
+    lines = [
         f"Population stability index: {found['population_stability_index']:.3f}.",
         f"Largest difference of the cumulative distributions (Kolmogorov-Smirnov): {found['kolmogorov_smirnov']:.3f}.",
     ]
     if "same_posts" in found:
         changed = [row for row in found["same_posts"] if row[0] != row[1]]
         total = sum(number for *_, number in changed)
-        said.append(f"Both predict the same posts: {total} of {sides[0]['posts']} have another prediction.")
-        said += [f"  {number} from {one} to {other}" for one, other, number in changed]
+        lines.append(f"Both predict the same posts: {total} of {sides[0]['posts']} have another prediction.")
+        lines += [f"  {number} from {one} to {other}" for one, other, number in changed]
     else:
         more = "more" if found["p"] < 0.05 else "no more"
         chance = f"95 % have an index below {found['by_chance']:.3f}, and p = {found['p']:.3g}."
-        said += [f"Random divisions of the same timelines: {chance}", f"The two differ {more} than by chance."]
+        lines += [f"Random divisions of the same timelines: {chance}", f"The two differ {more} than by chance."]
         if found["alarmed_p"] < 0.05:
-            said.append(
+            lines.append(
                 f"Another share of timelines has an alarm (Fisher's exact test, p = {found['alarmed_p']:.3g}): what "
                 "alarms promised was of timelines like those before, as long and with as many changes."
             )
-    return "\n".join([to_table(rows), "", *said])
+    return "\n".join([to_table(rows), "", *lines])
 
 
 @rc_context(STYLE)

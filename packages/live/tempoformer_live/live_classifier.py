@@ -582,16 +582,16 @@ class LiveClassifier:
         """Returns the answers of readings."""
         if not readings:
             return {}
-        logits, state_logits, lengths, contexts, events, rules = zip(*readings.values(), strict=True)
-        states, config = None if state_logits[0] is None else torch.tensor(state_logits), self.model.config
-        answers = read_answers(torch.tensor(logits), config, config.calibration, states)
+        found, config = list(readings.values()), self.model.config
+        states = None if found[0].state_logits is None else torch.tensor([one.state_logits for one in found])
+        answers = read_answers(torch.tensor([one.logits for one in found]), config, config.calibration, states)
         if self.alarm is not None:
             # An event of another alarm says nothing of this one.
-            own = [event if rule == self.alarm.rule else None for event, rule in zip(events, rules, strict=True)]
-            answers = follow_policy(answers, own)
+            events = [one.event if one.rule == self.alarm.rule else None for one in found]
+            answers = follow_policy(answers, events)
         return {
-            key: {**answer, "stream_length": length, "context": context}
-            for key, answer, length, context in zip(readings, answers, lengths, contexts, strict=True)
+            key: {**answer, "stream_length": reading.stream_length, "context": reading.context}
+            for (key, reading), answer in zip(readings.items(), answers, strict=True)
         }
 
     def due_times(self, memory: StreamMemory, timeline_ids: Iterable[str]) -> dict[str, float]:

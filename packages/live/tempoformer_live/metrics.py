@@ -107,9 +107,9 @@ class LiveMetrics(Collector):
         self.registry.register(self)
         classifier.count = self.count
 
-    def of_model(self, kind: type, name: str, said: str, *labels: str, **settings: Any) -> Any:
+    def of_model(self, kind: type, name: str, description: str, *labels: str, **settings: Any) -> Any:
         """Registers a metric with the label `model`. Returns it, with this label's value if it has no other labels."""
-        metric = kind(name, said, ["model", *labels], registry=self.registry, **settings)
+        metric = kind(name, description, ["model", *labels], registry=self.registry, **settings)
         return metric if labels else metric.labels(self.classifier.model_id)
 
     def count(self, answer: dict[str, Any]):

@@ -138,8 +138,8 @@ def use_alarm(config: PreTrainedConfig, alarm: Alarm | None):
     """Puts the alarm of a service in the place of the one in a model's configuration, if there is one."""
     if alarm is not None:
         config.watched = alarm.label
-        own = {"alarm": {"label": alarm.label, "threshold": alarm.threshold}}
-        config.calibration = {**(config.calibration or {}), **own}
+        alarm_calibration = {"alarm": {"label": alarm.label, "threshold": alarm.threshold}}
+        config.calibration = {**(config.calibration or {}), **alarm_calibration}
 
 
 def follow_policy(answers: Sequence[dict[str, Any]], events: Iterable[int | None] | None) -> list[dict[str, Any]]:
@@ -162,8 +162,8 @@ def follow_policy(answers: Sequence[dict[str, Any]], events: Iterable[int | None
         answer = {**answer, "alarm_event": None if event is None else EVENTS[event]}
         if event is not None and answer["alarm"] != (event == RAISED):
             answer["alarm"] = event == RAISED
-            said = f"The policy of alarms: {answer['alarm_event'] or 'no alarm'}."
-            answer["reason"] = " ".join(filter(None, [answer["reason"], said]))
+            sentence = f"The policy of alarms: {answer['alarm_event'] or 'no alarm'}."
+            answer["reason"] = " ".join(filter(None, [answer["reason"], sentence]))
         followed.append(answer)
     return followed
 

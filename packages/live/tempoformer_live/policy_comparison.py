@@ -1,4 +1,4 @@
-"""Compares policies of alarms on held-out posts, each with the threshold by which it keeps a promise."""
+"""Compares policies of alarms on held-out posts, each with the threshold that bounds its risk."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from modeling_tempoformer import AlarmGoal, Timeline, find_cases, measure_alarms, promise_words, score_costs, unit_of
+from modeling_tempoformer import AlarmGoal, Timeline, bound_words, find_cases, measure_alarms, score_costs, unit_of
 from modeling_tempoformer.common.rounding import round_between
 
 from .policy import RAISED, SECONDS, AlarmState, check_policy, follow, lag_of
@@ -71,11 +71,11 @@ def split_values(timelines: Sequence[Timeline], values: np.ndarray) -> list[np.n
 def follow_all(timelines: Sequence[Timeline], scores: np.ndarray, rule: Rule) -> np.ndarray:
     """Returns the events (posts,) of the labelled posts of timelines ([`follow`]), 0 of others."""
     events = []
-    for timeline, own in zip(timelines, split_values(timelines, scores), strict=True):
-        asked = np.array(timeline.labels) >= 0
-        times = None if timeline.timestamps is None else np.array(timeline.timestamps)[asked].tolist()
+    for timeline, values in zip(timelines, split_values(timelines, scores), strict=True):
+        labelled = np.array(timeline.labels) >= 0
+        times = None if timeline.timestamps is None else np.array(timeline.timestamps)[labelled].tolist()
         events.append(np.zeros(len(timeline), dtype=np.int64))
-        events[-1][asked] = follow(own[asked].tolist(), times, *rule, AlarmState())
+        events[-1][labelled] = follow(values[labelled].tolist(), times, *rule, AlarmState())
     return np.concatenate(events)
 
 
@@ -83,25 +83,25 @@ def compare_policies(
     timelines: Sequence[Timeline],
     scores: np.ndarray,
     label: int,
-    promise: AlarmGoal,
+    goal: AlarmGoal,
     policies: Sequence[Mapping[str, Any]] = POLICIES,
     early: int = 0,
 ) -> list[dict[str, Any]]:
     """
-    Compares policies, each of which keeps the same promise.
+    Compares policies, each of which keeps the same bound on a risk.
 
     Args:
         timelines (`Sequence[Timeline]`): Timelines whose labelled posts the model was not trained on.
         scores (`np.ndarray` of shape `(posts,)`): The probability of the class.
         label (`int`): The id of the class.
-        promise ([`AlarmGoal`]): A rate, or a share of missed changes.
+        goal ([`AlarmGoal`]): A rate, or a share of missed changes.
         policies (`Sequence[dict]`, *optional*): Fields of [`~tempoformer_live.policy.follow`], or `end_share` in the
             place of `end_below`. Those that count seconds are left out where there are no times.
         early (`int`, *optional*, defaults to 0): The number of posts before a change in which an alarm is early.
 
     Returns:
         For each `policy` a dict of its `rule` ([`Rule`]), whose threshold all timelines have chosen, None if none
-        keeps the promise: with too few timelines, or because the policy silences alarms that would find changes; and
+        keeps the bound: with too few timelines, or because the policy silences alarms that would find changes; and
         the values `measured` by thresholds of other timelines, five folds in turn (None with too few others): those of
         [`~evaluation.alarms.measure_alarms`], with the [`score_costs`] under `costs`.
     """
@@ -117,7 +117,7 @@ def compare_policies(
         if not levels:
             raise ValueError(f"`end_below` {policy['end_below']} is more than any probability here.")
         late = lag_of(policy)
-        judge = find_cases(promise, timelines, label, late).judge
+        judge = find_cases(goal, timelines, label, late).judge
 
         @cache
         def events_at(level: float, policy: Mapping[str, Any] = policy) -> np.ndarray:
@@ -125,24 +125,24 @@ def compare_policies(
 
         @cache
         def losses_at(level: float, judge: Callable = judge, events_at: Callable = events_at) -> np.ndarray:
-            return unit_losses(judge(events_at(level) == RAISED), promise.kind, units.max() + 1)
+            return unit_losses(judge(events_at(level) == RAISED), goal.kind, units.max() + 1)
 
-        chosen = keeping(losses_at, levels, promise)
+        chosen = keeping(losses_at, levels, goal)
         rule = None if chosen is None else at_threshold(policy, chosen)
         row = {"policy": policy, "rule": rule, "measured": None}
         if chosen is not None:
             parts = np.repeat(units % PARTS, list(map(len, timelines)))
             of_unit = np.arange(units.max() + 1) % PARTS
-            in_turn = {part: keeping(losses_at, levels, promise, of_unit != part) for part in set(parts)}
+            in_turn = {part: keeping(losses_at, levels, goal, of_unit != part) for part in set(parts)}
             if None not in in_turn.values() and len(in_turn) > 1:
                 alarms, held_back = np.zeros((2, len(scores)), dtype=bool)
                 for part, level in in_turn.items():
-                    own = parts == part
-                    alarms[own] = events_at(level)[own] == RAISED
-                    held_back[own] = labelled[own] & (scores[own] >= level) & ~alarms[own]
-                facts = measure_alarms(timelines, alarms, labelled, label, None, promise, late)
-                costs = score_costs(timelines, alarms, label, facts, None, early, late, held_back)
-                row["measured"] = facts | {"costs": costs}
+                    of_part = parts == part
+                    alarms[of_part] = events_at(level)[of_part] == RAISED
+                    held_back[of_part] = labelled[of_part] & (scores[of_part] >= level) & ~alarms[of_part]
+                measured = measure_alarms(timelines, alarms, labelled, label, None, goal, late)
+                costs = score_costs(timelines, alarms, label, measured, None, early, late, held_back)
+                row["measured"] = measured | {"costs": costs}
         found.append(row)
     return found
 
@@ -173,7 +173,7 @@ def last_before(breaks: Callable[[float], bool], levels: Sequence[float]) -> int
 
 def unit_losses(judged: pd.DataFrame, kind: str, num_units: int) -> np.ndarray:
     """
-    Returns the loss (units,) of each unit of timelines, NaN for one without a case of the promise. The cases are
+    Returns the loss (units,) of each unit of timelines, NaN for one without a case. The cases are
     `judged` by their alarms.
     """
     broken = (judged["score"] > 0) == (kind == "rate")
@@ -184,31 +184,31 @@ def unit_losses(judged: pd.DataFrame, kind: str, num_units: int) -> np.ndarray:
 def keeping(
     losses_at: Callable[[float], np.ndarray],
     levels: Sequence[float],
-    promise: AlarmGoal,
+    goal: AlarmGoal,
     units: np.ndarray | None = None,
 ) -> float | None:
     """
-    Returns the last threshold that keeps a promise, None if there is none.
+    Returns the last threshold that keeps a bound, None if there is none.
 
     Args:
         losses_at (`Callable[[float], np.ndarray]`): Returns the loss (units,) of each unit at a threshold, NaN for
             none.
         levels (`Sequence[float]`): The thresholds, the largest first.
-        promise ([`AlarmGoal`]): The promise.
+        goal ([`AlarmGoal`]): The bound.
         units (`np.ndarray` of shape `(units,)`, *optional*): Which units count. All by default.
 
     A loss need not fall with each step of the threshold, as an alarm may silence the next one. So the threshold moves
-    from the side without any loss, and stops before the first one that breaks the promise (Angelopoulos et al., 2024,
+    from the side without any loss, and stops before the first one that breaks the bound (Angelopoulos et al., 2024,
     section 2.3: the largest loss so far takes the place of the loss).
     """
-    order = levels if promise.kind == "rate" else levels[::-1]
+    order = levels if goal.kind == "rate" else levels[::-1]
     is_counted = ~np.isnan(losses_at(order[0])) & (True if units is None else units)
     worst = np.zeros(is_counted.sum())
 
     def breaks(level: float) -> bool:
         nonlocal worst
         largest = np.maximum(worst, losses_at(level)[is_counted])
-        if largest.sum() > promise.share * (len(largest) + 1) - 1 + LOSS_ROUNDING:
+        if largest.sum() > goal.share * (len(largest) + 1) - 1 + LOSS_ROUNDING:
             return True
         worst = largest
         return False
@@ -217,27 +217,27 @@ def keeping(
     return None if number is None else order[number]
 
 
-def best_of(rows: Sequence[Mapping[str, Any]], promise: AlarmGoal) -> int | None:
+def best_of(rows: Sequence[Mapping[str, Any]], goal: AlarmGoal) -> int | None:
     """
-    Returns the number of the best of [`compare_policies`] among those that kept the promise on other timelines: for a
+    Returns the number of the best of [`compare_policies`] among those that kept the bound on other timelines: for a
     rate the one that finds most changes, for missed changes the one with the fewest false alarms; of equal ones the
     first. None if none kept it.
     """
     measured = {number: row["measured"] for number, row in enumerate(rows) if row["measured"]}
     kept = [
         number
-        for number, facts in measured.items()
-        if facts["promise"].get("rate", 1.0) <= promise.share + LOSS_ROUNDING
+        for number, values in measured.items()
+        if values["promise"].get("rate", 1.0) <= goal.share + LOSS_ROUNDING
     ]
-    if promise.kind == "rate":
+    if goal.kind == "rate":
         return max(kept, key=lambda number: measured[number]["costs"].get("found_changes", 0.0), default=None)
     return min(kept, key=lambda number: measured[number]["costs"]["false_alarms"], default=None)
 
 
 def policies_table(
-    rows: Sequence[Mapping[str, Any]], timelines: Sequence[Timeline], name: str, promise: AlarmGoal
+    rows: Sequence[Mapping[str, Any]], timelines: Sequence[Timeline], name: str, goal: AlarmGoal
 ) -> str:
-    """Returns the [`compare_policies`] of a class as a table, below a sentence on what was promised and measured."""
+    """Returns the [`compare_policies`] of a class as a table, below a sentence on what was bounded and measured."""
     lines = {}
     for number, row in enumerate(rows, 1):
         rule, measured = row["rule"], row["measured"]
@@ -265,7 +265,7 @@ def policies_table(
     table = pd.DataFrame.from_dict(lines, orient="index").fillna("").to_string()
     posts = sum(label >= 0 for timeline in timelines for label in timeline.labels)
     where = f"{posts} held-out posts of {len(timelines)} timelines"
-    words = f"All promise that {promise_words(promise, name)}. Measured on the {where}, by thresholds of others:"
+    words = f"All promise that {bound_words(goal, name)}. Measured on the {where}, by thresholds of others:"
     words = f"{words}\n\n{table}\n\n"
     unlabelled = sum(map(len, timelines)) - posts
     if unlabelled:

@@ -60,7 +60,7 @@ return deleted
 """
 
 
-def hash_id(timeline_id: str) -> str:
+def hash_for_key(timeline_id: str) -> str:
     """
     Returns the SHA-256 of an id, which stands for it in keys: an id is the client's, and might hold a line break, the
     parts of another key, or a pattern.
@@ -116,7 +116,7 @@ class RedisStore:
 
     def load(self, model: str, timeline_ids: Iterable[str]) -> dict[str, StoredTimeline]:
         """Returns a model's memory of each timeline, of which there is at least one, and the stored texts."""
-        hashes = {timeline_id: hash_id(timeline_id) for timeline_id in timeline_ids}
+        hashes = {timeline_id: hash_for_key(timeline_id) for timeline_id in timeline_ids}
         return dict(zip(hashes, self.load_hashes(model, list(hashes.values())), strict=True))
 
     def due(self, model: str, now: float, most: int) -> list[StoredTimeline]:
@@ -158,7 +158,7 @@ class RedisStore:
         """
         pipeline = self.client.pipeline(transaction=False)
         for timeline_id, (read, memory, texts) in timelines.items():
-            hashed = hash_id(timeline_id)
+            hashed = hash_for_key(timeline_id)
             keys = [f"{MEMORY}{model}:{hashed}", TEXTS + hashed, MODELS, WAITING + model]
             value, had_texts = secrets.token_bytes(VERSION_BYTES) + memory, int(bool(read.texts))
             values = [read.version, had_texts, value, self.milliseconds, model, self.keep_texts, len(read.damaged)]
@@ -183,7 +183,7 @@ class RedisStore:
         Deletes a timeline, its texts and the memories of all models. A step under way does not write it back. Returns
         the deleted parts.
         """
-        hashed = hash_id(timeline_id)
+        hashed = hash_for_key(timeline_id)
         had_texts, *models = self.forget_script([TEXTS + hashed, MODELS], [MEMORY, f":{hashed}", WAITING, hashed])
         return Forgotten(tuple(sorted(model.decode() for model in models)), bool(had_texts))
 

@@ -55,8 +55,8 @@ class RequestLogs:
         finally:
             seconds = time.perf_counter() - start
             # No query string, and no address of the client.
-            said = {"method": scope["method"], "path": scope["path"], "status": status, "seconds": round(seconds, 6)}
-            logger.info("%(method)s %(path)s %(status)d in %(seconds).3f s", said, extra={"request": said})
+            line = {"method": scope["method"], "path": scope["path"], "status": status, "seconds": round(seconds, 6)}
+            logger.info("%(method)s %(path)s %(status)d in %(seconds).3f s", line, extra={"request": line})
 
 
 class JsonLines(logging.Formatter):
@@ -101,6 +101,6 @@ def set_up_logs(log_format: Literal["text", "json"]):
     logging.captureWarnings(True)
     transformers_logging.disable_default_handler()
     transformers_logging.enable_propagation()
-    own = logging.getLogger(__package__.split(".")[0])
-    if own.level == logging.NOTSET:
-        own.setLevel(logging.INFO)
+    package_logger = logging.getLogger(__package__.split(".")[0])
+    if package_logger.level == logging.NOTSET:
+        package_logger.setLevel(logging.INFO)

@@ -132,8 +132,8 @@ def with_events(
         alarm ([`Alarm`]): The alarm.
     """
     events = np.zeros(len(rows), dtype=np.int64)
-    for timeline, own in zip(timelines, split_values(timelines, probabilities), strict=True):
-        events[timeline.input_rows] = alarm.find_events(torch.from_numpy(own), timeline.timestamps)
+    for timeline, values in zip(timelines, split_values(timelines, probabilities), strict=True):
+        events[timeline.input_rows] = alarm.find_events(torch.from_numpy(values), timeline.timestamps)
     place = rows.columns.get_loc("alarm")
     rows = rows.assign(alarm=pd.Series(events == RAISED, dtype="boolean"))
     rows.insert(place + 1, EVENT, pd.Series(events).map(EVENTS).astype("string"))

@@ -88,7 +88,7 @@ PAGE = """<!DOCTYPE html>
 <meta name="viewport" content="width=device-width">
 <h1>Posts as they arrive</h1>
 <p>This server gives each post of a timeline a label, from the post and those before it.</p>
-<p><strong>How good the model is:</strong> {said}</p>
+<p><strong>How good the model is:</strong> {summary}</p>
 <pre>{paths}</pre>
 <p>For programs: <a href="openapi.json">openapi.json</a>. Predictions about people are sensitive: a person must check
 each.</p>
@@ -108,7 +108,7 @@ class LoadedModel:
         self.alarm = read_alarm(name, self.pipe.model.config)
         self.classifier = LiveClassifier(self.pipe, store, self.alarm)
         self.watching = LiveMetrics(self.classifier, name)
-        self.said = describe_test(name, self.pipe.model.config)
+        self.summary = describe_test(name, self.pipe.model.config)
         logger.info("The model %s is known to Redis as %s.", name, self.classifier.model_id)
 
     def score_some(self, posts: list[LivePost]) -> list[Result]:
@@ -388,11 +388,11 @@ def create_app(settings: ServerSettings, store: RedisStore | None = None) -> Fas
             raise HTTPException(503, f"Redis does not write: {problem}") from None
         if app.state.serving.done():
             raise HTTPException(503, "No posts are read any more.")
-        return {"status": "ok", "model": model.classifier.model_id, "test": model.said}
+        return {"status": "ok", "model": model.classifier.model_id, "test": model.summary}
 
     @app.get("/", response_class=HTMLResponse, include_in_schema=False)
     def root():
-        return PAGE.format(said=escape(" ".join(loaded().said)), paths=escape(PATHS))
+        return PAGE.format(summary=escape(" ".join(loaded().summary)), paths=escape(PATHS))
 
     @app.get("/docs", include_in_schema=False)
     def docs():

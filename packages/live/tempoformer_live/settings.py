@@ -12,9 +12,9 @@ from modeling_tempoformer.common.command_line import parse, split_recipes
 PREFIX = "TEMPOFORMER_SERVE_"
 
 
-def setting(variable: str, said: str, **default: Any) -> Any:
+def setting(variable: str, description: str, **default: Any) -> Any:
     """Returns a field whose help names its environment variable."""
-    return field(**default, metadata={"help": f"{said} Variable: {PREFIX}{variable}."})
+    return field(**default, metadata={"help": f"{description} Variable: {PREFIX}{variable}."})
 
 
 @dataclass(kw_only=True)

@@ -281,8 +281,8 @@ class Stepper:
         for timeline_id in posts_of:
             timeline = memory.timelines.get(timeline_id, RememberedTimeline()).copy()
             self.check_columns(timeline_id, timeline, new.inputs)
-            first, own = len(row.remembered), len(row.remembered) + len(timeline.posts)
-            places.append((list(range(first, own)), {name: [own + n] for n, name in enumerate(timeline.by_speaker)}))
+            first, end = len(row.remembered), len(row.remembered) + len(timeline.posts)
+            places.append((list(range(first, end)), {name: [end + n] for n, name in enumerate(timeline.by_speaker)}))
             row.remembered += [*timeline.posts, *timeline.by_speaker.values()]
             row.timelines[timeline_id] = timeline
         targets, parts = [], []
@@ -297,24 +297,24 @@ class Stepper:
                     raise type(problem)(f"{new.names[post]}: {problem}") from None
                 arrived.append(post)
             stretch += [len(row.remembered) + post for post in arrived]
-            asked = [number for number, post in enumerate(arrived) if not new.is_context[post]]
+            chosen = [number for number, post in enumerate(arrived) if not new.is_context[post]]
             times = None if timeline.times is None else torch.tensor(timeline.times, dtype=torch.float64)
-            positions = torch.tensor(asked, dtype=torch.long) + num_remembered
+            positions = torch.tensor(chosen, dtype=torch.long) + num_remembered
             start = times, num_before, timeline.start_time
             part = lay_out_streams(torch.tensor(stretch), positions, self.model.config.window, *start)
             if new.speakers is not None:
-                own = posts_before(stretch, [new.speakers[post] for post in arrived], by_speaker=by_speaker)
-                part["speaker_posts"] = torch.tensor([own[number] for number in asked], dtype=torch.long)
+                earlier = posts_before(stretch, [new.speakers[post] for post in arrived], by_speaker=by_speaker)
+                part["speaker_posts"] = torch.tensor([earlier[number] for number in chosen], dtype=torch.long)
             if self.model.config.reads_known_states:
                 about = ([values[post] for post in arrived] for values in (new.states, new.previous_states))
                 states, previous_states = about
-                own = None if new.speakers is None else [new.speakers[post] for post in arrived]
-                settings = len(self.model.config.states), timeline.known_states, previous_states
-                part["known_states"] = states_before(states, own, *settings)[asked]
+                speakers = None if new.speakers is None else [new.speakers[post] for post in arrived]
+                settings = len(self.model.config.states), timeline.state_history, previous_states
+                part["earlier_states"] = states_before(states, speakers, *settings)[chosen]
             for number, post in enumerate(arrived, num_remembered + 1):
                 row.lengths[post] = min(number, self.model.config.window)
-            if asked:
-                targets += [arrived[number] for number in asked]
+            if chosen:
+                targets += [arrived[number] for number in chosen]
                 parts.append(part)
         row.targets = torch.tensor(targets, dtype=torch.long)
         row.streams = {name: torch.cat([part[name] for part in parts]) for name in (parts[0] if parts else ())}

@@ -83,7 +83,7 @@ class DictStore:
                 self.writes += 1
                 self.memories[name] = (str(self.writes).encode(), memory)
                 self.waiting.pop(name, None)
-                self.waiting |= {name: time for own, time in (due or {}).items() if own == name}
+                self.waiting |= {name: time for owner, time in (due or {}).items() if owner == name}
                 if self.texts is not None:
                     self.texts[name] = kept = [one for one in self.texts.get(name, ()) if one not in read.damaged]
                     kept += [text.encode() for text in texts if text.encode() not in kept]

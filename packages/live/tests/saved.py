@@ -6,7 +6,7 @@ from helpers import CHANGES, ROOT, tiny_encoder, tiny_model
 from huggingface_hub import HfApi
 from transformers import AutoTokenizer
 
-from modeling_tempoformer import CardFacts, write_card
+from modeling_tempoformer import CardContent, write_card
 
 
 def save_model(folder: Path, **settings) -> str:
@@ -16,7 +16,7 @@ def save_model(folder: Path, **settings) -> str:
     model = tiny_model(**CHANGES, encoder_config=encoder, **settings)
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
-    write_card(model, folder, CardFacts(repo_id="me/mine", license="mit"))
+    write_card(model, folder, CardContent(repo_id="me/mine", license="mit"))
     return str(folder)
 
 

@@ -10,7 +10,7 @@ from helpers import read_json
 
 from modeling_tempoformer.evaluation.prediction_table import write_predictions
 from tempoformer_live.commands.drift import main
-from tempoformer_live.drift import drift_text, find_drift, read_asked
+from tempoformer_live.drift import drift_text, find_drift, read_answered_posts
 
 
 def predictions(seed: int, timelines: int = 30, shift: float = 0.0, first: int = 0) -> pd.DataFrame:
@@ -84,11 +84,11 @@ def test_another_share_of_timelines_with_an_alarm_is_said(number, differs):
     found = find_drift(predictions(2, "a"), predictions(number, "b"), "Switch")
     total = 2 + number
     ways = [math.comb(12, one) * math.comb(12, total - one) for one in range(max(0, total - 12), min(12, total) + 1)]
-    own = math.comb(12, 2) * math.comb(12, number)
-    assert found["alarmed_p"] == pytest.approx(sum(way for way in ways if way <= own) / sum(ways))
+    divisions = math.comb(12, 2) * math.comb(12, number)
+    assert found["alarmed_p"] == pytest.approx(sum(way for way in ways if way <= divisions) / sum(ways))
     assert (found["before"]["alarmed_timelines"], found["after"]["alarmed_timelines"]) == (2, number)
-    said = drift_text(found, "Switch")
-    assert ("Another share" in said) == differs and f"{number} ({number / 12:.1%})" in said
+    text = drift_text(found, "Switch")
+    assert ("Another share" in text) == differs and f"{number} ({number / 12:.1%})" in text
 
 
 def test_chance_divides_whole_timelines():
@@ -150,7 +150,7 @@ def test_the_command_reads_what_runs_and_scoring_write(kind, tmp_path, capsys, a
     # A post that the model was not asked about.
     before.loc[3, "prediction"] = None
     paths = [write(tmp_path / "test", before, kind), write(tmp_path / "week", after, "scored")]
-    assert len(read_asked(paths[0])) == len(before) - 1
+    assert len(read_answered_posts(paths[0])) == len(before) - 1
     arguments = ["--before", paths[0], "--after", paths[1], "--watch", "Turn"]
     main([*arguments, "--output_dir", str(tmp_path / "out")])
     found = read_json(tmp_path / "out" / "drift.json")

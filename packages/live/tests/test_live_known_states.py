@@ -28,8 +28,8 @@ def test_a_live_service_gives_the_pipeline_s_answers(late):
     expected = timeline.logits.softmax(-1)
     people = [[other for other in range(post) if SPEAKERS[other] == SPEAKERS[post] is not None] for post in range(12)]
     posts = []
-    for post, own in enumerate(people):
-        known = {"previous_state": STATES[own[-1]] if own else None} if late else {"state": STATES[post]}
+    for post, person in enumerate(people):
+        known = {"previous_state": STATES[person[-1]] if person else None} if late else {"state": STATES[post]}
         posts.append({"text": TEXTS[post], "timestamp": TIMES[post], "speaker": SPEAKERS[post], **known})
     texts: dict[str, list[bytes]] = {}
     classifier = LiveClassifier(pipe, DictStore(texts))

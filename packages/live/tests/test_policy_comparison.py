@@ -10,7 +10,7 @@ from helpers import make_timeline, read_json, tiny_model
 from modeling_tempoformer.evaluation.alarm_goals import AlarmGoal
 from modeling_tempoformer.evaluation.alarms import find_threshold
 from modeling_tempoformer.evaluation.prediction_table import prediction_rows, read_held_out, write_held_out
-from modeling_tempoformer.posts.facts import Facts, unit_of
+from modeling_tempoformer.posts.metadata import Metadata, unit_of
 from tempoformer_live.commands import policy as command
 from tempoformer_live.policy import RAISED, AlarmState, follow, read_alarm
 from tempoformer_live.policy_comparison import at_threshold, best_of, compare_policies, follow_all, keeping
@@ -32,7 +32,7 @@ def draw(seed: int, number: int = 40, timed: bool = True):
 
 
 @pytest.mark.parametrize(
-    ("policy", "promise"),
+    ("policy", "goal"),
     [
         *[
             (policy, AlarmGoal("rate", 0.2))
@@ -42,19 +42,19 @@ def draw(seed: int, number: int = 40, timed: bool = True):
     ],
     ids=str,
 )
-def test_each_policy_keeps_the_promise_by_loops_over_timelines(policy, promise):
+def test_each_policy_keeps_the_promise_by_loops_over_timelines(policy, goal):
     """The theorem's bound holds for the chosen threshold and all on the safe side of it."""
     timelines, scores = draw(0)
-    (row,) = compare_policies(timelines, scores, 1, promise, [policy])
-    own = np.split(scores, np.cumsum(list(map(len, timelines)))[:-1])
+    (row,) = compare_policies(timelines, scores, 1, goal, [policy])
+    parts = np.split(scores, np.cumsum(list(map(len, timelines)))[:-1])
     late = policy.get("wait_posts", 0) + policy.get("mean_of", 1) - 1
 
     def losses(level: float) -> list[float]:
         rule, found = at_threshold(policy, level), []
-        for timeline, values in zip(timelines, own, strict=True):
+        for timeline, values in zip(timelines, parts, strict=True):
             events = follow(values.tolist(), timeline.timestamps, *rule, AlarmState())
             alarms, labels = [event == RAISED for event in events], timeline.labels
-            if promise.kind == "rate":
+            if goal.kind == "rate":
                 found += [] if 1 in labels else [float(any(alarms))]
                 continue
             starts = [post for post, label in enumerate(labels) if label == 1 and (post == 0 or not labels[post - 1])]
@@ -68,27 +68,27 @@ def test_each_policy_keeps_the_promise_by_loops_over_timelines(policy, promise):
         return found
 
     chosen = losses(row["rule"].threshold)
-    assert (sum(chosen) + 1) / (len(chosen) + 1) <= promise.share + 1e-9
+    assert (sum(chosen) + 1) / (len(chosen) + 1) <= goal.share + 1e-9
     if not policy:
-        assert row["rule"].threshold == find_threshold(timelines, scores, 1, promise)
+        assert row["rule"].threshold == find_threshold(timelines, scores, 1, goal)
 
 
 def test_the_promise_is_kept_on_new_timelines_in_the_mean():
     """A mean of two posts, whose alarm may come a post late."""
     observed = []
     for seed in range(25):
-        promise, policy = AlarmGoal("missed", 0.3), {"mean_of": 2}
-        (row,) = compare_policies(*draw(seed, 30), 1, promise, [policy])
+        goal, policy = AlarmGoal("missed", 0.3), {"mean_of": 2}
+        (row,) = compare_policies(*draw(seed, 30), 1, goal, [policy])
         timelines, scores = draw(1000 + seed, 60)
         alarms = follow_all(timelines, scores, row["rule"]) == RAISED
         measured = []
-        for timeline, own in zip(timelines, np.split(alarms, np.cumsum(list(map(len, timelines)))[:-1]), strict=True):
+        for timeline, part in zip(timelines, np.split(alarms, np.cumsum(list(map(len, timelines)))[:-1]), strict=True):
             labels = np.array(timeline.labels)
             if not labels.any():
                 continue
             runs = np.split(np.flatnonzero(labels), np.flatnonzero(np.diff(np.flatnonzero(labels)) > 1) + 1)
             # The post after a run is late for it.
-            found = [own[run].any() or (own[run[-1] + 1 : run[-1] + 2]).any() for run in runs]
+            found = [part[run].any() or (part[run[-1] + 1 : run[-1] + 2]).any() for run in runs]
             measured.append(1 - np.mean(found))
         observed.append(np.mean(measured))
     assert np.mean(observed) < 0.3 + 2 * np.std(observed) / np.sqrt(len(observed))
@@ -99,8 +99,8 @@ def test_a_loss_that_rises_and_falls_is_stopped_at_its_first_break():
     losses = np.zeros((4, 9))
     levels = [0.8, 0.6, 0.4, 0.2]
 
-    def kept(losses: np.ndarray, promise: AlarmGoal, units: np.ndarray | None = None) -> float | None:
-        return keeping(lambda level: losses[levels.index(level)], levels[: len(losses)], promise, units)
+    def kept(losses: np.ndarray, goal: AlarmGoal, units: np.ndarray | None = None) -> float | None:
+        return keeping(lambda level: losses[levels.index(level)], levels[: len(losses)], goal, units)
 
     losses[2, :5] = 1
     assert kept(losses, AlarmGoal("rate", 0.2)) == 0.6
@@ -118,8 +118,8 @@ def test_a_threshold_among_thousands_is_found_exactly():
     generator = np.random.default_rng(0)
     timelines = [make_timeline([0] * 100, str(number)) for number in range(60)]
     scores = np.sort(generator.random(6000))[generator.permutation(6000)]
-    promise = AlarmGoal("rate", 0.05)
-    (row,) = compare_policies(timelines, scores, 1, promise, [{}])
+    goal = AlarmGoal("rate", 0.05)
+    (row,) = compare_policies(timelines, scores, 1, goal, [{}])
     best = np.sort([part.max() for part in np.split(scores, 60)])[::-1]
     # 61 * 0.05 - 1 = 2.05: two timelines may have an alarm.
     assert best[2] < row["rule"].threshold <= best[1]
@@ -139,7 +139,7 @@ def test_without_times_no_policy_counts_seconds():
 
 def test_a_family_and_a_timeline_of_one_name_stay_two_units(tmp_path):
     timelines = [make_timeline([0, 1], name) for name in ("ann", "bob", "cy")]
-    timelines[0].facts, timelines[1].facts = [Facts(None, "cy")] * 2, [Facts(None, "cy")] * 2
+    timelines[0].metadata, timelines[1].metadata = [Metadata(None, "cy")] * 2, [Metadata(None, "cy")] * 2
     for number, timeline in enumerate(timelines):
         timeline.input_rows = [2 * number, 2 * number + 1]
     table = prediction_rows(timelines, np.zeros(6, dtype=int), np.full((6, 2), 0.5), ["no", "yes"], ["label"])
@@ -156,7 +156,7 @@ def test_the_command_compares_and_sets_a_policy(tmp_path, capsys, model_type):
     for number, timeline in enumerate(timelines):
         timeline.input_rows = [next(rows) for _ in timeline.labels]
         timeline.state_logits = torch.zeros(len(timeline), 3)
-        timeline.facts = [Facts(None, f"family {number // 2}")] * len(timeline)
+        timeline.metadata = [Metadata(None, f"family {number // 2}")] * len(timeline)
     labels = {"id2label": {0: "no", 1: "Turn"}, "label2id": {"no": 0, "Turn": 1}}
     model = tiny_model(num_labels=2, model_type=model_type, watched=0, timed=True, **labels)
     model.config.calibration = {"temperature": 2.0}
@@ -170,15 +170,15 @@ def test_the_command_compares_and_sets_a_policy(tmp_path, capsys, model_type):
     write_held_out(str(tmp_path), table, timelines)
     read, found = read_held_out(tmp_path)
     np.testing.assert_allclose(found, shares)
-    assert [own.labels for own in read] == [own.labels for own in timelines]
+    assert [each.labels for each in read] == [each.labels for each in timelines]
     np.testing.assert_allclose(
-        np.concatenate([own.timestamps for own in read]), sum((o.timestamps for o in timelines), [])
+        np.concatenate([each.timestamps for each in read]), sum((o.timestamps for o in timelines), [])
     )
-    assert [own.facts[0].unit for own in read] == [own.facts[0].unit for own in timelines]
+    assert [each.metadata[0].unit for each in read] == [each.metadata[0].unit for each in timelines]
     before = read_json(tmp_path / "config.json")
     command.main(arguments)
-    said = capsys.readouterr().out
-    assert "cooldown_posts" in said and "--set" in said and read_json(tmp_path / "config.json") == before
+    output = capsys.readouterr().out
+    assert "cooldown_posts" in output and "--set" in output and read_json(tmp_path / "config.json") == before
     with pytest.raises(ValueError, match="silences alarms"):
         command.main([*arguments, "--set", json.dumps({"cooldown_posts": 2})])
     arguments[-1] = "rate=0.2"

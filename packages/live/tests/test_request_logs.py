@@ -18,12 +18,12 @@ def log():
     written = io.StringIO()
     handler, root = logging.StreamHandler(written), logging.getLogger()
     handler.setFormatter(FORMATTERS["json"])
-    own, before = logging.getLogger("tempoformer_live"), logging.getLogger("tempoformer_live").level
-    own.setLevel(logging.INFO)
+    package_logger, before = logging.getLogger("tempoformer_live"), logging.getLogger("tempoformer_live").level
+    package_logger.setLevel(logging.INFO)
     root.addHandler(handler)
     yield written
     root.removeHandler(handler)
-    own.setLevel(before)
+    package_logger.setLevel(before)
 
 
 def lines_of(log: io.StringIO) -> list[dict]:

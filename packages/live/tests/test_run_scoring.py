@@ -29,10 +29,10 @@ def no_network(refused_connections):
     """Fails a test that tried to reach another machine. Ray always asks clouds for their names."""
     yield
     if refused_connections.exists():
-        asked = refused_connections.read_text(encoding="utf-8").splitlines()
+        connections = refused_connections.read_text(encoding="utf-8").splitlines()
         refused_connections.unlink()
         clouds = ("'169.254.169.254'", "'metadata.google.internal'")
-        assert [line for line in asked if not line.startswith(clouds)] == []
+        assert [line for line in connections if not line.startswith(clouds)] == []
 
 
 @pytest.fixture(scope="module")
@@ -105,7 +105,7 @@ def test_the_predictions_are_those_of_the_pipeline(ray, model, tmp_path, caplog)
     posts = make_posts(600, 20)
     corpus, output = write_corpus(tmp_path / "posts", posts), tmp_path / "scored"
     scored = start(model, corpus, output, *COLUMNS, "--columns", "id=number")
-    said = [record.message for record in caplog.records]
+    messages = [record.message for record in caplog.records]
     probabilities = ["probability_No-Switch", "probability_Switch"]
     assert list(scored) == ["timeline_id", "post_id", "time", "prediction", *probabilities]
     assert sorted(scored["post_id"]) == sorted(post["number"] for post in posts)
@@ -121,7 +121,7 @@ def test_the_predictions_are_those_of_the_pipeline(ray, model, tmp_path, caplog)
     truncated = sum(len(pipe.tokenizer(post["words"])["input_ids"]) > 24 for post in posts)
     done = read_json(output / "_scored.json")
     assert (done["posts"], done["truncated_posts"]) == (600, truncated)
-    assert any(f"{truncated} posts were longer" in message for message in said)
+    assert any(f"{truncated} posts were longer" in message for message in messages)
     assert not (output / "_work").exists()
     # Another command is refused. The same command writes only files that are missing, cut short or altered.
     before = {path: path.stat().st_mtime_ns for path in output.glob("part-*")}
@@ -205,8 +205,10 @@ def test_bad_input_is_one_sentence_and_the_command_works_once_it_is_mended(ray, 
 
 
 def test_ray_is_reached_from_this_machine_alone(ray):
-    own = [process.pid for process in psutil.Process().children(recursive=True)]
-    listening = [c.laddr.ip for c in psutil.net_connections("tcp") if c.status == psutil.CONN_LISTEN and c.pid in own]
+    children = [process.pid for process in psutil.Process().children(recursive=True)]
+    listening = [
+        c.laddr.ip for c in psutil.net_connections("tcp") if c.status == psutil.CONN_LISTEN and c.pid in children
+    ]
     assert listening and {address.removeprefix("::ffff:") for address in listening} <= {"127.0.0.1", "::1"}
 
 

@@ -55,7 +55,7 @@ def test_tables_are_found_in_folders_at_every_depth_and_once(tmp_path, monkeypat
 
 
 @pytest.mark.parametrize(
-    ("given", "output", "said"),
+    ("given", "output", "problem"),
     [
         ("notes", "scored", "notes.txt is not a table"),
         ("hidden", "scored", "no table"),
@@ -64,11 +64,11 @@ def test_tables_are_found_in_folders_at_every_depth_and_once(tmp_path, monkeypat
         ("link", "posts", "outside of it"),
     ],
 )
-def test_what_is_no_table_and_an_output_among_the_posts_are_refused(tmp_path, given, output, said):
+def test_what_is_no_table_and_an_output_among_the_posts_are_refused(tmp_path, given, output, problem):
     for name in ("notes/notes.txt", "hidden/_only.csv", "posts/a.csv"):
         write(tmp_path / name)
     (tmp_path / "link").symlink_to("posts")
-    with pytest.raises(ValueError, match=said):
+    with pytest.raises(ValueError, match=problem):
         find_tables([str(tmp_path / given)], tmp_path / output)
 
 
@@ -144,8 +144,8 @@ def test_a_folder_goes_on_with_the_same_model_posts_and_settings_alone(tmp_path,
         (make(corpus=replace(corpus, kept=("text",))), "another --keep_columns"),
     ]
     write(tmp_path / "a.csv", "longer")
-    for changed, said in (*changes, (make(), "another list of input files")):
-        with pytest.raises(ValueError, match=said):
+    for changed, problem in (*changes, (make(), "another list of input files")):
+        with pytest.raises(ValueError, match=problem):
             check_record(corpus.output, changed)
     write(tmp_path / "mine" / "mine.txt")
     with pytest.raises(ValueError, match=r"other files \(mine.txt\)"):
@@ -236,9 +236,9 @@ def test_speakers_are_read_and_states_written_as_the_pipeline_answers_them(tmp_p
     assert score_partition(pipe, corpus, "dates", 1, None, 0) == 24
     scored = pd.read_parquet(corpus.output / "part-00000.parquet")
     for name, rows in scored.groupby("timeline_id"):
-        own = [post for post in posts if post["timeline_id"] == name]
+        posts_of = [post for post in posts if post["timeline_id"] == name]
         keys = {"text": "text", "timestamp": "timestamp", "speaker": "who"}
-        answers = pipe({key: [post[column] for post in own] for key, column in keys.items()})
+        answers = pipe({key: [post[column] for post in posts_of] for key, column in keys.items()})
         for row, answer in zip(rows.to_dict("records"), answers, strict=True):
             assert row["prediction"] == answer["label"] and row["state_prediction"] == answer["state"]["label"]
             assert row[f"probability_{answer['label']}"] == pytest.approx(answer["score"], abs=1e-5)
@@ -323,10 +323,10 @@ def test_alarms_follow_the_policy_of_the_model_s_service(tmp_path):
     score_partition(pipe, corpus, "dates", 1, Alarm(1, 0.0, {"cooldown_posts": 1}), 0)
     scored = pd.read_parquet(corpus.output / "part-00000.parquet")
     # Of each timeline the first, the third post in the order of time, which is not that of the input.
-    for _, own in scored.groupby("timeline_id"):
-        events = own.sort_values("time")["alarm_event"].tolist()
+    for _, posts_of in scored.groupby("timeline_id"):
+        events = posts_of.sort_values("time")["alarm_event"].tolist()
         assert events == ["raised", "held back"] * 2
-        assert own.sort_values("time")["alarm"].tolist() == [True, False] * 2
+        assert posts_of.sort_values("time")["alarm"].tolist() == [True, False] * 2
 
 
 def test_a_file_without_the_column_of_speakers_is_refused(tmp_path):

@@ -24,7 +24,7 @@ from tempoformer_live import server
 from tempoformer_live.batches import MAX_BATCH, MAX_TOKENS, MAX_WAITING, MAX_WAITING_TOKENS, Batches
 from tempoformer_live.live_classifier import LiveClassifier, LivePost
 from tempoformer_live.metrics import ServerMetrics
-from tempoformer_live.redis_store import MEMORY, MODELS, WRITABLE, hash_id
+from tempoformer_live.redis_store import MEMORY, MODELS, WRITABLE, hash_for_key
 from tempoformer_live.settings import ServerSettings
 
 
@@ -60,10 +60,10 @@ class Doubler:
     """Doubles numbers, or raises the error of an item. Remembers the batches that it got."""
 
     def __init__(self, **errors: Exception):
-        self.asked, self.errors = [], errors
+        self.requested, self.errors = [], errors
 
     def __call__(self, items: list) -> list:
-        self.asked.append(items)
+        self.requested.append(items)
         for item in items:
             if item in self.errors:
                 raise self.errors[item]
@@ -75,7 +75,7 @@ def test_posts_that_arrive_while_others_are_read_share_a_step_and_too_many_are_r
     answers = serve_while_busy([(double, number) for number in range(most_waiting + 1)])
     assert answers[:-1] == [2 * number for number in range(most_waiting)]
     assert answers[-1].status_code == 503 and answers[-1].headers["Retry-After"] == "1"
-    assert max(map(len, double.asked)) == MAX_BATCH and sum(map(len, double.asked)) == most_waiting
+    assert max(map(len, double.requested)) == MAX_BATCH and sum(map(len, double.requested)) == most_waiting
 
 
 def test_a_post_that_fails_fails_alone():
@@ -85,7 +85,7 @@ def test_a_post_that_fails_fails_alone():
     assert [str(answer) for answer in answers] == ["2", "broken", "4", "of one key", "6"]
     double = Doubler(bad=redis.ConnectionError("nobody there"))
     answers = serve_while_busy([(double, item) for item in (1, "bad", 2)])
-    assert [str(answer) for answer in answers] == ["nobody there"] * 3 and len(double.asked) == 1
+    assert [str(answer) for answer in answers] == ["nobody there"] * 3 and len(double.requested) == 1
 
 
 def test_who_is_forgotten_is_forgotten_after_the_posts_that_were_waiting():
@@ -113,15 +113,15 @@ def live_post(*lengths: int) -> LivePost:
 
 def test_short_posts_do_not_wait_for_a_long_history_which_goes_on():
     """A history of ten batches is read text by text. Its timeline is forgotten afterwards."""
-    asked = []
+    requested = []
 
     def read(items):
-        asked.append([item if isinstance(item, str) else item.num_posts for item in items])
+        requested.append([item if isinstance(item, str) else item.num_posts for item in items])
         results = [item if isinstance(item, str) or item.num_posts == 1 else item.after(1) for item in items]
         return ["done" if isinstance(one, LivePost) and one is item else one for one, item in zip(results, items)]
 
     def forget(items):
-        asked.append(items)
+        requested.append(items)
         return items
 
     half, long = MAX_TOKENS // 2, live_post(*[MAX_TOKENS] * 10)
@@ -130,8 +130,8 @@ def test_short_posts_do_not_wait_for_a_long_history_which_goes_on():
     answers = serve_while_busy(jobs)
     assert answers == ["done", "gone", "short 0", "short 1", "short 2"]
     # The other half of each batch is for short posts.
-    assert [one[:2] for one in asked[:3]] == [[10, "short 0"], [9, "short 1"], [8, "short 2"]]
-    assert [one[0] for one in asked[3:]] == [7, 6, 5, 4, 3, 2, 1, "gone"]
+    assert [one[:2] for one in requested[:3]] == [[10, "short 0"], [9, "short 1"], [8, "short 2"]]
+    assert [one[0] for one in requested[3:]] == [7, 6, 5, 4, 3, 2, 1, "gone"]
 
 
 def test_posts_of_too_many_tokens_do_not_wait():
@@ -154,7 +154,7 @@ def test_a_post_whose_client_has_gone_is_not_computed():
     double = Doubler()
     jobs = [(double, number, str(number), 1, Caller(number % 2 == 1)) for number in range(4)]
     answers = serve_while_busy(jobs)
-    assert double.asked == [[0, 2]] and answers[::2] == [0, 4]
+    assert double.requested == [[0, 2]] and answers[::2] == [0, 4]
     assert [answer.status_code for answer in answers[1::2]] == [499, 499]
 
 
@@ -509,7 +509,7 @@ def test_where_redis_refuses_or_is_gone(pipe, redis_url, tmp_path):
     database = redis.Redis.from_url(redis_url)
     # A foreign value is an error of its timeline alone, and no answer names another timeline.
     model_id = LiveClassifier(pipe, DictStore()).model_id
-    foreign = f"{MEMORY}{model_id}:{hash_id('bob')}"
+    foreign = f"{MEMORY}{model_id}:{hash_for_key('bob')}"
     database.lpush(foreign, "no memory")
     with TestClient(open_app(tmp_path / "model", redis=redis_url)) as client, ThreadPoolExecutor() as pool:
         health = client.get("/health").json()

@@ -117,8 +117,8 @@ def test_systemd_takes_the_unit(tmp_path):
     done = subprocess.run(
         ["systemd-analyze", "verify", tmp_path / "tempoformer@.service"], capture_output=True, text=True
     )
-    said = [line for line in done.stderr.splitlines() if "tempoformer@" in line]
-    assert done.returncode == 0 and not said, said
+    lines = [line for line in done.stderr.splitlines() if "tempoformer@" in line]
+    assert done.returncode == 0 and not lines, lines
 
 
 def proxy_config(folder: Path, ports: dict[str, int], proxy: int) -> Path:
@@ -126,10 +126,10 @@ def proxy_config(folder: Path, ports: dict[str, int], proxy: int) -> Path:
     config = (FOLDER / "nginx.conf").read_text(encoding="utf-8").replace("listen 8000", f"listen 127.0.0.1:{proxy}")
     for worker, port in ports.items():
         config = config.replace(f"{worker}:8000", f"127.0.0.1:{port}")
-    own = "".join(
+    settings = "".join(
         f"{name}_temp_path {folder}/{name};" for name in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
     )
-    config = config.replace("/tmp/nginx.pid", f"{folder}/pid").replace("http {", f"http {{ {own}", 1)
+    config = config.replace("/tmp/nginx.pid", f"{folder}/pid").replace("http {", f"http {{ {settings}", 1)
     (folder / "nginx.conf").write_text(config, encoding="utf-8")
     return folder / "nginx.conf"
 
@@ -232,8 +232,8 @@ def test_the_proxy_gives_posts_to_the_other_worker_while_one_stops_or_is_dead(re
 
         def start(worker: str, **seconds: str) -> subprocess.Popen:
             log = opened.enter_context((tmp_path / f"{worker}.log").open("a"))
-            own = {**variables, **{f"TEMPOFORMER_SERVE_{name}_SECONDS": value for name, value in seconds.items()}}
-            process = subprocess.Popen(command_of(folder, ports[worker]), cwd=folder, env=own, stdout=log)
+            settings = {**variables, **{f"TEMPOFORMER_SERVE_{name}_SECONDS": value for name, value in seconds.items()}}
+            process = subprocess.Popen(command_of(folder, ports[worker]), cwd=folder, env=settings, stdout=log)
             opened.callback(process.kill)
             return process
 

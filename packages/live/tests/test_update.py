@@ -139,8 +139,8 @@ def test_the_proxy_of_the_page_sends_scoring_to_both_and_forgetting_to_one(tmp_p
         text = text.replace(port, free)
     # Nothing outside the folder of the test
     names = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
-    own = "".join(f"{name}_temp_path {tmp_path}/{name};" for name in names)
-    (tmp_path / "nginx.conf").write_text(text.replace("http {", f"http {{ access_log off; {own}"))
+    paths = "".join(f"{name}_temp_path {tmp_path}/{name};" for name in names)
+    (tmp_path / "nginx.conf").write_text(text.replace("http {", f"http {{ access_log off; {paths}"))
     command = ["nginx", "-p", str(tmp_path), "-c", str(tmp_path / "nginx.conf"), "-e", str(tmp_path / "errors")]
 
     def lines(port: str) -> list[str]:

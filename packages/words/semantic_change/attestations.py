@@ -101,8 +101,8 @@ class Search:
 
     def add(self, number: int, known: Sequence[Usage], vectors: np.ndarray):
         """Adds the next usages, `number`, of which an encoder knows those that are `known`, with their vectors."""
-        asked = slice(self.num_read, self.num_read + number)
-        place = dict(zip(self.outside[asked], self.outside_places[asked], strict=True))
+        added = slice(self.num_read, self.num_read + number)
+        place = dict(zip(self.outside[added], self.outside_places[added], strict=True))
         self.num_read += number
         if known:
             points = self.space.place(vectors)
@@ -119,13 +119,13 @@ def search_all(searches: Mapping[str, Search], read: Callable[[Usages], tuple[Us
     vectors.
     """
 
-    def read_next(asked: Mapping[str, Sequence[Usage]]):
+    def read_next(usages_by_word: Mapping[str, Sequence[Usage]]):
         by_time = {
             word: {time: [usage for usage in usages if usage.time == time] for time in searches[word].times}
-            for word, usages in asked.items()
+            for word, usages in usages_by_word.items()
         }
         known, vectors = read(by_time)
-        for word, usages in asked.items():
+        for word, usages in usages_by_word.items():
             joined = np.concatenate(list(vectors[word].values()))
             searches[word].add(len(usages), [usage for part in known[word].values() for usage in part], joined)
 
@@ -134,11 +134,11 @@ def search_all(searches: Mapping[str, Search], read: Callable[[Usages], tuple[Us
     while most > 0:
         wanted = {word: usages for word, search in searches.items() if (usages := search.wanted())}
         share = min(size, max(1, most // max(1, len(wanted))))
-        asked = {word: usages[:share] for word, usages in list(wanted.items())[:most]}
-        if not asked:
+        usages_by_word = {word: usages[:share] for word, usages in list(wanted.items())[:most]}
+        if not usages_by_word:
             return
-        read_next(asked)
-        num_asked = sum(map(len, asked.values()))
-        most -= num_asked
-        progress.add(num_asked)
+        read_next(usages_by_word)
+        num_usages = sum(map(len, usages_by_word.values()))
+        most -= num_usages
+        progress.add(num_usages)
         size *= 2

@@ -17,7 +17,7 @@ from modeling_tempoformer.common.files import read_lines
 from .dated_sentences import Blocks, Capitals, DatedSentence, TargetFinder, Targets
 from .reading.dated_texts import count_by_reason, time_order
 from .reading.files_read import FilesRead
-from .reading.passages import Columns, fold
+from .reading.passages import TextColumns, fold
 from .reading.text_layouts import is_table, read_passages
 
 
@@ -110,7 +110,7 @@ def read_semeval(
     paths_by_time: Mapping[str, str | Path],
     targets: Targets,
     ignore_case: bool = False,
-    columns: Columns = Columns(),
+    columns: TextColumns = TextColumns(),
     tell_files: Callable[[pd.DataFrame], object] | None = None,
 ) -> Iterator[DatedSentence]:
     """
@@ -131,7 +131,7 @@ def read_semeval(
         targets (`Iterable[str]` or `Mapping[str, Sequence[str]]`): Words and phrases, or each with its forms, as
             [`read_targets`] returns them.
         ignore_case (`bool`, *optional*, defaults to `False`): If True, "Plane" is a usage of "plane".
-        columns ([`Columns`], *optional*): The columns of tables, and those of tokens that targets are looked up in.
+        columns ([`TextColumns`], *optional*): The columns of tables, and of tokens that targets are looked up in.
         tell_files (`Callable`, *optional*): Is called with the table of [`FilesRead`] once all texts are read.
 
     Returns:
@@ -161,7 +161,7 @@ def read_dated_corpus(
     times: Sequence[str],
     targets: Targets,
     ignore_case: bool = False,
-    columns: Columns = Columns(),
+    columns: TextColumns = TextColumns(),
     tell_files: Callable[[pd.DataFrame], object] | None = None,
 ) -> Iterator[DatedSentence]:
     """

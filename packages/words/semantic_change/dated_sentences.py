@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from transformers.utils import logging
 
-from .reading.passages import UNSEEN, Columns, Passage, fold, split_tag, untagged
+from .reading.passages import UNSEEN, Passage, TextColumns, fold, split_tag, untagged
 from .reading.text_layouts import read_passages
 
 
@@ -90,11 +90,11 @@ class Blocks:
 
     Args:
         paths (`Sequence[str | Path]`): The corpora. The smallest one has [`NUM_BLOCKS`] for each of its times.
-        columns ([`Columns`]): See [`read_passages`].
+        columns ([`TextColumns`]): See [`read_passages`].
         num_times (`int`, *optional*, defaults to 1): The number of times in a corpus.
     """
 
-    def __init__(self, paths: Sequence[str | Path], columns: Columns, num_times: int = 1):
+    def __init__(self, paths: Sequence[str | Path], columns: TextColumns, num_times: int = 1):
         self.paths, self.columns, self.num_times = paths, columns, num_times
 
     @cached_property
@@ -114,7 +114,9 @@ class Blocks:
         return f"block {math.ceil(number / self.size)}"
 
 
-def target_forms(path: str | Path, targets: Targets, key: Callable[[str], str], columns: Columns) -> dict[str, str]:
+def target_forms(
+    path: str | Path, targets: Targets, key: Callable[[str], str], columns: TextColumns
+) -> dict[str, str]:
     """Returns the target of each form in a corpus, by the form's key."""
     forms_by_target = targets if isinstance(targets, Mapping) else {target: [target] for target in targets}
     pairs = [(target, form) for target, forms in forms_by_target.items() for form in forms]
@@ -163,7 +165,7 @@ class TargetFinder:
         path: str | Path,
         targets: Targets,
         ignore_case: bool,
-        columns: Columns,
+        columns: TextColumns,
         capitals: Capitals,
         blocks: "Blocks",
     ):

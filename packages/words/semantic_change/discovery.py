@@ -134,7 +134,7 @@ class Vocabulary:
         """Counts the words of a sentence, and keeps it for those words for which its random number is small enough."""
         first: dict[str, tuple[int, int]] = {}
         self.tokens.update(untagged(token).lower() for token in sentence.tokens)
-        for spelling, start, end in words_of(sentence):
+        for spelling, start, end in tagged_words(sentence):
             self.spellings[spelling] += 1
             self.counts[spelling.lower(), sentence.time] += 1
             first.setdefault(spelling.lower(), (start, end))
@@ -191,7 +191,7 @@ def count_columns(times: Sequence[str]) -> list[str]:
     return [f"count_{time}" for time in times]
 
 
-def words_of(sentence: DatedSentence) -> Iterator[tuple[str, int, int]]:
+def tagged_words(sentence: DatedSentence) -> Iterator[tuple[str, int, int]]:
     """Yields the words of a sentence that has no targets, with their tags, and their places in its text."""
     for token, (start, end) in zip(sentence.tokens, sentence.places, strict=True):
         word, tag = split_tag(token)

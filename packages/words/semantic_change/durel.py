@@ -40,9 +40,9 @@ def write_uses(folder: Path, usages: Mapping[str, list[Usage]]):
     rows = [
         "lemma pos date grouping identifier description context indexes_target_token indexes_target_sentence".split()
     ]
-    for word, own in usages.items():
+    for word, usages_of_word in usages.items():
         # Nothing tells apart texts that are equal in all these.
-        for identifier, usage in {identify(word, usage): usage for usage in own}.items():
+        for identifier, usage in {identify(word, usage): usage for usage in usages_of_word}.items():
             left, form, right = sentence_of(usage)
             text = left + form + right
             about = [word, split_tag(word)[1].lstrip("_"), usage.date, usage.time, identifier, usage.source]
@@ -95,7 +95,7 @@ def read_judgments(path: str | Path) -> pd.DataFrame:
     return pairs.agg(["mean", "size"]).set_axis(["judgment", "count"], axis=1).reset_index()
 
 
-def compare_with_people(
+def compare_with_judgments(
     judgments: pd.DataFrame, usages: Mapping[str, list[Usage]], vectors: Mapping[str, np.ndarray]
 ) -> pd.DataFrame:
     """
@@ -112,10 +112,10 @@ def compare_with_people(
         or if all have one judgement.
     """
     rows, is_read = [], np.zeros(len(judgments), dtype=bool)
-    for word, own in usages.items():
-        unit, place = normalize(vectors[word].astype(np.float64)), places_of(word, own)
-        is_own = (judgments["one"].isin(place) & judgments["other"].isin(place)).to_numpy()
-        known, is_read = judgments[is_own], is_read | is_own
+    for word, usages_of_word in usages.items():
+        unit, place = normalize(vectors[word].astype(np.float64)), places_of(word, usages_of_word)
+        is_of_word = (judgments["one"].isin(place) & judgments["other"].isin(place)).to_numpy()
+        known, is_read = judgments[is_of_word], is_read | is_of_word
         if known.empty:
             continue
         one, other = (unit[known[side].map(place)] for side in ("one", "other"))

@@ -251,11 +251,11 @@ def write_entries(folder: Path, entries: Mapping[str, Entry], times: Sequence[st
         for usage, sense in zip(entry.usages, entry.senses.labels.tolist(), strict=False):
             about = {"word": word, "sense": sense + 1, "name": entry.senses.names[sense]}
             left, form, right = sentence_of(usage)
-            own = {"sentence": left + form + right, "identifier": identify(word, usage)}
-            rows.append({**about, **asdict(usage), **own})
+            shown = {"sentence": left + form + right, "identifier": identify(word, usage)}
+            rows.append({**about, **asdict(usage), **shown})
             dated = {name: getattr(usage, name) for name in ("time", "date", "source", "document")}
             cells.append(
-                {**about, **dated, "left": left, "form": form, "right": right, "identifier": own["identifier"]}
+                {**about, **dated, "left": left, "form": form, "right": right, "identifier": shown["identifier"]}
             )
     joined = np.concatenate([entry.vectors for entry in entries.values()])
     column = pa.FixedSizeListArray.from_arrays(joined.ravel(), joined.shape[1])

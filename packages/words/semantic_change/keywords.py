@@ -50,7 +50,7 @@ class WordsAround:
     The words around usages.
 
     Args:
-        words (`Sequence[Iterable[str]]`): The words of each usage, such as those of [`words_of`].
+        words (`Sequence[Iterable[str]]`): The words of each usage, such as those of [`content_words`].
     """
 
     def __init__(self, words: Sequence[Iterable[str]]):
@@ -89,7 +89,7 @@ class WordsAround:
         ]
 
 
-def words_of(text: str, frequent: Collection[str] = ()) -> list[str]:
+def content_words(text: str, frequent: Collection[str] = ()) -> list[str]:
     """Returns the keys of the words of a text, without frequent words, numbers and words of one or two letters."""
     return [word for word in WORDS.findall(fold(text).lower()) if word not in frequent]
 
@@ -114,7 +114,8 @@ class Keywords:
     def __init__(self, usages: Sequence[Usage], frequent: Collection[str] = ()):
         self.beside = WordsAround([list(words_beside(usage)) for usage in usages])
         self.near, self.around = (
-            WordsAround([words_of(context(usage, *window), frequent) for usage in usages]) for window in ((NEAR,), ())
+            WordsAround([content_words(context(usage, *window), frequent) for usage in usages])
+            for window in ((NEAR,), ())
         )
 
     def find(self, labels: np.ndarray, number: int) -> list[list[str]]:

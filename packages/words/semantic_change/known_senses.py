@@ -192,10 +192,10 @@ def to_usages(texts: GivenTexts, found: UsagesByText, time: str) -> GivenUsages:
     """
     made: GivenUsages = {}
     for word, rows in texts.items():
-        forms, own, quoted = forms_of(word, found[word]), made.setdefault(word, {}), {}
+        forms, rows_of_usages, quoted = forms_of(word, found[word]), made.setdefault(word, {}), {}
         for row in rows:
             usage, is_quotation = to_usage(word, row, forms, time)
-            own.setdefault(usage, (row, is_quotation))
+            rows_of_usages.setdefault(usage, (row, is_quotation))
             # One sentence may be quoted with others around it.
             other = quoted.setdefault(place_of(usage) if is_quotation else usage, row)
             if other.sense != row.sense:

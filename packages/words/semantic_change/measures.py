@@ -172,9 +172,9 @@ def prototype_deviations(
     if not can_be_tested(*numbers):
         return math.nan, math.nan
     rng, means = np.random.default_rng(seed), []
-    for part, own, number in zip((before, after), documents, numbers, strict=True):
+    for part, numbering, number in zip((before, after), documents, numbers, strict=True):
         weights = rng.multinomial(number, np.full(number, 1 / number), resamples)
-        means.append(normalize(weights.astype(np.float64) @ sum_by_document(part, own)))
+        means.append(normalize(weights.astype(np.float64) @ sum_by_document(part, numbering)))
     distances = 1 - (means[0] * means[1]).sum(axis=1)
     low, high = np.quantile(distances, (0.025, 0.975)) - distances.mean()
     return float(low), float(high)

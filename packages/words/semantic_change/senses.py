@@ -141,10 +141,12 @@ def find_reach(quotations: np.ndarray, labels: np.ndarray, points: np.ndarray) -
     """
     distances = []
     for label in np.unique(labels):
-        own = quotations[labels == label]
-        if len(own) > 1:
+        members = quotations[labels == label]
+        if len(members) > 1:
             # A point is n / (n - 1) times as far from the mean of the n - 1 others as from that of all.
-            distances.append(np.linalg.norm(own - own.mean(axis=0), axis=1) * len(own) / (len(own) - 1))
+            distances.append(
+                np.linalg.norm(members - members.mean(axis=0), axis=1) * len(members) / (len(members) - 1)
+            )
     if not distances:
         return math.inf
     spread = np.quantile(np.linalg.norm(points - points.mean(axis=0), axis=1), MIDDLE_SHARE)

@@ -38,7 +38,7 @@ class TemporalTrainer(HubTrainer):
         base_model, dataset, dataset_config, split: Arguments of [`HubTrainer`].
     """
 
-    def own_learning_rate(self) -> tuple[float | None, list[nn.Parameter]]:
+    def extra_learning_rate(self) -> tuple[float | None, list[nn.Parameter]]:
         named = self.model.named_parameters()
         new = [weights for name, weights in named if any(key in name for key in TIME_PARAMETERS)]
         return self.args.time_learning_rate, new

@@ -159,12 +159,12 @@ def count_frequencies(
             counts[word][document] += 1
         yield sentence
     place = {document: number for number, document in enumerate(sizes)}
-    documents = [[number for (own, _), number in place.items() if own == time] for time in times]
+    documents = [[number for (when, _), number in place.items() if when == time] for time in times]
     all_words = np.array(list(sizes.values()))
     for word, by_document in counts.items():
         found = np.zeros(len(place), dtype=int)
         found[[place[document] for document in by_document]] = list(by_document.values())
-        parts, totals = [found[own] for own in documents], [all_words[own] for own in documents]
+        parts, totals = [found[numbers] for numbers in documents], [all_words[numbers] for numbers in documents]
         effects = design_effects(parts, totals)
         frequencies[word] = {
             time: Frequency(int(part.sum()), int(total.sum()), effect)
@@ -459,14 +459,14 @@ def embed_usages(
             for index in usages_of[row]:
                 _, first, last = places[index]
                 vectors[index] = state[first:last].mean(0).cpu().numpy()
-        own = [index for row in indices for index in usages_of[row]]
-        if not np.isfinite(vectors[own]).all():
+        batch_usages = [index for row in indices for index in usages_of[row]]
+        if not np.isfinite(vectors[batch_usages]).all():
             raise ValueError(
                 f"Vectors are not finite: check the model's weights, and that `max_length` ({max_length}) leaves room "
                 "for a word."
             )
         if kept_vectors is not None:
-            kept_vectors.add((keys[index] for index in own), vectors[own])
+            kept_vectors.add((keys[index] for index in batch_usages), vectors[batch_usages])
     if kept_vectors is not None:
         kept_vectors.write()
     ends = np.cumsum([len(part) for by_time in kept.values() for part in by_time.values()])

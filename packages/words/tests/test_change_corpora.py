@@ -17,7 +17,7 @@ from semantic_change.corpora import (
     read_truth,
 )
 from semantic_change.dated_sentences import DatedSentence
-from semantic_change.reading.passages import Columns
+from semantic_change.reading.passages import TextColumns
 
 
 def marked(sentence: DatedSentence) -> list[tuple[str, str]]:
@@ -85,14 +85,14 @@ VERTICAL = "<s>\nDie\tdie\tDET\nFlugzeuge\tFlugzeug\tNOUN\nfliegen\tfliegen\tVER
 )
 def test_words_are_looked_up_in_columns_and_quoted_as_written(tmp_path, search, targets, found, tokens):
     (tmp_path / "c.vrt").write_text(VERTICAL, encoding="utf-8")
-    (sentence,) = read_semeval({"t": tmp_path / "c.vrt"}, targets, columns=Columns(search=search))
+    (sentence,) = read_semeval({"t": tmp_path / "c.vrt"}, targets, columns=TextColumns(search=search))
     assert sentence.text == "Die Flugzeuge fliegen." and marked(sentence) == found
     assert sentence.tokens == tuple(tokens.split())
 
 
 def test_a_phrase_of_lemmas(tmp_path):
     (tmp_path / "c.vrt").write_text(VERTICAL, encoding="utf-8")
-    columns = Columns(search=["2"])
+    columns = TextColumns(search=["2"])
     (sentence,) = read_semeval({"t": tmp_path / "c.vrt"}, ["Flugzeug fliegen", "Flugzeug"], columns=columns)
     assert marked(sentence) == [("Flugzeug fliegen", "Flugzeuge fliegen")]
     assert sentence.tokens == ("die", "Flugzeug fliegen", ".")
@@ -103,7 +103,7 @@ def test_each_part_of_a_multiword_token_is_found(tmp_path):
     lines = ["\t".join((row.split("\t") + ["_"] * 10)[:10]) for row in rows]
     (tmp_path / "c.conllu").write_text("\n".join(lines), encoding="utf-8")
     for target, columns in (("nosotros", ["lemma"]), ("ir_VERB", ["lemma", "pos"]), ("V\u00e1monos", ["word"])):
-        (sentence,) = read_semeval({"t": tmp_path / "c.conllu"}, [target], columns=Columns(search=columns))
+        (sentence,) = read_semeval({"t": tmp_path / "c.conllu"}, [target], columns=TextColumns(search=columns))
         assert marked(sentence) == [(target, "V\u00e1monos")] and sentence.text == "V\u00e1monos ya"
 
 
@@ -362,7 +362,7 @@ def test_a_table_for_each_time_beside_a_text_file(tmp_path):
     pd.DataFrame({"year": [date(2001, 2, 3)], "said": ["it"], "by": ["Bo"]}).to_parquet(tmp_path / "new.parquet")
     (tmp_path / "text.txt").write_text("a plane", encoding="utf-8")
     paths = {"1": tmp_path / "old.parquet", "2": tmp_path / "new.parquet", "3": tmp_path / "text.txt"}
-    sentences = list(read_semeval(paths, ["plane"], columns=Columns("said", "year", "by")))
+    sentences = list(read_semeval(paths, ["plane"], columns=TextColumns("said", "year", "by")))
     rows = [(s.time, s.text, s.date, s.source) for s in sentences]
     assert rows[:2] == [("1", "a plane", "1815", "Ann"), ("1", "planes", "", "old.parquet, row 1")]
     assert rows[2:] == [("2", "it", "2001-02-03", "Bo"), ("3", "a plane", "", "text.txt, line 1")]
@@ -383,9 +383,9 @@ def test_rows_without_a_text_are_counted_and_lists_are_refused(tmp_path, caplog)
 @pytest.mark.parametrize(
     ("columns", "times", "named"),
     [
-        (Columns(text="words"), TIMES, "'words'.*--text_column"),
-        (Columns(time="when"), TIMES, "'when'.*--time_column"),
-        (Columns(), ["1810-1860", "1700-1800", "old"], r"texts\.csv.*'date'.*--time_column.*old.*June 1815"),
+        (TextColumns(text="words"), TIMES, "'words'.*--text_column"),
+        (TextColumns(time="when"), TIMES, "'when'.*--time_column"),
+        (TextColumns(), ["1810-1860", "1700-1800", "old"], r"texts\.csv.*'date'.*--time_column.*old.*June 1815"),
     ],
 )
 def test_dated_tables_that_are_refused(tmp_path, columns, times, named):

@@ -15,9 +15,9 @@ from transformers import BertConfig, BertModel, BertTokenizer
 from semantic_change.commands.words import main as rank_words
 from semantic_change.corpora import read_semeval
 from semantic_change.dated_sentences import Blocks, Capitals, DatedSentence, TargetFinder
-from semantic_change.discovery import Searched, Vocabulary, sift, words_of
+from semantic_change.discovery import Searched, Vocabulary, sift, tagged_words
 from semantic_change.measures import ReadUsages
-from semantic_change.reading.passages import Columns, Passage
+from semantic_change.reading.passages import Passage, TextColumns
 from semantic_change.usages import Usage, count_frequencies, embed_usages
 
 
@@ -28,7 +28,7 @@ CONTEXTS = {"old": ["cattle", "wheat", "plough"], "new": ["engine", "signal", "s
 
 
 def finder() -> TargetFinder:
-    return TargetFinder("none", {}, False, Columns(), Capitals(), Blocks(["none"], Columns()))
+    return TargetFinder("none", {}, False, TextColumns(), Capitals(), Blocks(["none"], TextColumns()))
 
 
 def sentence(time: str, text: str) -> DatedSentence:
@@ -41,13 +41,13 @@ def search(sentences: list[DatedSentence], min_usages: int, **settings):
 
 def test_words_are_what_the_ranking_looks_for():
     text = 'A "Plane," the plane\'s well-known air 1815 it (AIR).'
-    found = [(word, text[start:end]) for word, start, end in words_of(sentence(OLD, text))]
+    found = [(word, text[start:end]) for word, start, end in tagged_words(sentence(OLD, text))]
     assert found == [("Plane", "Plane"), ("the", "the"), ("well-known", "well-known"), ("air", "air"), ("AIR", "AIR")]
-    assert list(words_of(sentence(OLD, "an attack_nn ,"))) == [("attack_nn", 3, 9)]
+    assert list(tagged_words(sentence(OLD, "an attack_nn ,"))) == [("attack_nn", 3, 9)]
     # The text is as it was written; the words are the lemmas, which are looked up.
     passage = Passage("", "", ["Trees", "'", "leaves"], ["tree", "'", "leaf"], {1}, "a")
     of_lemmas = finder().find(OLD, passage)
-    assert of_lemmas.text == "Trees' leaves" and list(words_of(of_lemmas)) == [("tree", 0, 5), ("leaf", 7, 13)]
+    assert of_lemmas.text == "Trees' leaves" and list(tagged_words(of_lemmas)) == [("tree", 0, 5), ("leaf", 7, 13)]
 
 
 def test_what_is_left_out_is_counted():
@@ -159,8 +159,8 @@ def test_the_word_that_changed_is_found(folder, tmp_path, capsys):
     }
     # `of` has two letters only. The console and the page tell what was searched.
     page = (tmp_path / "found" / "_changes.html").read_text(encoding="utf-8")
-    for said in (capsys.readouterr().out, page):
-        assert f"50 words were searched, and {len(compared)} of them" in said
+    for output in (capsys.readouterr().out, page):
+        assert f"50 words were searched, and {len(compared)} of them" in output
     # The sieve only proposes words: a list of them has the same table, but for p_fdr. That of a search is adjusted for
     # all words from which it chose, whose p is not known and at most 1.
     (tmp_path / "words.txt").write_text(
@@ -169,7 +169,8 @@ def test_the_word_that_changed_is_found(folder, tmp_path, capsys):
     listed = run(folder, tmp_path / "listed", "--targets", tmp_path / "words.txt")
     p = [float(row["p"]) for row in rows]
     adjusted = [
-        min(1, *(other * len(compared) / sum(each <= other for each in p) for other in p if other >= own)) for own in p
+        min(1, *(other * len(compared) / sum(each <= other for each in p) for other in p if other >= value))
+        for value in p
     ]
     assert [float(row.pop("p_fdr")) for row in rows] == pytest.approx(adjusted, abs=1e-12)
     assert all(float(row.pop("p_fdr")) <= other for row, other in zip(listed, adjusted, strict=True))
@@ -217,7 +218,7 @@ def test_steady_words_join_a_search_and_are_not_found_by_it(folder, tmp_path):
     p = [float(row["p"]) for row in rows]
     number = len(compared) + 1
     adjusted = [
-        min(1, *(other * number / sum(each <= other for each in p) for other in p if other >= own)) for own in p
+        min(1, *(other * number / sum(each <= other for each in p) for other in p if other >= value)) for value in p
     ]
     assert [float(row["p_fdr"]) for row in rows] == pytest.approx(adjusted, abs=1e-12)
 
@@ -230,8 +231,8 @@ def test_steady_words_are_drawn_from_the_corpora(folder, tmp_path, monkeypatch, 
     change = {row["word"]: row for row in run(folder, tmp_path / "out", *given, "--steady", "5")}
     above = {word: float(row["above_steady"]) for word, row in change.items()}
     change = {word: float(row["change"]) for word, row in change.items()}
-    said = capsys.readouterr().out
-    drawn = re.search(r"steady: 5, .*?\((.*?)\)", said)[1].split(", ")
+    output = capsys.readouterr().out
+    drawn = re.search(r"steady: 5, .*?\((.*?)\)", output)[1].split(", ")
     others = change.keys() - drawn
     assert len(drawn) == 5 and len(others) == 2
     if given[0] == "--targets":
@@ -240,7 +241,7 @@ def test_steady_words_are_drawn_from_the_corpora(folder, tmp_path, monkeypatch, 
     assert above == pytest.approx({word: change[word] - third for word in change}, abs=1e-9)
     larger = sum(change[word] > fourth + 0.6 * (fifth - fourth) for word in others)
     page = (tmp_path / "out" / "_changes.html").read_text(encoding="utf-8")
-    assert all(f"{larger} of the other 2 changed more" in text for text in (said, page))
+    assert all(f"{larger} of the other 2 changed more" in text for text in (output, page))
 
 
 def test_frequent_words_are_drawn_more_often():

@@ -120,9 +120,9 @@ def usages_of(generator: np.random.Generator, number: int, mean: np.ndarray) -> 
 
 
 def p_of(pairs: list[tuple[np.ndarray, np.ndarray]], by_usage: bool = False) -> float:
-    (before, own), (after, other) = pairs
+    (before, numbers), (after, other) = pairs
     joined = np.concatenate([before, after])
-    documents = (np.arange(len(before)), np.arange(len(after))) if by_usage else (own, other)
+    documents = (np.arange(len(before)), np.arange(len(after))) if by_usage else (numbers, other)
     return shuffled_prototypes(joined, joined, documents, resamples=199)[1]
 
 
@@ -134,15 +134,15 @@ def test_copies_in_other_documents_are_counted(caplog):
         find_usages(sentences, ["air"], ["t"])
         return caplog.text
 
-    own = [(f"air of a long text that has the number {number}", str(number)) for number in range(94)]
+    numbers = [(f"air of a long text that has the number {number}", str(number)) for number in range(94)]
     reprinted = [("air of a long text that was printed again", str(number)) for number in range(7)]
     # Six of 101 texts are copies of another one, five of 100 are too few to tell.
-    said = find(own + reprinted)
-    assert "6 of 101 texts" in said and "printed again" in said
-    assert find(own + reprinted[:6]) == ""
+    found = find(numbers + reprinted)
+    assert "6 of 101 texts" in found and "printed again" in found
+    assert find(numbers + reprinted[:6]) == ""
     # One document may repeat itself, and short texts are alike by chance.
     assert (
-        find([(text, "one") for text, _ in own + reprinted])
+        find([(text, "one") for text, _ in numbers + reprinted])
         == find([("air of a text", "1"), ("air of a text", "2")])
         == ""
     )
@@ -167,14 +167,14 @@ def test_documents_that_are_dealt_at_random_are_no_change():
 def test_chance_is_every_deal_of_the_documents():
     """All 126 ways to choose four of nine documents are counted by a plain loop."""
     generator = np.random.default_rng(3)
-    (before, own), (after, other) = (usages_of(generator, number, np.ones(WIDTH)) for number in (4, 5))
-    vectors, documents = np.concatenate([before, after]), np.concatenate([own, 4 + other])
+    (before, numbers), (after, other) = (usages_of(generator, number, np.ones(WIDTH)) for number in (4, 5))
+    vectors, documents = np.concatenate([before, after]), np.concatenate([numbers, 4 + other])
     distances = {}
     for chosen in combinations(range(9), 4):
         is_before = np.isin(documents, chosen)
         distances[chosen] = cosine(vectors[is_before].mean(axis=0), vectors[~is_before].mean(axis=0))
     expected = np.mean(np.array(list(distances.values())) >= distances[0, 1, 2, 3] - 1e-12)
-    by_chance, p = shuffled_prototypes(vectors, vectors, (own, other))
+    by_chance, p = shuffled_prototypes(vectors, vectors, (numbers, other))
     assert p == pytest.approx(expected, abs=0.02)
     assert by_chance == pytest.approx(np.mean(list(distances.values())), rel=0.03)
 
@@ -188,7 +188,7 @@ def test_no_p_is_given_where_none_can_be_small(numbers):
     generator = np.random.default_rng(0)
     documents = tuple(np.repeat(np.arange(number), 3) for number in numbers)
     parts = [
-        np.eye(WIDTH)[place] + 0.01 * generator.normal(size=(len(own), WIDTH)) for place, own in enumerate(documents)
+        np.eye(WIDTH)[place] + 0.01 * generator.normal(size=(len(part), WIDTH)) for place, part in enumerate(documents)
     ]
     vectors = np.concatenate(parts)
     names = np.concatenate([documents[0], numbers[0] + documents[1]])
@@ -213,10 +213,10 @@ def test_the_interval_of_change_is_of_other_documents():
     means = np.eye(WIDTH)[0] * 4, np.eye(WIDTH)[0] * 4 + 2 * np.eye(WIDTH)[1]
     true, held = cosine(*means), Counter()
     for draw in range(100):
-        (before, own), (after, other) = (usages_of(generator, 20, mean) for mean in means)
+        (before, numbers), (after, other) = (usages_of(generator, 20, mean) for mean in means)
         joined, prt = np.concatenate([before, after]), prototype_distance(before, after)
         usages = np.arange(len(before)), np.arange(len(after))
-        for name, documents in {"documents": (own, other), "usages": usages}.items():
+        for name, documents in {"documents": (numbers, other), "usages": usages}.items():
             low, high = prototype_deviations(before, after, documents, seed=draw, resamples=300)
             by_chance, _ = shuffled_prototypes(joined, joined, documents, seed=draw, resamples=100)
             held[name] += prt - by_chance - high <= true <= prt - by_chance - low

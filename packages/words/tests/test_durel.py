@@ -8,7 +8,7 @@ import pytest
 from scipy.stats import rankdata
 
 from semantic_change.corpora import read_dwug
-from semantic_change.durel import compare_with_people, identify, read_judgments, write_uses
+from semantic_change.durel import compare_with_judgments, identify, read_judgments, write_uses
 from semantic_change.usages import Usage
 
 
@@ -63,7 +63,7 @@ def test_judgements_of_one_pair_are_averaged(tmp_path, caplog):
 
 
 @pytest.mark.parametrize(
-    ("rows", "columns", "said"),
+    ("rows", "columns", "problem"),
     [
         ([("a", "b", 5)], "identifier1 identifier2 judgment", ["line 2", "5"]),
         ([("a", "b", 1), ("a", "b", "x")], "identifier1 identifier2 judgment", ["line 3", "'x'"]),
@@ -72,10 +72,10 @@ def test_judgements_of_one_pair_are_averaged(tmp_path, caplog):
         ([("a", "b", 0, 0)], "identifier1 identifier2 judgment", ["line 2", "4 cells"]),
     ],
 )
-def test_other_judgements_are_refused(tmp_path, rows, columns, said):
+def test_other_judgements_are_refused(tmp_path, rows, columns, problem):
     with pytest.raises(ValueError) as raised:
         read_judgments(write(tmp_path / "judged.csv", rows, columns))
-    assert all(part in str(raised.value) for part in ["judged.csv", *said])
+    assert all(part in str(raised.value) for part in ["judged.csv", *problem])
 
 
 def test_the_model_s_cosines_are_ranked_as_people_s_judgements(caplog):
@@ -89,7 +89,7 @@ def test_the_model_s_cosines_are_ranked_as_people_s_judgements(caplog):
     judged = generator.integers(1, 5, size=len(pairs)).astype(float)
     rows = [(names[one], names[other], value, 2) for (one, other), value in zip(pairs, judged, strict=True)]
     rows += [("letter 7", "letter 8", 1.0, 1), ("unknown", "letter 8", 1.0, 1)]
-    table = compare_with_people(
+    table = compare_with_judgments(
         pd.DataFrame(rows, columns=["one", "other", "judgment", "count"]), usages, vectors
     ).set_index("word")
     cosines = [

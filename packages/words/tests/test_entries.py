@@ -133,8 +133,8 @@ def test_a_new_sense_is_sought_among_all_older_usages(sample):
     vectors = {time: vectors_of(part) for time, part in usages.items()}
     whole = {"1800": [[usage] for usage in (*old, *usages["1800"])], "1900": [[usage] for usage in usages["1900"]]}
 
-    def read(asked):
-        return asked, {word: {time: vectors_of(part) for time, part in by.items()} for word, by in asked.items()}
+    def read(by_word):
+        return by_word, {word: {time: vectors_of(part) for time, part in by.items()} for word, by in by_word.items()}
 
     for most, is_sure in ((1000, True), (150, False)):
         entry = make_entries({"plane": usages}, {"plane": vectors}, {"plane": whole}, read, most)["plane"]

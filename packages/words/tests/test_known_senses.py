@@ -22,7 +22,7 @@ def write(path, text: str):
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "problem"),
     [
         ("word,sense\nplane,a\n", ["line 1", "'text'"]),
         ("word:sense:text\nplane:a:b\n", ["line 1", "'word'"]),
@@ -36,10 +36,10 @@ def write(path, text: str):
         ("word,sense,text\n", ["no rows"]),
     ],
 )
-def test_a_table_of_another_form_is_refused_with_its_line(tmp_path, text, said):
+def test_a_table_of_another_form_is_refused_with_its_line(tmp_path, text, problem):
     with pytest.raises(ValueError) as raised:
         read_known_senses(write(tmp_path, text))
-    assert all(part in str(raised.value) for part in ["senses.csv", *said])
+    assert all(part in str(raised.value) for part in ["senses.csv", *problem])
 
 
 def test_a_table_of_a_spreadsheet_may_have_semicolons(tmp_path):

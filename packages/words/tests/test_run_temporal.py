@@ -137,9 +137,9 @@ def test_texts_outside_all_times_are_dropped_on_request_and_counted(folder, tmp_
     more = ["--train_files", str(path), "--times", OLD, NEW, "--unknown_times"]
     with pytest.raises(ValueError, match="row 1.*'1900'"):
         train(folder, tmp_path / "x", *more, "error")
-    for choice, said in (("drop", "left out"), ("unknown", "of unknown time")):
+    for choice, words in (("drop", "left out"), ("unknown", "of unknown time")):
         train(folder, tmp_path / choice, *more, choice)
-        assert f"1 of 3 texts are in no time point: {said}" in caplog.text
+        assert f"1 of 3 texts are in no time point: {words}" in caplog.text
 
 
 def test_undated_letters_are_dated(folder, tmp_path):
@@ -290,8 +290,8 @@ def test_people_s_judgements_stand_beside_the_model_s(folder, tmp_path):
     uses = pd.read_csv(tmp_path / "out" / "_durel_uses.csv", sep="\t", quoting=3, dtype=str)
     usages = pd.read_parquet(tmp_path / "out" / "_usages.parquet")
     assert uses["identifier"].tolist() == usages["identifier"].tolist()
-    own = usages[usages["word"] == usages["word"][0]]
-    vectors, names = np.stack(own["vector"]), own["identifier"].tolist()
+    of_word = usages[usages["word"] == usages["word"][0]]
+    vectors, names = np.stack(of_word["vector"]), of_word["identifier"].tolist()
     lines = [f"{names[0]}\t{name}\t{rank}" for rank, name in zip((1, 2, 3, 3, 4), names[1:6], strict=True)]
     judged = tmp_path / "judgments.csv"
     judged.write_text("\n".join(["identifier1\tidentifier2\tjudgment", *lines, ""]), encoding="utf-8")

@@ -222,8 +222,8 @@ def test_words_that_are_all_unknown_to_the_tokenizer_are_left_out_and_counted(ca
     sentences = [sentence(TIMES[0], "the \u01bfeorc flew", "the", "\u01bfeorc"), sentence(TIMES[1], "the air", "the")]
     vectors = embed_usages(model, tokenizer, sample_usages(sentences, ["the", "\u01bfeorc"], TIMES, 10))
     assert vectors["\u01bfeorc"][TIMES[0]].shape == (0, 16) and "\u01bfeorc (1)" in caplog.text
-    own = embed_usages(model, tokenizer, sample_usages(sentences, ["the"], TIMES, 10))
-    np.testing.assert_allclose(vectors["the"][TIMES[0]], own["the"][TIMES[0]], atol=1e-5)
+    unbatched = embed_usages(model, tokenizer, sample_usages(sentences, ["the"], TIMES, 10))
+    np.testing.assert_allclose(vectors["the"][TIMES[0]], unbatched["the"][TIMES[0]], atol=1e-5)
 
 
 def test_a_tokenizer_of_other_times_is_refused():
@@ -267,8 +267,8 @@ def test_a_report_of_scores_and_gold_scores(tmp_path, all_forms):
     scores = {"prt": (0.1, 0.5, math.nan, 0.5), "apd": (1, 2, math.nan, 3), "sgns": [math.nan] * 4}
     columns = {name: dict(zip(COUNTS, values, strict=True)) for name, values in scores.items()}
     text = write_report(tmp_path, ranked_table(columns, COUNTS, truth), ["1", "2"], truth, left_out=rare)
-    for said in ("e (1: 3, 2: 0)", "No score in prt, apd: c.", "Not looked for: f.", "sgns: no correlation"):
-        assert said in text
+    for sentence in ("e (1: 3, 2: 0)", "No score in prt, apd: c.", "Not looked for: f.", "sgns: no correlation"):
+        assert sentence in text
     results = read_json(tmp_path / "results.json")
     assert results["left_out"] == rare and results["agreement"].keys() == {"prt", "apd"}
     assert results["agreement"]["apd"]["spearman"] == pytest.approx(1.0)
@@ -365,8 +365,8 @@ def test_an_encoder_may_read_the_forms_as_they_are():
     model, tokenizer = plain_model()
     usages = {"plane": {"1": [Usage("1", "the trees flew", 4, 9)]}}
     (as_form,) = embed_usages(model, tokenizer, usages, read_names=False)["plane"]["1"]
-    (own,) = embed_usages(model, tokenizer, {"trees": usages["plane"]})["trees"]["1"]
-    assert as_form == pytest.approx(own, abs=1e-5)
+    (expected,) = embed_usages(model, tokenizer, {"trees": usages["plane"]})["trees"]["1"]
+    assert as_form == pytest.approx(expected, abs=1e-5)
 
 
 @pytest.mark.parametrize("bias", [0.0, 50.0])

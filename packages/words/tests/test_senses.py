@@ -7,7 +7,7 @@ import pytest
 from sklearn.metrics import silhouette_score
 from sklearn.preprocessing import normalize
 
-from semantic_change.keywords import Keywords, WordsAround, words_of
+from semantic_change.keywords import Keywords, WordsAround, content_words
 from semantic_change.senses import Senses, choose_senses, find_senses, principal_components
 from semantic_change.usages import Usage
 
@@ -96,7 +96,7 @@ def test_keywords_are_those_that_one_sense_has_and_the_others_lack():
     labels = np.repeat([0, 1], 5)
 
     def found(contexts, frequent=()):
-        by_label = WordsAround([words_of(text, frequent) for text in contexts]).collocates(labels, 2)
+        by_label = WordsAround([content_words(text, frequent) for text in contexts]).collocates(labels, 2)
         return [[collocate.word for collocate in each] for each in by_label]
 
     assert found(contexts) == [["soviet", "moscow"], ["state", "kansas"]]
@@ -139,13 +139,13 @@ def test_frequent_and_contracted_words_beside_the_word_tell_its_grammar():
 
 def test_keywords_are_counted_by_their_keys():
     contexts = ["a \ufb01ne self\u00admade day"] * 2 + ["a fine selfmade day"] * 2 + ["a cold day"] * 4
-    (found, _) = WordsAround(list(map(words_of, contexts))).collocates(np.repeat([0, 1], 4), 2)
+    (found, _) = WordsAround(list(map(content_words, contexts))).collocates(np.repeat([0, 1], 4), 2)
     assert {word: count for word, count, _ in found} == {"fine": 4, "selfmade": 4}
 
 
 def test_collocates_have_counts_and_strengths():
     contexts = ["the soviet moscow"] * 3 + ["the soviet"] * 2 + ["the state soviet"] + ["the state"] * 4
-    first, last, none = WordsAround(list(map(words_of, contexts))).collocates(np.repeat([0, 1], 5), 3)
+    first, last, none = WordsAround(list(map(content_words, contexts))).collocates(np.repeat([0, 1], 5), 3)
     assert [(word, count) for word, count, _ in first] == [("moscow", 3), ("soviet", 5)] and none == []
     assert [strength for _, _, strength in first] == pytest.approx([3.5 / 0.5, (5.5 / 5.5) / (1.5 / 5.5)])
     assert [(word, count) for word, count, _ in last] == [("state", 5)]

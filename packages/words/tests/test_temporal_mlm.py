@@ -154,7 +154,7 @@ def test_sentences_are_no_tokens(tmp_path, lines):
 
 
 @pytest.mark.parametrize(
-    ("granularity", "names", "said"),
+    ("granularity", "names", "reason"),
     [
         (None, TIMES, ["4 outside of 1810-1860, 1960-2010", "2 with .*'June 2005'", "3 without"]),
         # A year does not tell its month.
@@ -163,10 +163,10 @@ def test_sentences_are_no_tokens(tmp_path, lines):
         (None, ["1800s"], ["4 outside of 1800s", "1800s' may be a decade or a century"]),
     ],
 )
-def test_texts_of_no_time_are_counted_by_reason(granularity, names, said):
+def test_texts_of_no_time_are_counted_by_reason(granularity, names, reason):
     others = {"1900": 3, "1900-01-02": 1, "June 2005": 2, None: 1, "": 2}
     counted = count_by_reason(others, TimePoints(names, granularity))
-    assert all(re.search(rf"\b{count}", counted) for count in said), counted
+    assert all(re.search(rf"\b{count}", counted) for count in reason), counted
 
 
 def collate(tokenizer, count: int, **settings) -> tuple[dict, torch.Tensor]:
@@ -181,13 +181,13 @@ def test_words_are_masked_and_special_tokens_are_not(prepend_time, lose_time):
     """Masked words keep their time, or lose it."""
     tokenizer = bert(prepend_time=prepend_time, mask_token_time=lose_time)
     batch, plain = collate(tokenizer, 400, mlm_probability=0.5, time_mlm_probability=0.0)
-    asked = batch["labels"] != -100
+    is_masked = batch["labels"] != -100
     special = torch.isin(plain, torch.tensor([0, CLS, SEP]))
     special[:, 1] |= prepend_time
-    assert not (asked & special).any()
-    assert torch.equal(batch["labels"][asked], plain[asked])
-    assert torch.equal(batch["input_ids"][~asked], plain[~asked])
-    assert 0.45 < asked[~special].float().mean() < 0.55
+    assert not (is_masked & special).any()
+    assert torch.equal(batch["labels"][is_masked], plain[is_masked])
+    assert torch.equal(batch["input_ids"][~is_masked], plain[~is_masked])
+    assert 0.45 < is_masked[~special].float().mean() < 0.55
     assert torch.equal(batch["time_ids"] > 0, plain > 0)
     assert torch.equal(batch["time_ids"] == 1, (batch["input_ids"] == MASK) & lose_time)
 
@@ -195,9 +195,9 @@ def test_words_are_masked_and_special_tokens_are_not(prepend_time, lose_time):
 def test_time_tokens_are_masked_by_a_probability_of_their_own():
     tokenizer = bert(prepend_time=True)
     batch, plain = collate(tokenizer, 2000, mlm_probability=0.0, time_mlm_probability=0.5)
-    asked = batch["labels"] != -100
-    assert not asked[:, [0, *range(2, plain.shape[1])]].any()
-    chosen = asked[:, 1]
+    is_masked = batch["labels"] != -100
+    assert not is_masked[:, [0, *range(2, plain.shape[1])]].any()
+    chosen = is_masked[:, 1]
     assert 0.45 < chosen.float().mean() < 0.55
     before, after = plain[:, 1], batch["input_ids"][:, 1]
     assert torch.equal(batch["labels"][chosen, 1], before[chosen])

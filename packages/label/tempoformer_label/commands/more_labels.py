@@ -57,9 +57,9 @@ def main(arguments: list[str]):
         name: to_rows(part, pipe.tokenizer, config.window, only_labelled=name == "train", part=name, **settings)
         for name, part in parts.items()
     }
-    facts = measure_more_labels(pipe.model, tokens, pipe.tokenizer)
-    print(more_labels_sentence(facts))
+    worth = measure_more_labels(pipe.model, tokens, pipe.tokenizer)
+    print(more_labels_sentence(worth))
     path = Path(args.output)
-    save_figure(more_labels_figure(facts), path)
-    write_json(path.with_suffix(".json"), facts)
+    save_figure(more_labels_figure(worth), path)
+    write_json(path.with_suffix(".json"), worth)
     print(f"Figure: {path}, as PNG, SVG and PDF; its numbers: {path.with_suffix('.json')}")

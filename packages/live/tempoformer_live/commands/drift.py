@@ -11,7 +11,7 @@ from modeling_tempoformer.common.command_line import parse
 from modeling_tempoformer.common.figures import save_figure
 from modeling_tempoformer.common.files import write_json
 
-from ..drift import drift_figure, drift_text, find_drift, read_asked
+from ..drift import drift_figure, drift_text, find_drift, read_answered_posts
 
 
 PREDICTED = "a file of predictions, a folder of a run with --do_predict, or one of `tempoformer score`"
@@ -31,7 +31,7 @@ class DriftArguments:
 
 def main(arguments: list[str]):
     (args,) = parse([DriftArguments], arguments)
-    found = find_drift(*map(read_asked, (args.before, args.after)), args.watch)
+    found = find_drift(*map(read_answered_posts, (args.before, args.after)), args.watch)
     print(drift_text(found, args.watch))
     if args.output_dir is not None:
         folder = Path(args.output_dir)

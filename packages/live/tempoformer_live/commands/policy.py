@@ -1,6 +1,6 @@
 """
 Chooses how alarms are raised: compares policies on the posts that a training held out, each with the threshold by
-which it keeps the same promise, and sets one.
+which it keeps the same bound on a risk, and sets one.
 
     tempoformer policy --model_name_or_path outputs/mine --watch Switch --alarm rate=0.1
     tempoformer policy --model_name_or_path outputs/mine --watch Switch --alarm rate=0.1 --set '{"cooldown_posts": 3}'
@@ -24,7 +24,7 @@ from ..policy_comparison import POLICIES, best_of, compare_policies, policies_ta
 
 @dataclass(kw_only=True)
 class PolicyArguments:
-    """The model, its class to watch, the promise that alarms must keep, and the policy to set."""
+    """The model, its class to watch, the bound that alarms must keep, and the policy to set."""
 
     model_name_or_path: str = field(metadata={"help": "The folder of a TempoFormer that was trained with --do_eval."})
     watch: str = field(metadata={"help": "The class whose posts are alarms."})
@@ -43,7 +43,7 @@ class PolicyArguments:
     )
 
     def __post_init__(self):
-        if not AlarmGoal.read(self.alarm).is_promise:
+        if not AlarmGoal.read(self.alarm).bounds_risk:
             raise ValueError(f"--alarm {self.alarm} is no promise that policies keep: give rate=... or missed=...")
         if self.early < 0:
             raise ValueError(f"--early is a number of posts, 0 or more, got {self.early}.")
@@ -53,7 +53,7 @@ class PolicyArguments:
 def main(arguments: list[str]):
     (args,) = parse([PolicyArguments], arguments)
     timelines, probabilities = read_held_out(args.model_name_or_path)
-    config, promise = (
+    config, goal = (
         AutoConfig.from_pretrained(args.model_name_or_path, trust_remote_code=False),
         AlarmGoal.read(args.alarm),
     )
@@ -61,17 +61,17 @@ def main(arguments: list[str]):
     # A post's logarithms are its logits, but for a number that all of them share.
     logits = torch.from_numpy(np.log(np.maximum(probabilities, np.finfo(np.float64).tiny)))
     scores = decide(logits, config.calibration)[0][:, label].numpy()
-    check_cases(timelines, label, args.watch, promise)
+    check_cases(timelines, label, args.watch, goal)
     policies = POLICIES if args.set is None else [args.set]
-    rows = compare_policies(timelines, scores, label, promise, policies, args.early)
+    rows = compare_policies(timelines, scores, label, goal, policies, args.early)
     if not any(row["rule"] for row in rows):
         raise ValueError(
-            f"No threshold of this policy keeps --alarm {promise}: one that cools down or lasts silences alarms that "
+            f"No threshold of this policy keeps --alarm {goal}: one that cools down or lasts silences alarms that "
             "would find a change. Promise less, or give a rate."
         )
-    print(policies_table(rows, timelines, args.watch, promise))
+    print(policies_table(rows, timelines, args.watch, goal))
     if args.set is None:
-        best = best_of(rows, promise)
+        best = best_of(rows, goal)
         first = "None kept the promise on other timelines" if best is None else f"The best that kept it: {best + 1}"
         print(f"\n{first}. The same command with --set and its policy sets one.")
         return

@@ -30,7 +30,7 @@ from modeling_tempoformer import (
     train_or_resume,
     write_predictions,
 )
-from modeling_tempoformer.common.arguments import CheckpointArguments, check_asked, wanted_splits
+from modeling_tempoformer.common.arguments import CheckpointArguments, check_steps, wanted_splits
 from modeling_tempoformer.common.command_line import check_overrides, check_read, options_given, parse
 from modeling_tempoformer.common.files import lock_folder
 from modeling_tempoformer.common.hashes import fingerprint
@@ -59,7 +59,7 @@ FAMILIES = {"bert": BERT, "temporal_bert": BERT, "roberta": ROBERTA, "temporal_r
 
 
 @dataclass
-class ModelArguments(CheckpointArguments):
+class TemporalModelArguments(CheckpointArguments):
     """The model, and how it uses time. By default it is as in the checkpoint, or in its class of configurations."""
 
     temporal_attention: Literal["attention", "scaled", "none"] | None = None
@@ -88,7 +88,7 @@ def count_texts(texts: Dataset | None, tokenizer, time_column: str, before: dict
 
 
 def load_model_and_tokenizer(
-    model_args: ModelArguments,
+    model_args: TemporalModelArguments,
     data: TextDataTrainingArguments,
     config: PreTrainedConfig,
     splits: dict[str, Dataset],
@@ -118,11 +118,11 @@ def load_model_and_tokenizer(
         **model_args.download_settings,
     )
 
-    is_grown = bool(saved_times) and saved_times != times
+    has_new_times = bool(saved_times) and saved_times != times
     counts = None
     is_scaled = fields.get("time_scaling", getattr(config, "time_scaling", None)) == "documents"
-    if is_scaled and (is_grown or not saved_times):
-        before = dict(zip(saved_times, config.time_document_counts, strict=True)) if is_grown else {}
+    if is_scaled and (has_new_times or not saved_times):
+        before = dict(zip(saved_times, config.time_document_counts, strict=True)) if has_new_times else {}
         counts = count_texts(splits.get("train"), tokenizer, data.time_column, before)
     if not saved_times:
         fields |= {"times": times} | ({} if counts is None else {"time_document_counts": counts})
@@ -137,7 +137,7 @@ def load_model_and_tokenizer(
         new = sorted(name for name in info["missing_keys"] if not any(part in name for part in TIME_PARAMETERS))
         if new:
             logger.warning("Not in %s, and trained from scratch: %s.", model_args.source, ", ".join(new))
-    if is_grown:
+    if has_new_times:
         model.base_model.resize_time_embeddings(times, counts)
     if len(tokenizer) > model.get_input_embeddings().num_embeddings:
         # Without `mean_resizing`, because the model needs long to tell apart time tokens that begin alike.
@@ -169,9 +169,9 @@ def evaluate_times(
 def main(arguments: list[str]):
     # Arguments
     model_args, data, training = parse(
-        [ModelArguments, TextDataTrainingArguments, TemporalTrainingArguments], arguments
+        [TemporalModelArguments, TextDataTrainingArguments, TemporalTrainingArguments], arguments
     )
-    check_asked(training)
+    check_steps(training)
     if data.streaming:
         check_streaming(training)
     config = AutoConfig.from_pretrained(model_args.source, **model_args.download_settings)
@@ -183,7 +183,7 @@ def main(arguments: list[str]):
 
 def train_dated(
     config: PreTrainedConfig,
-    model_args: ModelArguments,
+    model_args: TemporalModelArguments,
     data: TextDataTrainingArguments,
     training: TemporalTrainingArguments,
 ):

@@ -28,13 +28,13 @@ from modeling_tempoformer.common.progress import Progress
 from .. import corpora, measures, usages
 from ..dated_sentences import DatedSentence
 from ..discovery import FEW_USAGES, MORE_USAGES, SEARCHED, Searched, Vocabulary, sift, write_searched
-from ..durel import JUDGED, USES, compare_with_people, read_judgments, write_uses
+from ..durel import JUDGED, USES, compare_with_judgments, read_judgments, write_uses
 from ..entries import ENTRY_FILES, Entry, make_entries, write_entries
 from ..kept_vectors import KeptVectors
 from ..known_senses import GivenTexts, read_known_senses, read_senses, take_words, to_usages
 from ..reading.dated_texts import numbers_in
 from ..reading.files_read import FILES, describe_files, write_files
-from ..reading.passages import Columns
+from ..reading.passages import TextColumns
 from ..reading.text_layouts import time_of_file
 from ..report import CHANGES, FIGURE, RESULTS, conclude, format_table, ranked_table, write_report
 from ..tokenizer_fit import warn_of_language
@@ -213,7 +213,7 @@ def read_sentences(
     tell_files: Callable[[pd.DataFrame], object] | None = None,
 ) -> Iterator[DatedSentence]:
     """Reads the sentences of the corpora or of the DWUG data set, which has no table of files for `tell_files`."""
-    columns = Columns(args.text_column, args.time_column, args.source_column, tuple(args.search_columns))
+    columns = TextColumns(args.text_column, args.time_column, args.source_column, tuple(args.search_columns))
     if args.dwug is not None:
         sentences = corpora.read_dwug(args.dwug, args.times)
     elif args.is_one_corpus:
@@ -307,12 +307,12 @@ class Discovered(NamedTuple):
     Attributes:
         words (`dict[str, list[str]]`): The words with their forms, the most changed word first.
         compared (`Collection[str]`): The words that were compared.
-        said (`str`): A text about the searched words.
+        remarks (`str`): A text about the searched words.
     """
 
     words: dict[str, list[str]]
     compared: Collection[str]
-    said: str
+    remarks: str
 
 
 def search_words(args: ChangeArguments, reader: Reader) -> Searched:
@@ -329,21 +329,21 @@ def discover_words(
     Proposes the words that change most between two compared times ([`sift`]), without those that share a form with a
     steady word. Steady words join the list later.
     """
-    said = searched.describe(args.min_usages)
+    remarks = searched.describe(args.min_usages)
     known = reader.drop_unknown(searched.usages)
     known = {word: by_time for word, by_time in known.items() if all(by_time.values())}
     if not known:
         unknown = " The tokenizer knows none of these." if searched.forms else ""
-        raise ValueError(f"--discover finds no word. {said}{unknown}")
+        raise ValueError(f"--discover finds no word. {remarks}{unknown}")
     scores = sift(known, args.discover, reader.read_compared, args.seed)
     write_searched(Path(args.output_dir), searched, scores)
     free, read_again = {*searched.apart_from(steady)}, scores.dropna().index
     best = [word for word in read_again if word in free][: args.discover]
-    said += (
+    remarks += (
         f" These {len(best)} changed most by {MORE_USAGES} usages at each time, which were read of the "
         f"{len(read_again):,} that changed most by {FEW_USAGES}; {SEARCHED} has the others."
     )
-    return Discovered({word: searched.forms[word] for word in best}, scores.index, said)
+    return Discovered({word: searched.forms[word] for word in best}, scores.index, remarks)
 
 
 class FoundWords(NamedTuple):
@@ -379,7 +379,7 @@ def find_words(
 def write_judged(folder: Path, judgments: pd.DataFrame, entries: Mapping[str, Entry]):
     """Writes and prints what people and the model say of pairs of usages."""
     sampled = {word: entry.sampled for word, entry in entries.items()}
-    judged = compare_with_people(judgments, sampled, {word: entry.vectors for word, entry in entries.items()})
+    judged = compare_with_judgments(judgments, sampled, {word: entry.vectors for word, entry in entries.items()})
     with written_whole(folder / JUDGED) as path:
         judged.to_csv(path, index=False)
     if len(judged):
@@ -401,12 +401,12 @@ def rank_words(
     # Files of an earlier run, which this run may not overwrite
     for name in (CHANGES, RESULTS, *all_forms(FIGURE), UNRANKED, *ENTRY_FILES, USES, JUDGED, SEARCHED, FILES, PAGE):
         (folder / name).unlink(missing_ok=True)
-    num_searched, said, tell = 0, [], partial(tell_files, folder)
+    num_searched, remarks, tell = 0, [], partial(tell_files, folder)
     if words is None or args.num_drawn:
         searched, tell = search_words(args, reader), None
     if words is None:
         discovered = discover_words(args, reader, searched, steady)
-        words, said = discovered.words, [discovered.said]
+        words, remarks = discovered.words, [discovered.remarks]
         # The search may not have compared the steady words, which are tested, too.
         num_searched = len({*discovered.compared, *steady})
     if args.num_drawn:
@@ -434,7 +434,7 @@ def rank_words(
         columns, usages.count_usages(by_word), truth, frequencies, documents, list(steady), num_searched
     )
     concluded = conclude(table, args.times, list(steady), bool(args.num_drawn)) if "change" in table else []
-    print(write_report(folder, table, args.times, truth, left_out, args.seed, concluded), *said, sep="\n")
+    print(write_report(folder, table, args.times, truth, left_out, args.seed, concluded), *remarks, sep="\n")
     unranked = write_unranked(folder, left_out, args.times, args.min_usages, frequencies, documents)
     by_word = {word: drawn[word] for word in (*table["word"], *unranked["word"])}
     unread = {
@@ -442,8 +442,8 @@ def rank_words(
         for word, by_time in by_word.items()
     }
     for word, by_time in reader.embed(unread).items():
-        own = vectors.get(word, {}) | by_time
-        vectors[word] = {time: own[time] for time in args.times}
+        by_every_time = vectors.get(word, {}) | by_time
+        vectors[word] = {time: by_every_time[time] for time in args.times}
 
     known = read_senses({word: given[word] for word in by_word if word in given}, args.times[-1], reader.read_known)
     entries = make_entries(by_word, vectors, found, reader.read_known, args.max_attested, args.seed, frequent, known)
@@ -459,8 +459,8 @@ def rank_words(
     write_uses(folder, {word: entry.sampled for word, entry in entries.items()})
     if judgments is not None:
         write_judged(folder, judgments, entries)
-    said = [*concluded, *said]
-    write_html(folder / PAGE, words_page(table, args.times, entries, frequencies, unranked, said, texts))
+    remarks = [*concluded, *remarks]
+    write_html(folder / PAGE, words_page(table, args.times, entries, frequencies, unranked, remarks, texts))
     print(f"Words to look at: {folder / PAGE}")
 
 

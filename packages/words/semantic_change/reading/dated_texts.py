@@ -53,11 +53,11 @@ def read_text_files(paths: list[str], streaming: bool = False) -> Dataset | Iter
     stream has a shard for each file.
     """
     if streaming:
-        return IterableDataset.from_generator(each_text, gen_kwargs={"paths": paths})
-    return Dataset.from_list(list(each_text(paths)))
+        return IterableDataset.from_generator(file_texts, gen_kwargs={"paths": paths})
+    return Dataset.from_list(list(file_texts(paths)))
 
 
-def each_text(paths: list[str]) -> Iterator[dict[str, str]]:
+def file_texts(paths: list[str]) -> Iterator[dict[str, str]]:
     """Yields the texts of [`read_text_files`]."""
     for path in paths:
         time, is_empty = time_of_file(path), True

@@ -64,7 +64,7 @@ CONJUNCTIONS = {"and", "or", "und", "oder"}
 LETTERS = re.compile(r"[^\W\d_]+(?:[-'][^\W\d_]+)*")
 
 
-class Columns(NamedTuple):
+class TextColumns(NamedTuple):
     """
     The columns of a table of texts, or the names of these values in a corpus. A table may lack those of dates and
     sources if they have the default names. `search` names the columns in which target words are looked up, in a

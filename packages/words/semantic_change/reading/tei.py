@@ -51,7 +51,7 @@ def read_tei(path: str | Path, name: str, search: Sequence[str], dropped: Droppe
                 is_root = False
                 if event == "end" and tag in TEXTS:
                     number += 1
-                    for passage in read_text(element, path, name, search, dropped):
+                    for passage in read_tei_text(element, path, name, search, dropped):
                         yield replace(passage, document=f"{name}, text {number}")
                     element.clear()
         except ElementTree.ParseError as problem:
@@ -67,7 +67,7 @@ def local_name(element: ElementTree.Element) -> str:
     return element.tag.rpartition("}")[2] if isinstance(element.tag, str) else ""
 
 
-def read_text(
+def read_tei_text(
     text: ElementTree.Element, path: str | Path, name: str, search: Sequence[str], dropped: Dropped
 ) -> Iterator[Passage]:
     """Yields the passages of one text."""

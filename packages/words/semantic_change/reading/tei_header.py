@@ -44,10 +44,10 @@ def each_date(element: ElementTree.Element, place: str, kind: str = "") -> Itera
     """Yields the dates below an element of a header."""
     for child in element:
         is_source = child.tag in SOURCES
-        own = child.get("type", kind).lower() if is_source else kind
+        date_kind = child.get("type", kind).lower() if is_source else kind
         if child.tag in DATES and kind not in OF_TODAY:
             yield Dated(child, kind, f"{place}/{described(child)}")
-        yield from each_date(child, f"{place}/{described(child)}" if is_source else place, own)
+        yield from each_date(child, f"{place}/{described(child)}" if is_source else place, date_kind)
 
 
 def described(element: ElementTree.Element) -> str:

@@ -65,12 +65,12 @@ class Divisions:
 
     def within(self, kind: str | None, number: str | None) -> "Divisions":
         """Returns the divisions of a part inside this one; the same ones if it has no type or no number."""
-        number = self.own_number(number or "")
+        number = self.number_here(number or "")
         if not kind or not 0 < len(number) <= LONGEST_NUMBER:
             return self
         return Divisions([*self.parts, (kind.lower(), number)])
 
-    def own_number(self, number: str) -> str:
+    def number_here(self, number: str) -> str:
         """Returns the number of a part or line without those of the divisions around it, such as 56 of 3.1.56."""
         return number.strip().removeprefix("".join(f"{outer}." for _, outer in self.parts))
 
@@ -96,7 +96,7 @@ class Divisions:
             if mark.kind == PAGE:
                 page = mark.value
             elif mark.kind == LINE:
-                line = mark.value and f"l. {self.own_number(mark.value)}"
+                line = mark.value and f"l. {self.number_here(mark.value)}"
             on_page = page and not (line and self.parts) and f"p. {page}"
             places[bisect_left(starts, mark.before)] = ", ".join(filter(None, (on_page, line)))
         if any(places.values()):

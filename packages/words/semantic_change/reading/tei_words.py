@@ -110,7 +110,7 @@ class TokenReader(NamedTuple):
 
     def read(self, passage: ElementTree.Element) -> tuple[list[str], list[Mark]]:
         """Returns the lines of a passage, and the marks of pages, lines and tokens."""
-        text, marks = take_marks("".join(each_text(passage, self.spaces, self.search)))
+        text, marks = take_marks("".join(text_pieces(passage, self.spaces, self.search)))
         return lines_of(text), marks
 
 
@@ -144,7 +144,7 @@ def split_tokens(words: list[str], marks: Sequence[Mark]) -> tuple[list[str], li
     keys = [mark.value for mark in marks if mark.kind == KEY]
     if not keys:
         return words, words, frozenset()
-    tokens, own, glued = [], [], set()
+    tokens, token_keys, glued = [], [], set()
     # Borders of tokens so far, and whether the token that is open has begun
     borders, has_begun = 0, False
     for word in words:
@@ -162,12 +162,12 @@ def split_tokens(words: list[str], marks: Sequence[Mark]) -> tuple[list[str], li
                     glued.add(len(tokens))
                 has_begun = borders % 2 == 1
                 tokens.append(piece)
-                own.append(keys[borders // 2] if has_begun else piece)
+                token_keys.append(keys[borders // 2] if has_begun else piece)
             is_first = False
-    return tokens, own, glued
+    return tokens, token_keys, glued
 
 
-def each_text(element: ElementTree.Element, spaces: Spaces, search: Sequence[str] = ()) -> Iterator[str]:
+def text_pieces(element: ElementTree.Element, spaces: Spaces, search: Sequence[str] = ()) -> Iterator[str]:
     """Yields the pieces of a passage's text, with marks, and characters for the ends of lines, spaces and tokens."""
     is_token, number = element.tag in TOKENS, element.get("n", "")
     before, after = spaces.around(element) if is_token else ("", "")
@@ -188,7 +188,7 @@ def each_text(element: ElementTree.Element, spaces: Spaces, search: Sequence[str
     has_choice = element.tag in CHOICES and any(child.tag not in OTHER_READINGS for child in element)
     for child in element:
         if child.tag not in LEFT_OUT and not (has_choice and child.tag in OTHER_READINGS):
-            yield from each_text(child, spaces, () if is_token else search)
+            yield from text_pieces(child, spaces, () if is_token else search)
         # Verses and items stand on lines of their own.
         tail = spaces.between(child.tail)
         yield f" {tail}" if child.tag in PASSAGES else tail

@@ -14,7 +14,7 @@ from modeling_tempoformer.common.files import TABLES, ZIPPED, read_lines, unzipp
 
 from .gutenberg import are_wrapped, is_gutenberg, read_gutenberg, read_paragraphs
 from .pages import Page, find_volumes, read_pages
-from .passages import GAP, Columns, Dropped, Origin, Passage, find_compounds, find_date_in_name, origin_of_file
+from .passages import GAP, Dropped, Origin, Passage, TextColumns, find_compounds, find_date_in_name, origin_of_file
 from .tei import read_tei
 from .token_lines import IN_TAG, Lines, TokenFile, read_token_lines, token_layout
 from .what_was_read import Judged, WhatWasRead, checked, name_files
@@ -64,13 +64,13 @@ def time_of_file(path: str | Path) -> str:
     return name.rpartition(".")[0] if name.endswith((*TEXT_SUFFIXES, *TABLES)) else name
 
 
-def read_passages(path: str | Path, columns: Columns = Columns()) -> Iterator[Passage]:
+def read_passages(path: str | Path, columns: TextColumns = TextColumns()) -> Iterator[Passage]:
     """
     Yields the passages of a corpus that have words.
 
     Args:
         path (`str` or `Path`): A table, a text file, or a folder, whose text files are read, including subfolders.
-        columns ([`Columns`], *optional*): The columns of tables, and of tokens.
+        columns ([`TextColumns`], *optional*): The columns of tables, and of tokens.
 
     A warning counts what was left out, and others name files in which words cannot be found. Raises a `ValueError`
     that names the file, and if possible the line, for what cannot be read, and for a file that is not in the layout
@@ -120,7 +120,7 @@ def find_text_files(path: Path, dropped: Dropped) -> list[tuple[Path, str]]:
 
 
 def read_volume(
-    files: Sequence[tuple[Path, str]], document: str, columns: Columns, dropped: Dropped
+    files: Sequence[tuple[Path, str]], document: str, columns: TextColumns, dropped: Dropped
 ) -> Iterator[tuple[str, Path, Iterator[Passage]]]:
     """
     Yields the layout, the path and the passages of a file, or of the pages of a volume. Pages of running text are read
@@ -154,7 +154,7 @@ def find_layout(path: Path, sample: Sequence[str]) -> str:
     return "wrapped" if are_wrapped(sample) else "lines"
 
 
-def read_texts(path: Path, name: str, columns: Columns, dropped: Dropped) -> tuple[str, Iterator[Passage]]:
+def read_texts(path: Path, name: str, columns: TextColumns, dropped: Dropped) -> tuple[str, Iterator[Passage]]:
     """Returns the layout of a file, by its ending or its first lines, and its passages."""
     if is_table(path):
         return "table", read_text_rows(path, columns, dropped)
@@ -207,7 +207,7 @@ def read_text_lines(lines: Lines, path: Path, name: str, dropped: Dropped, line_
         yield Passage.of_text(date, source, line, document, origin)
 
 
-def read_text_rows(path: Path, columns: Columns, dropped: Dropped) -> Iterator[Passage]:
+def read_text_rows(path: Path, columns: TextColumns, dropped: Dropped) -> Iterator[Passage]:
     """
     Yields the text of each row of a table. Rows that share date and source are parts of one document.
 

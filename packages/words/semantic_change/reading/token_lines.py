@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 from .passages import (
     GAP,
-    Columns,
     Dropped,
     Origin,
     Passage,
+    TextColumns,
     common_date,
     compose_accents,
     find_date_in_name,
@@ -58,7 +58,7 @@ class TokenFile(NamedTuple):
 
     path: str
     name: str
-    columns: Columns
+    columns: TextColumns
     dropped: Dropped
 
 
@@ -211,7 +211,7 @@ def find_value(values: Mapping[str, str], *names: str) -> str:
     return next((lower[name.lower()] for name in names if lower.get(name.lower(), "").strip()), "")
 
 
-def date_of(values: Mapping[str, str], columns: Columns) -> str:
+def date_of(values: Mapping[str, str], columns: TextColumns) -> str:
     """Returns the date in the metadata of a text, an empty text if there is none."""
     if date := find_value(values, columns.time, "date", "year", "dateCreated"):
         return date

@@ -96,7 +96,7 @@ def words_page(
     entries: Mapping[str, Entry],
     frequencies: Frequencies | None = None,
     unranked: pd.DataFrame | None = None,
-    said: Sequence[str] = (),
+    remarks: Sequence[str] = (),
     texts: GivenTexts | None = None,
 ) -> str:
     """
@@ -108,7 +108,7 @@ def words_page(
         entries: The entries of all words. The first [`MAX_WORDS`] words show theirs.
         frequencies: The frequencies in the whole corpus.
         unranked: The [`unranked_table`]: words without a score, which have entries too.
-        said: Texts about the words, a paragraph each.
+        remarks: Texts about the words, a paragraph each.
         texts: The texts of known senses, which the page saves with the reader's own.
     """
     names = [escape_control_characters(time) for time in times]
@@ -155,7 +155,7 @@ def words_page(
         times=names,
         columns=columns,
         unranked=data["unranked"],
-        said=[escape_control_characters(text) for text in said],
+        remarks=[escape_control_characters(text) for text in remarks],
         shown_charts=charts,
     )
 

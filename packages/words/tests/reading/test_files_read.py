@@ -9,7 +9,7 @@ from transformers import BertConfig, BertModel, BertTokenizer
 from semantic_change.commands.words import main as rank_words
 from semantic_change.corpora import read_dated_corpus, read_semeval
 from semantic_change.reading.files_read import describe_files, write_files
-from semantic_change.reading.passages import Columns
+from semantic_change.reading.passages import TextColumns
 
 
 TEI = (
@@ -69,17 +69,17 @@ def test_each_file_of_a_folder_has_its_date_and_period(folder, tmp_path):
     rows = pd.read_csv(tmp_path / "files.csv", keep_default_na=False, dtype={"first_date": str, "last_date": str})
     assert set(rows.itertuples(index=False, name=None)) == EXPECTED and len(rows) == len(EXPECTED)
     assert rows.loc[rows["period"] != "none", "texts"].sum() == len(texts)
-    said = describe_files(tables[0])
+    text = describe_files(tables[0])
     for words in ("7 files with 15 texts", "file's name: 2 files", "none: 2 files (news.vrt, none.xml)"):
-        assert words in said
-    assert f"{TIMES[0]}: 3 files, 7 texts" in said and "part/1700.txt 1700" in said
+        assert words in text
+    assert f"{TIMES[0]}: 3 files, 7 texts" in text and "part/1700.txt 1700" in text
 
 
 def test_a_table_has_its_column_and_the_range_of_its_dates(tmp_path):
     dates = ["1850", "18.06.1815", "1822-01", "1999", "June 1815", "1700", ""]
     pd.DataFrame({"year": dates, "text": "a plane"}).to_csv(tmp_path / "t.csv", index=False)
     tables = []
-    list(read_dated_corpus(tmp_path / "t.csv", TIMES, [], columns=Columns(time="year"), tell_files=tables.append))
+    list(read_dated_corpus(tmp_path / "t.csv", TIMES, [], columns=TextColumns(time="year"), tell_files=tables.append))
     columns = ["first_date", "last_date", "date_found", "period", "texts"]
     assert set(tables[0][columns].itertuples(index=False, name=None)) == {
         ("1815-06-18", "1850", "column year", TIMES[0], 3),

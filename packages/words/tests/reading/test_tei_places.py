@@ -3,7 +3,7 @@
 import pytest
 
 from semantic_change.corpora import read_semeval
-from semantic_change.reading.passages import Columns
+from semantic_change.reading.passages import TextColumns
 from semantic_change.reading.text_layouts import read_passages
 from semantic_change.usages import find_usages
 
@@ -77,7 +77,7 @@ def test_a_text_without_a_name_is_cited_by_its_file(tmp_path):
 
 
 def texts(path, *search: str) -> list[str]:
-    return [passage.join() for passage in read_passages(path, Columns(search=search or ("word",)))]
+    return [passage.join() for passage in read_passages(path, TextColumns(search=search or ("word",)))]
 
 
 def test_verses_are_read_by_stanza_and_in_whole_sentences(tmp_path):
@@ -119,7 +119,7 @@ TOKENS = (
     ],
 )
 def test_words_of_tei_are_found_by_lemma_and_part_of_speech(tmp_path, search, target, shown):
-    (sentence,) = read_semeval({"t": write(tmp_path / "a.xml", TOKENS)}, [target], columns=Columns(search=search))
+    (sentence,) = read_semeval({"t": write(tmp_path / "a.xml", TOKENS)}, [target], columns=TextColumns(search=search))
     assert sentence.text == "The Planes didn't lea ve. So, planes!"
     assert [sentence.text[start:end] for _, start, end in sentence.targets] == shown
 
@@ -144,7 +144,7 @@ def test_spaces_that_are_elements_and_tokens_of_several_words(tmp_path):
         (["lemma", "pos"], "it_pn", "'Twill"),
         (["lemma", "ana"], "plane_n2", "planes"),
     ):
-        (sentence,) = read_semeval({"t": path}, [target], columns=Columns(search=search))
+        (sentence,) = read_semeval({"t": path}, [target], columns=TextColumns(search=search))
         assert sentence.text == "'Twill fly, planes|"
         assert [sentence.text[start:end] for _, start, end in sentence.targets] == [shown]
 
@@ -152,7 +152,9 @@ def test_spaces_that_are_elements_and_tokens_of_several_words(tmp_path):
 def test_tokens_inside_a_token_are_found_and_its_text_is_that_outside(tmp_path):
     body = "<p><w>can't<w norm='can' lemma='can'/><w norm='not' lemma='not'/></w> <w lemma='fly'>flies</w></p>"
     for target, shown in (("can", "can't"), ("not", "can't"), ("fly", "flies")):
-        (sentence,) = read_semeval({"t": write(tmp_path / "a.xml", body)}, [target], columns=Columns(search=["lemma"]))
+        (sentence,) = read_semeval(
+            {"t": write(tmp_path / "a.xml", body)}, [target], columns=TextColumns(search=["lemma"])
+        )
         assert [sentence.text[start:end] for _, start, end in sentence.targets] == [shown]
         assert sentence.text == "can't flies"
 
@@ -175,7 +177,7 @@ def test_lemmas_do_not_change_the_text(tmp_path):
 def test_a_token_is_on_its_line(tmp_path):
     body = "<l n='1'><w lemma='the'>The</w></l><l n='2'><w lemma='plane'>planes</w>.</l>"
     path = write(tmp_path / "a.xml", f"<div>{body}</div>")
-    found = find_usages(read_semeval({"t": path}, ["plane"], columns=Columns(search=["lemma"])), ["plane"], ["t"])
+    found = find_usages(read_semeval({"t": path}, ["plane"], columns=TextColumns(search=["lemma"])), ["plane"], ["t"])
     assert [usage.source for usage in found["plane"]["t"][0]] == ["Ann Lee, The Wood, l. 2"]
 
 

@@ -5,7 +5,7 @@ import gzip
 import pytest
 
 from semantic_change.reading.dated_texts import read_text_files
-from semantic_change.reading.passages import Columns
+from semantic_change.reading.passages import TextColumns
 from semantic_change.reading.text_layouts import read_passages
 
 
@@ -30,12 +30,12 @@ COHA_TEXTS = [
 
 def read(path, content: str, **columns) -> list[tuple[str, str, str]]:
     path.write_text(content, encoding="utf-8")
-    return [(p.date, p.source, p.join()) for p in read_passages(path, Columns(**columns))]
+    return [(p.date, p.source, p.join()) for p in read_passages(path, TextColumns(**columns))]
 
 
 def keys(path, content: str, *search: str) -> list[list[str]]:
     path.write_text(content, encoding="utf-8")
-    return [passage.keys for passage in read_passages(path, Columns(search=search))]
+    return [passage.keys for passage in read_passages(path, TextColumns(search=search))]
 
 
 def test_coha(tmp_path, caplog):
@@ -100,8 +100,8 @@ def test_vrt(tmp_path, caplog, zipped):
         ("1816", f"t2, {path.name}, line 24", "Leaves" + 9 * " fell"),
     ]
     assert "1 empty sentence (in" in caplog.text
-    assert [p.keys for p in read_passages(path, Columns(search=("lemma", "pos")))][1] == ["it_PP", "rain_VBD"]
-    named = next(read_passages(path, Columns(time="title", source="date")))
+    assert [p.keys for p in read_passages(path, TextColumns(search=("lemma", "pos")))][1] == ["it_PP", "rain_VBD"]
+    named = next(read_passages(path, TextColumns(time="title", source="date")))
     assert (named.date, named.source) == ("The Wood & the Tree", f"1815-06-18, {path.name}, line 6")
 
 

@@ -115,8 +115,8 @@ def test_shares_and_sentences_are_those_of_the_file(opened, folder):
     choose(opened, "flew")
     usages = pd.read_parquet(folder / "_usages.parquet").query("word == 'flew'")
     documents = usages.groupby("time")["document"].nunique()
-    said = opened.text("#sample")
-    assert all(f"{time}: 30 usages in {documents[time]} documents" in said for time in TIMES)
+    text = opened.text("#sample")
+    assert all(f"{time}: 30 usages in {documents[time]} documents" in text for time in TIMES)
     senses = senses_of(folder, "flew").to_dict("records")
     assert len(opened.find_all("#senses article")) == len(senses) > 1
     for number, row in enumerate(senses, 1):
@@ -131,8 +131,10 @@ def test_shares_and_sentences_are_those_of_the_file(opened, folder):
             about += f" (in {row[f'documents_{time}']} of {documents[time]} documents)"
             assert headings[column] == f"{time}: {about}"
             where = f"{article} .times > :nth-child({column + 1}) .text"
-            own = usages[(usages["time"] == time) & (usages["sense"] == number)]
-            assert len(opened.texts(where)) == min(3, len(own)) and set(opened.texts(where)) <= set(own["sentence"])
+            chosen = usages[(usages["time"] == time) & (usages["sense"] == number)]
+            assert len(opened.texts(where)) == min(3, len(chosen)) and set(opened.texts(where)) <= set(
+                chosen["sentence"]
+            )
             assert set(opened.texts(f"{where} mark")) <= {"flew"}
         # The earliest usage in the file is the first on the page.
         assert f"{row['first_time']}, {row['first_source']}: " in opened.text(f"{article} .firsts li")

@@ -1,5 +1,5 @@
 """
-Chooses the alarm threshold that keeps a promise about new timelines: the rate of false alarms, or of missed changes.
+Chooses the alarm threshold that bounds a risk of new timelines: the rate of false alarms, or of missed changes.
 
 Conformal risk control (Angelopoulos et al., 2024, "Conformal Risk Control", theorem 1) with whole timelines as the
 units: if n timelines and a new one are exchangeable, each loses between 0 and 1, and the loss can only fall as the
@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 from scipy.stats import binomtest
 
-from ..posts.facts import unit_of
+from ..posts.metadata import unit_of
 from ..timeline_tempoformer import Timeline
 from .alarm_goals import AlarmGoal
 from .metrics import change_detection
@@ -28,10 +28,10 @@ DAY = 86_400  # seconds
 
 class Cases(NamedTuple):
     """
-    The cases that a promise is about.
+    The cases whose risk a goal bounds.
 
     Attributes:
-        units (`np.ndarray` of shape `(cases,)`): The number of each case's unit ([`~posts.facts.unit_of`]).
+        units (`np.ndarray` of shape `(cases,)`): The number of each case's unit ([`~posts.metadata.unit_of`]).
         posts (`list[np.ndarray]`): The positions of its labelled posts among all posts, a case after the other.
     """
 
@@ -51,12 +51,12 @@ class Cases(NamedTuple):
         return cases.assign(weight=1 / cases.groupby("unit")["score"].transform("size"))
 
 
-def find_cases(promise: AlarmGoal, timelines: Sequence[Timeline], label: int, late: int = 0) -> Cases:
+def find_cases(goal: AlarmGoal, timelines: Sequence[Timeline], label: int, late: int = 0) -> Cases:
     """
-    Finds the cases that a promise is about.
+    Finds the cases whose risk a goal bounds.
 
     Args:
-        promise ([`AlarmGoal`]): A rate, whose cases are the timelines with labels none of which is the class, or such
+        goal ([`AlarmGoal`]): A rate, whose cases are the timelines with labels none of which is the class, or such
             stretches of some days, counted from the first post of a timeline; or a share of missed changes, whose
             cases are the changes: runs of neighbouring labelled posts of the class.
         timelines (`Sequence[Timeline]`): Timelines, some of whose posts have labels.
@@ -70,14 +70,14 @@ def find_cases(promise: AlarmGoal, timelines: Sequence[Timeline], label: int, la
         labels = np.array(timeline.labels)
         posts, is_class = start + np.flatnonzero(labels >= 0), labels[labels >= 0] == label
         start += len(labels)
-        if promise.kind == "missed":
+        if goal.kind == "missed":
             zones = change_detection().zones_of(is_class, 0, late)
             found += [(unit, posts[first:end]) for first, _, end in zones]
             continue
         stretches = np.zeros(len(posts))
-        if promise.days is not None:
+        if goal.days is not None:
             times = np.array(timeline.timestamps)
-            stretches = (times[labels >= 0] - times[0]) // (promise.days * DAY)
+            stretches = (times[labels >= 0] - times[0]) // (goal.days * DAY)
         for stretch in np.unique(stretches):
             if not is_class[stretches == stretch].any():
                 found.append((unit, posts[stretches == stretch]))
@@ -85,29 +85,29 @@ def find_cases(promise: AlarmGoal, timelines: Sequence[Timeline], label: int, la
 
 
 def least_units(rate: float) -> int:
-    """Returns the smallest number of units that can keep a promise."""
+    """Returns the smallest number of units that can keep a bound."""
     return math.ceil(1 / rate - 1 - LOSS_ROUNDING)
 
 
-def edges_of(promise: AlarmGoal, cases: pd.DataFrame, scores: np.ndarray) -> tuple[float, float] | None:
+def edges_of(goal: AlarmGoal, cases: pd.DataFrame, scores: np.ndarray) -> tuple[float, float] | None:
     """
-    Returns two numbers between which, the larger one included, each threshold keeps a promise; of all that do, those
+    Returns two numbers between which, the larger one included, each threshold keeps the bound; of all that do, those
     that raise the most alarms for a rate and the fewest for missed changes. None with fewer units than
     [`least_units`], and where the case that decides has a probability of 1, or of 0 for missed changes.
 
     Args:
-        promise ([`AlarmGoal`]): The promise.
+        goal ([`AlarmGoal`]): The bound.
         cases (`pd.DataFrame`): The result of [`Cases.judge`].
         scores (`np.ndarray` of shape `(posts,)`): The probability of the class of all labelled posts.
     """
-    budget = promise.share * (cases["unit"].nunique() + 1) - 1
+    budget = goal.share * (cases["unit"].nunique() + 1) - 1
     if budget < -LOSS_ROUNDING:
         return None
     # From the case that loses first as the threshold moves
-    lost = cases.groupby("score")["weight"].sum().sort_index(ascending=promise.kind == "missed")
+    lost = cases.groupby("score")["weight"].sum().sort_index(ascending=goal.kind == "missed")
     kept = lost.index[lost.cumsum() > budget + LOSS_ROUNDING]
     levels = np.unique([0.0, *scores, 1.0])
-    if promise.kind == "missed":
+    if goal.kind == "missed":
         # At the latest the first case that must not be missed has an alarm.
         high = kept[0] if len(kept) else 1.0
         below = levels[levels < high]
@@ -117,14 +117,14 @@ def edges_of(promise: AlarmGoal, cases: pd.DataFrame, scores: np.ndarray) -> tup
     return (float(low), float(above[0])) if len(above) else None
 
 
-def promise_facts(
-    promise: AlarmGoal, timelines: Sequence[Timeline], alarms: np.ndarray, label: int, late: int = 0
+def measure_risk(
+    goal: AlarmGoal, timelines: Sequence[Timeline], alarms: np.ndarray, label: int, late: int = 0
 ) -> dict[str, Any]:
     """
-    Measures on timelines what was promised.
+    Measures on timelines the risk that a goal bounds.
 
     Args:
-        promise, timelines, label, late: Arguments of [`find_cases`].
+        goal, timelines, label, late: Arguments of [`find_cases`].
         alarms (`np.ndarray` of shape `(posts,)`): Whether each post is an alarm.
 
     Returns:
@@ -133,41 +133,41 @@ def promise_facts(
         `rate_interval`, of 95 %, if each unit has one case (Clopper and Pearson, 1934). Without a case only the
         first.
     """
-    cases = find_cases(promise, timelines, label, late).judge(alarms)
-    facts: dict[str, Any] = {"promised_of": len(cases)}
+    cases = find_cases(goal, timelines, label, late).judge(alarms)
+    risk: dict[str, Any] = {"promised_of": len(cases)}
     if len(cases):
-        is_broken = (cases["score"] > 0) == (promise.kind == "rate")
-        facts |= {"broken": int(is_broken.sum())}
-        facts["rate"] = float((is_broken * cases["weight"]).sum() / cases["weight"].sum())
+        is_broken = (cases["score"] > 0) == (goal.kind == "rate")
+        risk |= {"broken": int(is_broken.sum())}
+        risk["rate"] = float((is_broken * cases["weight"]).sum() / cases["weight"].sum())
         if (cases["weight"] == 1).all():
-            interval = binomtest(facts["broken"], len(cases)).proportion_ci()
-            facts["rate_interval"] = (float(interval.low), float(interval.high))
-    return facts
+            interval = binomtest(risk["broken"], len(cases)).proportion_ci()
+            risk["rate_interval"] = (float(interval.low), float(interval.high))
+    return risk
 
 
-def promise_words(promise: AlarmGoal, name: str) -> str:
+def bound_words(goal: AlarmGoal, name: str) -> str:
     """
-    Returns a promise in words, and that it is of people's mean where that matters.
+    Returns a bound in words, and that it is of the mean of timelines where that matters.
 
     Args:
-        promise ([`AlarmGoal`]): A rate, or a share of missed changes.
+        goal ([`AlarmGoal`]): A rate, or a share of missed changes.
         name (`str`): The name of the class.
     """
-    most, days = f"at most {100 * promise.share:g} %", promise.days
-    if promise.kind == "missed":
+    most, days = f"at most {100 * goal.share:g} %", goal.days
+    if goal.kind == "missed":
         return f"{most} of the runs of {name} are missed, in the mean of timelines that have one"
     cases = "timelines" if days is None else f"stretches of {days:g} days"
     words = f"{most} of the {cases} without {name} have an alarm"
     return words if days is None else f"{words}, in the mean of timelines"
 
 
-def kept_words(facts: Mapping[str, Any]) -> str:
-    """Returns in words what came of a promise, from [`promise_facts`]."""
-    if "rate" not in facts:
+def risk_words(risk: Mapping[str, Any]) -> str:
+    """Returns the result of [`measure_risk`] in words."""
+    if "rate" not in risk:
         return "nothing here is of the kind that was promised"
-    cases = f"{facts['broken']} of {facts['promised_of']} cases"
-    words = f"the promise was broken in {cases}, {100 * facts['rate']:.1f} %"
-    if "rate_interval" not in facts:
+    cases = f"{risk['broken']} of {risk['promised_of']} cases"
+    words = f"the promise was broken in {cases}, {100 * risk['rate']:.1f} %"
+    if "rate_interval" not in risk:
         return words
-    low, high = (100 * end for end in facts["rate_interval"])
+    low, high = (100 * end for end in risk["rate_interval"])
     return f"{words} (95 % interval {low:.1f} to {high:.1f})"

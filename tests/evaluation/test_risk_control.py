@@ -5,9 +5,9 @@ import pytest
 from helpers import make_timeline
 
 from modeling_tempoformer.evaluation.alarm_goals import AlarmGoal
-from modeling_tempoformer.evaluation.alarm_promises import find_cases, promise_facts
 from modeling_tempoformer.evaluation.alarms import alarms_in_turn, choose_alarm, find_threshold
-from modeling_tempoformer.posts.facts import Facts
+from modeling_tempoformer.evaluation.risk_control import find_cases, measure_risk
+from modeling_tempoformer.posts.metadata import Metadata
 
 
 DAY = 86_400
@@ -28,8 +28,8 @@ def draw(generator: np.random.Generator, number: int):
 def plain_losses(kind: str, timelines, scores, threshold: float) -> list[float]:
     """Returns the loss of each timeline that has one, by loops over its posts."""
     losses = []
-    for timeline, own in zip(timelines, scores, strict=True):
-        labels, alarms = timeline.labels, [score >= threshold for score in own]
+    for timeline, part in zip(timelines, scores, strict=True):
+        labels, alarms = timeline.labels, [score >= threshold for score in part]
         if kind == "rate" and 1 not in labels:
             losses.append(float(any(alarms)))
         if kind == "missed" and 1 in labels:
@@ -86,10 +86,10 @@ def test_stretches_of_days_and_families_share_a_weight():
     Ann has three stretches of ten days, in the second of which something changes; her sister, of the same family, is
     one more case. Ben has one, whose only post without a label does not count.
     """
-    family = Facts(None, "family", {})
+    family = Metadata(None, "family", {})
     days = [0, 9, 10, 12, 25]
-    ann = make_timeline([0, 0, 1, 0, 0], "ann", timestamps=[1e9 + day * DAY for day in days], facts=[family] * 5)
-    sister = make_timeline([0, 0], "sister", timestamps=[1e9, 1e9 + 1], facts=[family] * 2)
+    ann = make_timeline([0, 0, 1, 0, 0], "ann", timestamps=[1e9 + day * DAY for day in days], metadata=[family] * 5)
+    sister = make_timeline([0, 0], "sister", timestamps=[1e9, 1e9 + 1], metadata=[family] * 2)
     ben = make_timeline([0, NO_LABEL], "ben", timestamps=[1e9, 1e9 + 5])
     scores = np.array([0.1, 0.3, 0.9, 0.8, 0.2, 0.5, 0.4, 0.6, 0.95])
     cases = find_cases(AlarmGoal("rate", 0.2, days=10), [ann, sister, ben], 1).judge(scores)
@@ -99,22 +99,22 @@ def test_stretches_of_days_and_families_share_a_weight():
     assert whole.sort_values("score")[["score", "weight"]].to_numpy() == pytest.approx(
         np.array([[0.5, 1.0], [0.6, 1.0]])
     )
-    facts = promise_facts(AlarmGoal("rate", 0.2, days=10), [ann, sister, ben], scores >= 0.45, 1)
-    assert (facts["promised_of"], facts["broken"]) == (4, 2) and facts["rate"] == pytest.approx((1 / 3 + 1) / 2)
-    assert "rate_interval" not in facts
+    risk = measure_risk(AlarmGoal("rate", 0.2, days=10), [ann, sister, ben], scores >= 0.45, 1)
+    assert (risk["promised_of"], risk["broken"]) == (4, 2) and risk["rate"] == pytest.approx((1 / 3 + 1) / 2)
+    assert "rate_interval" not in risk
 
 
 def test_what_was_promised_is_measured():
     """One of two changes is missed, and one of three timelines without any has an alarm."""
     timelines = [make_timeline(labels, str(n)) for n, labels in enumerate([[0, 1, 1, 0, 1], [0, 0], [0], [0, 0]])]
     alarms = np.array([0, 0, 1, 1, 0, 0, 1, 0, 0, 0], dtype=bool)
-    facts = promise_facts(AlarmGoal("missed", 0.2), timelines, alarms, 1)
-    assert (facts["promised_of"], facts["broken"], facts["rate"]) == (2, 1, 0.5)
-    facts = promise_facts(AlarmGoal("rate", 0.2), timelines, alarms, 1)
-    assert (facts["promised_of"], facts["broken"], facts["rate"]) == (3, 1, pytest.approx(1 / 3))
+    risk = measure_risk(AlarmGoal("missed", 0.2), timelines, alarms, 1)
+    assert (risk["promised_of"], risk["broken"], risk["rate"]) == (2, 1, 0.5)
+    risk = measure_risk(AlarmGoal("rate", 0.2), timelines, alarms, 1)
+    assert (risk["promised_of"], risk["broken"], risk["rate"]) == (3, 1, pytest.approx(1 / 3))
     # By scipy's and by hand: of three, one.
-    assert facts["rate_interval"] == pytest.approx((0.0084, 0.9057), abs=1e-3)
-    assert promise_facts(AlarmGoal("missed", 0.2), timelines[1:], alarms[5:], 1) == {"promised_of": 0}
+    assert risk["rate_interval"] == pytest.approx((0.0084, 0.9057), abs=1e-3)
+    assert measure_risk(AlarmGoal("missed", 0.2), timelines[1:], alarms[5:], 1) == {"promised_of": 0}
 
 
 def test_a_promise_that_too_few_timelines_can_keep_is_refused_with_what_is_needed():
@@ -156,7 +156,7 @@ def test_each_fold_has_the_threshold_of_the_others():
         alarms_in_turn(timelines, np.concatenate(scores), 1, AlarmGoal("rate", 0.2)),
         np.cumsum(list(map(len, timelines)))[:-1],
     )
-    for number, own in enumerate(alarms):
+    for number, part in enumerate(alarms):
         others = [other for other in range(60) if other % 3 != number % 3]
         values = [timelines[other] for other in others], np.concatenate([scores[other] for other in others])
-        assert own.tolist() == (scores[number] >= find_threshold(*values, 1, AlarmGoal("rate", 0.2))).tolist()
+        assert part.tolist() == (scores[number] >= find_threshold(*values, 1, AlarmGoal("rate", 0.2))).tolist()

@@ -1,7 +1,7 @@
 """
 Measures whether alarms keep their promises on predictions of `benchmarks/quality.py`.
 
-    python benchmarks/promises.py outputs/quality --method TempoFormer
+    python benchmarks/risk_control.py outputs/quality --method default
 
 For each corpus the test timelines of all seeds are dealt in two, 200 times: a threshold is chosen on one half
 (`--alarm rate=0.1`, `--alarm missed=0.2`), and what it promised is observed on the other. The last rows are of
@@ -30,16 +30,16 @@ from modeling_tempoformer.common.rounding import round_between
 from modeling_tempoformer.decisions_tempoformer import class_names
 from modeling_tempoformer.evaluation.alarm_costs import split_values
 from modeling_tempoformer.evaluation.alarm_goals import AlarmGoal
-from modeling_tempoformer.evaluation.alarm_promises import edges_of, find_cases, promise_facts
 from modeling_tempoformer.evaluation.alarms import find_threshold
 from modeling_tempoformer.evaluation.prediction_table import read_held_out, read_predictions
+from modeling_tempoformer.evaluation.risk_control import edges_of, find_cases, measure_risk
 from modeling_tempoformer.timeline_tempoformer import Timeline
 from tempoformer_live.policy import RAISED, SECONDS, lag_of
 from tempoformer_live.policy_comparison import POLICIES, at_threshold, follow_all, last_before, levels_of
 
 
 NUM_SPLITS = 200
-PROMISES = tuple(map(AlarmGoal.read, ("rate=0.05", "rate=0.1", "rate=0.2", "missed=0.2", "missed=0.4")))
+GOALS = tuple(map(AlarmGoal.read, ("rate=0.05", "rate=0.1", "rate=0.2", "missed=0.2", "missed=0.4")))
 Scored = list[tuple[Timeline, np.ndarray]]
 
 
@@ -63,16 +63,16 @@ def read_corpora(folder: Path, method: str) -> Iterator[tuple[str, Scored]]:
             corpus,
             [
                 (
-                    make_timeline(name, (own["label"] == own["watched"]).to_numpy(int), times_of(own)),
-                    own["watched_probability"],
+                    make_timeline(name, (posts["label"] == posts["watched"]).to_numpy(int), times_of(posts)),
+                    posts["watched_probability"],
                 )
-                for name, own in pd.concat(parts).groupby("timeline_id", sort=False)
+                for name, posts in pd.concat(parts).groupby("timeline_id", sort=False)
             ],
         )
 
 
 def observe_tests(folder: Path, method: str) -> Iterator[dict]:
-    """Yields for each run and promise the rate that was observed on its test."""
+    """Yields for each run and goal the rate that was observed on its test."""
     for path in sorted(folder.glob(f"*/{method}/_held_out.parquet")):
         config = AutoConfig.from_pretrained(path.parent)
         names = class_names(config)
@@ -80,16 +80,16 @@ def observe_tests(folder: Path, method: str) -> Iterator[dict]:
         table = read_predictions(path.parent / "_predictions.parquet")
         table = table[table["label"].notna()]
         tested = [
-            (make_timeline(name, own["label"].map(names.index).to_numpy(int)), own["watched_probability"])
-            for name, own in table.groupby("timeline_id", sort=False)
+            (make_timeline(name, posts["label"].map(names.index).to_numpy(int)), posts["watched_probability"])
+            for name, posts in table.groupby("timeline_id", sort=False)
         ]
         timelines, scores = [timeline for timeline, _ in tested], np.concatenate([values for _, values in tested])
-        for promise in PROMISES:
-            row = {"run": path.parent.parent.name, "promise": str(promise)}
-            threshold = find_threshold(held_out, probabilities[:, config.watched], config.watched, promise)
+        for goal in GOALS:
+            row = {"run": path.parent.parent.name, "goal": str(goal)}
+            threshold = find_threshold(held_out, probabilities[:, config.watched], config.watched, goal)
             if threshold is not None:
-                facts = promise_facts(promise, timelines, scores >= threshold, config.watched)
-                row |= {"observed": facts.get("rate"), "cases": facts["promised_of"]}
+                risk = measure_risk(goal, timelines, scores >= threshold, config.watched)
+                row |= {"observed": risk.get("rate"), "cases": risk["promised_of"]}
             yield row
 
 
@@ -112,29 +112,29 @@ def simulate(count: int = 120, seed: int = 0) -> Scored:
     return scored
 
 
-def observe(scored: Scored, promise: AlarmGoal) -> dict[str, float]:
+def observe(scored: Scored, goal: AlarmGoal) -> dict[str, float]:
     """
     Returns the mean over splits of the observed `rate`, its standard error (`error`), the share of changes `found` and
-    of timelines without change with an alarm (`alarmed`), and the share of splits that could promise (`possible`).
+    of timelines without change with an alarm (`alarmed`), and the share of splits that have a threshold (`possible`).
     """
     timelines, parts = zip(*scored, strict=True)
     scores, of = np.concatenate(parts), np.repeat(np.arange(len(parts)), list(map(len, parts)))
     # The unit of a case is the number of its timeline.
-    cases = {one.kind: find_cases(one, timelines, 1).judge(scores) for one in PROMISES}
+    cases = {one.kind: find_cases(one, timelines, 1).judge(scores) for one in GOALS}
     generator, seen = np.random.default_rng(0), []
     for _ in range(NUM_SPLITS):
-        is_own = generator.permutation(len(scored)) < len(scored) / 2
-        edges = edges_of(promise, cases[promise.kind][is_own[cases[promise.kind]["unit"]]], scores[is_own[of]])
+        is_chosen = generator.permutation(len(scored)) < len(scored) / 2
+        edges = edges_of(goal, cases[goal.kind][is_chosen[cases[goal.kind]["unit"]]], scores[is_chosen[of]])
         if edges is None:
             continue
         threshold, alarmed = round_between(*edges), {}
         for name, every in cases.items():
-            others = every[~is_own[every["unit"]]]
+            others = every[~is_chosen[every["unit"]]]
             alarmed[name] = np.nan
             if len(others):
                 alarmed[name] = np.average(others["score"] >= threshold, weights=others["weight"])
         missed = 1 - alarmed["missed"]
-        seen.append((missed if promise.kind == "missed" else alarmed["rate"], 1 - missed, alarmed["rate"]))
+        seen.append((missed if goal.kind == "missed" else alarmed["rate"], 1 - missed, alarmed["rate"]))
     if not seen:
         return {"possible": 0.0}
     rates, found, alarmed = np.array(seen).T
@@ -154,10 +154,10 @@ def compare_policies(scored: Scored, share: float) -> Iterator[dict]:
             events = follow_all(timelines, scores, at_threshold(policy, level))
             return [
                 change_detection.judge_alarms(
-                    change_detection.Posts(np.array(own.labels) == 1, part == RAISED, np.full(len(part), np.nan)),
+                    change_detection.Posts(np.array(tested.labels) == 1, part == RAISED, np.full(len(part), np.nan)),
                     late=lag_of(policy),
                 )
-                for own, part in zip(timelines, split_values(timelines, events), strict=True)
+                for tested, part in zip(timelines, split_values(timelines, events), strict=True)
             ]
 
         levels = levels_of(scores)
@@ -186,18 +186,18 @@ def compare_policies(scored: Scored, share: float) -> Iterator[dict]:
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path, help="The --output_dir of benchmarks/quality.py.")
-    parser.add_argument("--method", default="TempoFormer", help="The method whose predictions are read.")
+    parser.add_argument("--method", default="default", help="The method whose predictions are read.")
     parser.add_argument("--found", type=float, default=0.5, help="The share of changes that each policy finds.")
     args = parser.parse_args()
     corpora = [*read_corpora(args.folder, args.method), ("simulated", simulate())]
     rows = [
-        {"corpus": corpus, "timelines": len(scored), "promise": str(promise), **observe(scored, promise)}
+        {"corpus": corpus, "timelines": len(scored), "goal": str(goal), **observe(scored, goal)}
         for corpus, scored in corpora
-        for promise in PROMISES
+        for goal in GOALS
     ]
-    print(pd.DataFrame(rows).set_index(["corpus", "timelines", "promise"]).to_string(float_format="%.3f"))
+    print(pd.DataFrame(rows).set_index(["corpus", "timelines", "goal"]).to_string(float_format="%.3f"))
     if tests := list(observe_tests(args.folder, args.method)):
-        print(f"\n{pd.DataFrame(tests).set_index(['run', 'promise']).to_string(float_format='%.3f')}")
+        print(f"\n{pd.DataFrame(tests).set_index(['run', 'goal']).to_string(float_format='%.3f')}")
     compared = [
         {"corpus": corpus, **row} for corpus, scored in corpora for row in compare_policies(scored, args.found)
     ]

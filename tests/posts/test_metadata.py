@@ -8,7 +8,7 @@ import pytest
 from datasets import Dataset, IterableDataset
 from helpers import make_timeline
 
-from modeling_tempoformer.posts.facts import Facts, all_facts
+from modeling_tempoformer.posts.metadata import Metadata, all_metadata
 from modeling_tempoformer.posts.post_errors import PostError
 from modeling_tempoformer.posts.splits import check_apart, hold_out, make_folds, select_fold, split_timelines
 from modeling_tempoformer.posts.surveys import survey
@@ -42,10 +42,10 @@ def test_a_post_gets_the_label_that_most_annotators_gave(by_id):
     timelines = read(rows, **({"id": "id"} if by_id else {}))
     found = {}
     for timeline in timelines:
-        for text, time, label, facts in zip(
-            timeline.texts, timeline.timestamps, timeline.labels, timeline.facts, strict=True
+        for text, time, label, metadata in zip(
+            timeline.texts, timeline.timestamps, timeline.labels, timeline.metadata, strict=True
         ):
-            found[time, text] = label, dict(facts.labels)
+            found[time, text] = label, dict(metadata.labels)
     posts = {(row["timestamp"], row["text"]) for row in rows}
     assert found.keys() == posts and sum(map(len, timelines)) == len(posts)
     for post in posts:
@@ -110,9 +110,9 @@ def test_an_annotator_may_label_a_post_once_and_a_stream_has_no_annotators():
 def test_groups_are_of_posts_and_may_be_missing_and_do_not_change_the_fingerprint():
     rows = [{"timeline_id": "a", "text": "hm", "site": site} for site in ("x", None, "7.0", "y")]
     (timeline,) = to_timelines(Dataset.from_list(rows), NAMES, columns={"group": "site"})
-    assert [facts.group for facts in timeline.facts] == ["x", "", "7", "y"]
+    assert [metadata.group for metadata in timeline.metadata] == ["x", "", "7", "y"]
     plain = to_timelines(Dataset.from_list(rows), NAMES)
-    assert plain[0].facts is None and [facts.group for facts in all_facts(plain)] == [None] * 4
+    assert plain[0].metadata is None and [metadata.group for metadata in all_metadata(plain)] == [None] * 4
     assert survey([timeline]).fingerprint == survey(plain).fingerprint
     with pytest.raises(ValueError, match="'place'.*--columns group="):
         to_timelines(Dataset.from_list(rows), NAMES, columns={"group": "place"})
@@ -123,7 +123,7 @@ def test_a_timeline_belongs_to_one_unit():
     with pytest.raises(PostError, match="Row 2 .*'clinic'.*'south'.*'a'.*'north'.*row 0"):
         to_timelines(Dataset.from_list(rows), NAMES, columns={"split": "clinic"})
     (timeline,) = to_timelines(Dataset.from_list(rows[:2]), NAMES, columns={"split": "clinic"})
-    assert [facts.unit for facts in timeline.facts] == ["north", "north"]
+    assert [metadata.unit for metadata in timeline.metadata] == ["north", "north"]
 
 
 @pytest.fixture
@@ -134,12 +134,12 @@ def clinics() -> list[Timeline]:
     for number in range(64):
         unit = f"clinic {number % 15}" if number < 60 else ""
         labels = [chance.randint(0, 1) for _ in range(chance.randint(2, 6))]
-        timelines.append(make_timeline(labels, f"t{number}", facts=[Facts(unit=unit)] * len(labels)))
+        timelines.append(make_timeline(labels, f"t{number}", metadata=[Metadata(unit=unit)] * len(labels)))
     return timelines
 
 
 def units_of(timelines: list[Timeline]) -> set[str]:
-    return {timeline.facts[0].unit or timeline.timeline_id for timeline in timelines}
+    return {timeline.metadata[0].unit or timeline.timeline_id for timeline in timelines}
 
 
 def test_splits_folds_and_members_never_divide_a_unit(clinics):

@@ -1,6 +1,6 @@
 """
-Facts of a post that no model reads: its group, the unit that keeps its timeline in one split, and the label that each
-annotator gave it.
+Metadata of a post, which no model reads: its group, the unit that keeps its timeline in one split, and the label that
+each annotator gave it.
 """
 
 from collections import Counter
@@ -15,15 +15,15 @@ from .agreement import krippendorff_alpha
 from .post_errors import PostError
 
 
-# Values in which the rows of one post must agree, as attributes of a post or of its facts, and the roles of their
+# Values in which the rows of one post must agree, as attributes of a post or of its metadata, and the roles of their
 # columns.
 SHARED = {"text": "text", "timestamp": "timestamp", "speaker": "speaker", "state": "state"}
-SHARED_FACTS = {"group": "group", "unit": "split"}
+SHARED_METADATA = {"group": "group", "unit": "split"}
 
 
-class Facts(NamedTuple):
+class Metadata(NamedTuple):
     """
-    Facts of a post.
+    Metadata of a post.
 
     Attributes:
         group (`str`, *optional*): The group by which it is scored; empty if it is missing, None without such a column.
@@ -41,7 +41,7 @@ def merge_annotators(posts: Sequence[Post], columns: Columns) -> list[Post]:
     Merges the rows of a timeline in which annotators have labelled the same post.
 
     Args:
-        posts (`Sequence[Post]`): The rows, each with the label of one annotator in its facts.
+        posts (`Sequence[Post]`): The rows, each with the label of one annotator in its metadata.
         columns ([`Columns`]): The column of each role. Rows are of one post if they have the same id, or
             without a column of ids the same time and text.
 
@@ -56,25 +56,27 @@ def merge_annotators(posts: Sequence[Post], columns: Columns) -> list[Post]:
             problem = (
                 "posts without times need ids, so that the rows of a post are found: name them by --columns id=NAME"
             )
-            raise PostError(post.row, columns["annotator"], next(iter(post.facts.labels), ""), problem)
+            raise PostError(post.row, columns["annotator"], next(iter(post.metadata.labels), ""), problem)
         key = (post.timestamp, post.text) if columns["id"] is None else post.post_id
         first = merged.setdefault(key, post)
         if first is not post:
             check_same_post(first, post, columns)
-            labels = {**first.facts.labels, **post.facts.labels}
-            merged[key] = first._replace(facts=first.facts._replace(labels=labels))
-    return [post._replace(label=majority(post.facts.labels.values())) for post in merged.values()]
+            labels = {**first.metadata.labels, **post.metadata.labels}
+            merged[key] = first._replace(metadata=first.metadata._replace(labels=labels))
+    return [post._replace(label=majority(post.metadata.labels.values())) for post in merged.values()]
 
 
 def check_same_post(first: Post, post: Post, columns: Columns):
     """Raises a [`PostError`] unless two rows of one post differ in their annotator and label alone."""
     pairs = [(role, getattr(first, name), getattr(post, name)) for name, role in SHARED.items()]
-    pairs += [(role, getattr(first.facts, name), getattr(post.facts, name)) for name, role in SHARED_FACTS.items()]
+    pairs += [
+        (role, getattr(first.metadata, name), getattr(post.metadata, name)) for name, role in SHARED_METADATA.items()
+    ]
     for role, expected, value in pairs:
         if value != expected:
             problem = f"row {first.row} is of the same post, and has {expected!r} there"
             raise PostError(post.row, columns.get(role) or role, value, problem)
-    if twice := first.facts.labels.keys() & post.facts.labels.keys():
+    if twice := first.metadata.labels.keys() & post.metadata.labels.keys():
         problem = "this annotator has labelled the post before"
         if columns["id"] is None:
             problem += "; posts of one time and text that are not the same need ids (--columns id=NAME)"
@@ -91,12 +93,12 @@ def check_units(timeline_id: str, posts: Sequence[Post], columns: Columns):
     """Raises a [`PostError`] for a timeline whose posts belong to several units."""
     first = posts[0]
     for post in posts:
-        if post.facts.unit != first.facts.unit:
+        if post.metadata.unit != first.metadata.unit:
             problem = (
-                f"timeline {timeline_id!r} has {first.facts.unit!r} in row {first.row}, but a timeline is never cut, "
-                "so that its posts must agree in this column"
+                f"timeline {timeline_id!r} has {first.metadata.unit!r} in row {first.row}, but a timeline is never "
+                "cut, so that its posts must agree in this column"
             )
-            raise PostError(post.row, columns["split"], post.facts.unit, problem)
+            raise PostError(post.row, columns["split"], post.metadata.unit, problem)
 
 
 def unit_of(timeline: Timeline) -> tuple[str, str | int]:
@@ -109,13 +111,13 @@ def unit_of(timeline: Timeline) -> tuple[str, str | int]:
     Returns:
         `("unit", NAME)`, or `("timeline", ID)` for a timeline without a unit.
     """
-    unit = timeline.facts[0].unit if timeline.facts else ""
+    unit = timeline.metadata[0].unit if timeline.metadata else ""
     return ("unit", unit) if unit else ("timeline", timeline.timeline_id)
 
 
-def all_facts(timelines: Iterable[Timeline]) -> list[Facts]:
-    """Returns the facts of all posts, in the order of the timelines."""
-    return [facts for timeline in timelines for facts in timeline.facts or [Facts()] * len(timeline)]
+def all_metadata(timelines: Iterable[Timeline]) -> list[Metadata]:
+    """Returns the metadata of all posts, in the order of the timelines."""
+    return [metadata for timeline in timelines for metadata in timeline.metadata or [Metadata()] * len(timeline)]
 
 
 def describe_annotators(timelines: Sequence[Timeline]) -> str:
@@ -123,7 +125,7 @@ def describe_annotators(timelines: Sequence[Timeline]) -> str:
     Returns in words how many annotators, labels, posts with several labels and ties there are, and how well the
     annotators agree.
     """
-    labels = [facts.labels for facts in all_facts(timelines) if facts.labels]
+    labels = [metadata.labels for metadata in all_metadata(timelines) if metadata.labels]
     several = [given.values() for given in labels if len(given) > 1]
     ties = sum(majority(given) == NO_LABEL for given in several)
     annotators, given = len(set().union(*labels)), sum(map(len, labels))
