@@ -14,6 +14,8 @@ from ..timeline_tempoformer import Timeline
 DAY, HOUR = 86_400, 3_600  # seconds
 # The member of timelines that are in no held-out fold
 NOT_HELD_OUT = -1
+# Levels of a feature, as many as scikit-learn's trees tell apart
+NUM_LEVELS = 255
 
 
 def fit_and_predict(
@@ -37,6 +39,7 @@ def fit_and_predict(
     """
     labels, train_members, members = all_labels(train), held_out_posts(train), held_out_posts(timelines)
     probabilities = np.zeros((len(features), num_labels))
+    train_features, features = to_levels(np.asarray(train_features), np.asarray(features))
     for member in np.unique(members):
         is_held_out = members == member
         learned = (labels >= 0) & ((train_members != member) | (member == NOT_HELD_OUT))
@@ -46,6 +49,21 @@ def fit_and_predict(
         found = trees.predict_proba(features[is_held_out])[:, : len(trees.classes_)]
         probabilities[np.ix_(is_held_out, trees.classes_)] = found
     return probabilities
+
+
+def to_levels(train_features: np.ndarray, features: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """
+    Returns the levels of features: the number of quantiles of `train_features` below each value. Classes are weighted,
+    and scikit-learn would compute weighted quantiles for each member, which takes longer than the trees.
+    """
+    shares = np.linspace(0, 1, NUM_LEVELS + 1)[1:-1]
+    quantiles = np.nanquantile(train_features, shares, axis=0, method="averaged_inverted_cdf")
+
+    def place(values: np.ndarray) -> np.ndarray:
+        levels = map(np.searchsorted, quantiles.T, values.T)
+        return np.where(np.isnan(values), np.nan, np.column_stack(list(levels)))
+
+    return place(train_features), place(features)
 
 
 def held_out_posts(timelines: Sequence[Timeline]) -> np.ndarray:
