@@ -26,9 +26,9 @@ from modeling_tempoformer.metrics.change_detection import change_detection
 from scipy.stats import bootstrap
 from transformers import AutoConfig
 
+from modeling_tempoformer.common.data_frames import split_values
 from modeling_tempoformer.common.rounding import round_between
 from modeling_tempoformer.decisions_tempoformer import class_names
-from modeling_tempoformer.evaluation.alarm_costs import split_values
 from modeling_tempoformer.evaluation.alarm_goals import AlarmGoal
 from modeling_tempoformer.evaluation.alarms import find_threshold
 from modeling_tempoformer.evaluation.prediction_table import read_held_out, read_predictions

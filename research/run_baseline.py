@@ -18,7 +18,7 @@ from collections.abc import Collection
 
 from transformers import AutoConfig, set_seed
 
-from modeling_tempoformer.commands.baseline import predict_test, read_splits, start
+from modeling_tempoformer.commands.baseline import predict_test, split_for_baseline, start
 from modeling_tempoformer.common.command_line import run_script
 from modeling_tempoformer.posts.arguments import DataTrainingArguments
 from modeling_tempoformer.training.reporting import report_results
@@ -47,7 +47,7 @@ def run(given: Collection[str], baseline: Baseline, data: DataTrainingArguments,
             raise ValueError(
                 f"--method {baseline.method} cannot read an encoder with temporal attention; use a plain one."
             )
-    splits, names = read_splits(given, baseline, data, training)
+    splits, names = split_for_baseline(given, baseline, data, training)
 
     if isinstance(baseline, UntrainedBaseline):
         predict_test(baseline, splits.timelines, names, data, training)

@@ -75,11 +75,11 @@ def run_untrained(
 ):
     """Predicts the test part. `given` are the names of the options of the command line."""
     set_seed(training.seed)
-    splits, names = read_splits(given, baseline, data, training)
+    splits, names = split_for_baseline(given, baseline, data, training)
     predict_test(baseline, splits.timelines, names, data, training)
 
 
-def read_splits(
+def split_for_baseline(
     given: Collection[str], baseline: Baseline, data: DataTrainingArguments, training: StreamTrainingArguments
 ) -> tuple[Splits, list[str]]:
     """Reads and divides the posts. Returns the splits and the names of the classes."""

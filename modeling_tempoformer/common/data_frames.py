@@ -1,7 +1,8 @@
-"""Writes tables of pandas: as tables of Arrow, for Parquet files, and as texts."""
+"""Divides values by timeline, and writes tables of pandas: as tables of Arrow, for Parquet files, and as texts."""
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Sized
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 
@@ -19,3 +20,14 @@ def to_table(rows: Sequence[Sequence[str]]) -> str:
     """Returns rows of cells, of which the first has the names of the columns, as a table in plain text."""
     (_, *columns), *body = rows
     return pd.DataFrame([row[1:] for row in body], [row[0] for row in body], columns).to_string()
+
+
+def split_values(groups: Sequence[Sized], values: np.ndarray) -> list[np.ndarray]:
+    """
+    Returns the values of each group, such as a timeline.
+
+    Args:
+        groups (`Sequence[Sized]`): Groups of posts.
+        values (`np.ndarray` of shape `(posts, ...)`): The values of the posts of all groups, in their order.
+    """
+    return np.split(values, np.cumsum(list(map(len, groups)))[:-1])

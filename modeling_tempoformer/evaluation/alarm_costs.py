@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from ..common.data_frames import split_values
 from ..posts.states import first_of
 from ..timeline_tempoformer import Timeline
 from .metrics import change_detection
@@ -69,11 +70,6 @@ def score_costs(
         costs[f"{name}_interval"] = ends and tuple(float(end * sum(sizes) * rate) for end in ends)
     plain = {name: value if isinstance(value, tuple) else np.asarray(value).item() for name, value in costs.items()}
     return {name: value for name, value in plain.items() if value is not None and np.isfinite(value).all()}
-
-
-def split_values(timelines: Sequence[Timeline], values: np.ndarray) -> list[np.ndarray]:
-    """Returns the values (posts,) of each timeline."""
-    return np.split(values, np.cumsum(list(map(len, timelines)))[:-1])
 
 
 def false_alarm_rates(

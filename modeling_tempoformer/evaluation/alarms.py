@@ -99,7 +99,7 @@ def check_cases(timelines: Sequence[Timeline], label: int, name: str, goal: Alar
         timelines (`Sequence[Timeline]`): Held-out timelines, some of whose posts have labels.
         label (`int`): The id of the class that alarms are about.
         name (`str`): Its name.
-        promise ([`AlarmGoal`]): A rate, or a share of missed changes.
+        goal ([`AlarmGoal`]): A rate, or a share of missed changes.
     """
     if goal.days is not None and timelines[0].timestamps is None:
         raise ValueError(f"--alarm {goal} counts days, and the posts have no times: leave out the days.")

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from modeling_tempoformer import AlarmGoal, Timeline, bound_words, find_cases, measure_alarms, score_costs, unit_of
+from modeling_tempoformer.common.data_frames import split_values
 from modeling_tempoformer.common.rounding import round_between
 
 from .policy import RAISED, SECONDS, AlarmState, check_policy, follow, lag_of
@@ -61,11 +62,6 @@ def check_candidate(policy: Mapping[str, Any], timed: bool):
     if {"end_share", "end_below"} <= set(policy):
         raise ValueError("`end_share` and `end_below` are two ways to say one thing: give one of them.")
     check_policy({name: value for name, value in policy.items() if name != "end_share"}, 1.0, timed)
-
-
-def split_values(timelines: Sequence[Timeline], values: np.ndarray) -> list[np.ndarray]:
-    """Returns the values (posts, ...) of each timeline."""
-    return np.split(values, np.cumsum(list(map(len, timelines)))[:-1])
 
 
 def follow_all(timelines: Sequence[Timeline], scores: np.ndarray, rule: Rule) -> np.ndarray:

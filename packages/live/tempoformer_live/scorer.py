@@ -24,12 +24,11 @@ from modeling_tempoformer import (
     is_prediction_column,
     prediction_rows,
 )
-from modeling_tempoformer.common.data_frames import to_arrow
+from modeling_tempoformer.common.data_frames import split_values, to_arrow
 from modeling_tempoformer.common.files import decode_json, written_whole
 
 from .corpus import KEPT, Corpus
 from .policy import EVENTS, RAISED, Alarm
-from .policy_comparison import split_values
 from .stepping import Stepper
 
 
