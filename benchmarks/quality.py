@@ -53,7 +53,7 @@ IRC_DAYS = 30
 ALL_STEPS = "--do_train --do_eval --do_predict"
 METHODS = {
     "default": f"run_glue_style.py {ALL_STEPS}",
-    "paper's model": f"run_glue_style.py --model_type tempoformer {ALL_STEPS}",
+    "paper's model": f"run_glue_style.py configuration/lrs_fast.yaml {ALL_STEPS}",
     "BiLSTM": "-m research.run_baseline --method bilstm",
     "trees": "-m research.run_baseline --method trees",
     "post alone": "-m research.run_baseline --method post",
