@@ -15,6 +15,19 @@ from selenium.webdriver.support.ui import WebDriverWait
 
 
 SECONDS = 60  # the longest wait, long enough for a busy machine
+# The elements that may have a role
+CANDIDATES = {
+    "article": "article",
+    "button": "button",
+    "checkbox": "input",
+    "columnheader": "th",
+    "combobox": "select",
+    "group": "[role=group]",
+    "list": "ul",
+    "rowheader": "th",
+    "table": "table",
+    "textbox": "input",
+}
 
 
 class Browser:
@@ -59,22 +72,49 @@ class Browser:
     def find_all(self, selector: str) -> list[WebElement]:
         return self.driver.find_elements(By.CSS_SELECTOR, selector)
 
-    def text(self, selector: str) -> str:
+    def by_role(self, role: str, name: str, within: WebElement | None = None) -> WebElement:
+        """Returns the one element that a screen reader presents with a role and a name."""
+        found = [
+            element
+            for element in (within or self.driver).find_elements(By.CSS_SELECTOR, CANDIDATES[role])
+            if element.accessible_name == name and element.aria_role == role
+        ]
+        assert len(found) == 1, f"{len(found)} elements have the role {role} and the name {name!r}."
+        return found[0]
+
+    def item(self, listed: WebElement, text: str) -> WebElement:
+        """Returns the one item of a list that has a text."""
+        items = listed.find_elements(By.TAG_NAME, "li")
+        (found,) = (one for one in items if text in one.get_property("textContent"))
+        return found
+
+    def choose_option(self, field: WebElement, name: str):
+        """Chooses the one option whose label is a name, or a name, a colon and what it means."""
+        options = field.find_elements(By.TAG_NAME, "option")
+        (found,) = (one for one in options if one.get_property("label").split(": ")[0] == name)
+        found.click()
+
+    def text(self, selector: str, within: WebElement | None = None) -> str:
         """Returns the text of the first element, even if it is scrolled away."""
-        return self.find(selector).get_property("textContent").strip()
+        found = (within or self.driver).find_element(By.CSS_SELECTOR, selector)
+        return found.get_property("textContent").strip()
 
-    def texts(self, selector: str) -> list[str]:
-        """Returns the texts of all elements."""
-        script = "return [...document.querySelectorAll(arguments[0])].map((one) => one.textContent.trim())"
-        return self.driver.execute_script(script, selector)
+    def texts(self, selector: str, within: WebElement | None = None) -> list[str]:
+        """Returns the texts of all elements, or of those within another one."""
+        script = """
+            const found = (arguments[1] ?? document).querySelectorAll(arguments[0]);
+            return [...found].map((one) => one.textContent.trim());
+        """
+        return self.driver.execute_script(script, selector, within)
 
-    def set_value(self, selector: str, value: str | float):
+    def set_value(self, field: str | WebElement, value: str | float):
         """Sets the value of an input field or a slider, and fires the events that a person's change fires."""
         script = """
             arguments[0].value = arguments[1];
             for (const kind of ["input", "change"]) arguments[0].dispatchEvent(new Event(kind, { bubbles: true }));
         """
-        self.driver.execute_script(script, self.find(selector), str(value))
+        element = self.find(field) if isinstance(field, str) else field
+        self.driver.execute_script(script, element, str(value))
 
     def problems(self) -> list[str]:
         """Returns the console's messages since the last call, and requests for anything but pages and `data:` URLs."""

@@ -37,7 +37,9 @@ function drawHeader() {
     ...columns.map(({ name, kind, main }, index) => {
       const sorted = state.column === index ? (state.down ? "descending" : "ascending") : "none";
       const sign = { none: "", ascending: " ▲", descending: " ▼" }[sorted];
-      const button = element("button", { type: "button", onclick: () => sortBy(index) }, name + sign);
+      const button = element("button", { type: "button", onclick: () => sortBy(index) }, name);
+      // aria-sort says what the sign shows.
+      button.append(element("span", { ariaHidden: "true" }, sign));
       return element("th", { scope: "col", className: style(kind, main), ariaSort: sorted }, button);
     }),
   );
@@ -310,19 +312,25 @@ function senseSection(entry, sense) {
       : "no usage";
     const nearest = nearestOf(entry, sense.id, index).map((usage) => quotation(usage));
     const heading = element("h5", {}, `${time}: ${share}`);
-    return element("div", {}, heading, ...(nearest.length ? [element("ul", { className: "sentences" }, ...nearest)] : []));
+    const sentences = nearest.length ? [element("ul", { className: "sentences" }, ...nearest)] : [];
+    return element("div", { role: "group", ariaLabel: time }, heading, ...sentences);
   });
   const title = element("div", { className: "title" }, element("h4", {}, sense.title), button);
   const firsts = earliestOf(entry, (usage) => state.labels[usage] === sense.id);
   const where = areSure(entry, firsts) ? "among all usages" : "among those that were read (--max_attested)";
+  const about = `First attestations, ${where}`;
   return element(
     "article",
-    { className: "sense" },
+    { className: "sense", ariaLabel: sense.label },
     title,
     senseTools(sense),
     element("div", { className: "times" }, ...parts),
-    element("h5", { className: "of-senses" }, `First attestations, ${where}`),
-    element("ul", { className: "sentences firsts of-senses" }, ...firsts.map((usage) => attestation(entry, usage))),
+    element("h5", { className: "of-senses" }, about),
+    element(
+      "ul",
+      { className: "sentences firsts of-senses", ariaLabel: about },
+      ...firsts.map((usage) => attestation(entry, usage)),
+    ),
   );
 }
 

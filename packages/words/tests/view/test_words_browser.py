@@ -78,16 +78,46 @@ def choose(browser, word: str):
     browser.wait_for(lambda: browser.text(READY) == word)
 
 
+def cell(browser, row: str, column: str) -> str:
+    """Returns the text of a cell of the table of words, by the headers of its row and its column."""
+    table = browser.by_role("table", "Words")
+    place = browser.by_role("columnheader", column, table).get_property("cellIndex")
+    line = browser.by_role("rowheader", row, table).get_property("parentElement")
+    return line.get_property("cells")[place].text
+
+
+def part_of(browser, sense: str, role: str, name: str):
+    """Returns the element with a role and a name in the part of the page about a sense."""
+    return browser.by_role(role, name, browser.by_role("article", sense))
+
+
+def usages_of(browser, sense: str, time: str):
+    """Returns the part of the page with the usages of a sense at a time."""
+    return part_of(browser, sense, "group", time)
+
+
+def merge(browser, sense: str, other: str):
+    browser.choose_option(part_of(browser, sense, "combobox", "Merge with"), other)
+
+
+def give_name(browser, sense: str, name: str):
+    browser.set_value(part_of(browser, sense, "textbox", "Name"), name)
+
+
+def place_in(browser, usage, sense: str):
+    """Moves a usage to a sense, or confirms that it has this sense."""
+    browser.choose_option(browser.by_role("combobox", "Its sense", usage), sense)
+
+
 def test_words_are_sorted_and_searched(opened, folder):
     rows = read_table(folder / "changes.csv")
     # `sad` occurs at one time.
     assert opened.texts("#unranked-rows a") == ["sad"]
     by_change = [row["word"] for row in rows]
     assert opened.texts("#rows a") == by_change and opened.text(READY) == by_change[0]
-    headings = opened.texts("#columns button")
 
     def sort_by(name: str):
-        opened.find_all("#columns button")[headings.index(name)].click()
+        opened.by_role("button", name, opened.by_role("table", "Words")).click()
 
     sort_by("word")
     assert opened.texts("#rows a") == sorted(by_change)
@@ -98,10 +128,10 @@ def test_words_are_sorted_and_searched(opened, folder):
     sort_by("prt_corrected")
     by_prt = sorted(rows, key=lambda row: -float(row["prt_corrected"]))
     assert opened.texts("#rows a") == [row["word"] for row in by_prt]
-    cells = opened.texts("#rows tr:first-child > *")
-    assert cells[headings.index("apd")] == f"{float(by_prt[0]['apd']):.3f}"
-    assert cells[headings.index("change_low")] == f"{float(by_prt[0]['change_low']):.1f}"
-    assert cells[headings.index("usages, 1900")] == by_prt[0]["usages_1900"]
+    word = by_prt[0]["word"]
+    assert cell(opened, word, "apd") == f"{float(by_prt[0]['apd']):.3f}"
+    assert cell(opened, word, "change_low") == f"{float(by_prt[0]['change_low']):.1f}"
+    assert cell(opened, word, "usages, 1900") == by_prt[0]["usages_1900"]
     opened.set_value("#search", "L")
     assert set(opened.texts("#rows a")) == {"flew", "glad"} and opened.text("#found") == "2 of 4 words"
 
@@ -118,27 +148,29 @@ def test_shares_and_sentences_are_those_of_the_file(opened, folder):
     text = opened.text("#sample")
     assert all(f"{time}: 30 usages in {documents[time]} documents" in text for time in TIMES)
     senses = senses_of(folder, "flew").to_dict("records")
-    assert len(opened.find_all("#senses article")) == len(senses) > 1
+    assert len(senses) > 1
+    titles = [f"Sense {number}: {row['keywords']}" for number, row in enumerate(senses, 1)]
+    assert opened.texts("#senses article h4") == titles
     for number, row in enumerate(senses, 1):
-        article = f"#senses article:nth-child({number})"
-        assert opened.text(f"{article} h4") == f"Sense {number}: {row['keywords']}"
-        headings = opened.texts(f"{article} .times h5")
-        for column, time in enumerate(TIMES):
+        article = opened.by_role("article", f"Sense {number}")
+        assert opened.texts("h4", article) == [titles[number - 1]]
+        assert [text.split(":")[0] for text in opened.texts(".times h5", article)] == TIMES
+        for time in TIMES:
             share, low, high = (
                 np.floor(100 * float(row[f"{name}_{time}"]) + 0.5) for name in ("share", "share_low", "share_high")
             )
             about = f"{share:.0f} % (95 %: {low:.0f} to {high:.0f} %), {row[f'usages_{time}']} of 30 usages"
             about += f" (in {row[f'documents_{time}']} of {documents[time]} documents)"
-            assert headings[column] == f"{time}: {about}"
-            where = f"{article} .times > :nth-child({column + 1}) .text"
+            where = opened.by_role("group", time, article)
+            assert opened.texts("h5", where) == [f"{time}: {about}"]
+            shown = opened.texts(".text", where)
             chosen = usages[(usages["time"] == time) & (usages["sense"] == number)]
-            assert len(opened.texts(where)) == min(3, len(chosen)) and set(opened.texts(where)) <= set(
-                chosen["sentence"]
-            )
-            assert set(opened.texts(f"{where} mark")) <= {"flew"}
+            assert len(shown) == min(3, len(chosen)) and set(shown) <= set(chosen["sentence"])
+            assert set(opened.texts(".text mark", where)) <= {"flew"}
         # The earliest usage in the file is the first on the page.
-        assert f"{row['first_time']}, {row['first_source']}: " in opened.text(f"{article} .firsts li")
-        assert f"{round(10 * float(row['first_support']))} of its 10" in opened.text(f"{article} .firsts li")
+        first = opened.texts("li", opened.by_role("list", "First attestations, among all usages", article))[0]
+        assert f"{row['first_time']}, {row['first_source']}: " in first
+        assert f"{round(10 * float(row['first_support']))} of its 10" in first
     assert len(opened.find_all("#map .mark-symbol path")) > 90
 
 
@@ -150,25 +182,23 @@ def test_a_reader_s_choices_about_senses_stay_and_go_into_a_file(opened, folder,
 
     def counts() -> np.ndarray:
         """Returns the numbers of usages by sense and time."""
-        return np.array(
-            [
-                [
-                    int(text.rsplit(", ", 1)[1].split(" of ")[0])
-                    for text in opened.texts(f"#senses article:nth-child({n + 1}) h5")[:3]
-                ]
-                for n in range(len(opened.find_all("#senses article")))
-            ]
-        )
+        texts = [
+            [opened.text("h5", opened.by_role("group", time, article)) for time in TIMES]
+            for article in opened.find_all("#senses article")
+        ]
+        return np.array([[int(text.rsplit(", ", 1)[1].split(" of ")[0]) for text in row] for row in texts])
 
     before = counts()
     assert before.sum(axis=0).tolist() == [30, 30, 30]
-    opened.set_value("#senses article:nth-child(3) .tools select", 0)
+    merge(opened, "Sense 3", "Sense 1")
     assert counts().tolist() == [(before[0] + before[2]).tolist(), before[1].tolist()]
     assert opened.text("#senses h4").startswith("Sense 1 + 3")
-    opened.set_value("#senses article:nth-child(1) .tools input", "to fly")
+    give_name(opened, "Sense 1 + 3", "to fly")
     opened.wait_for(lambda: opened.texts("#senses h4")[0].startswith("to fly"))
     place = next(index for index, row in enumerate(counts()[1]) if row)
-    opened.find(f"#senses article:nth-child(2) .times > :nth-child({place + 1}) .misfiled").click()
+    where = usages_of(opened, "Sense 2", TIMES[place])
+    usage = opened.item(where, opened.texts(".text", where)[0])
+    opened.by_role("button", "misfiled", usage).click()
     after = counts()
     assert after[1][place] == before[1][place] - 1 and after.sum() == before.sum() - 1
     opened.find("#all summary").click()
@@ -186,7 +216,7 @@ def test_a_reader_s_choices_about_senses_stay_and_go_into_a_file(opened, folder,
     opened.find("#load-choices").send_keys(str(saved))
     opened.wait_for(lambda: opened.texts("#senses h4")[0].startswith("to fly"))
     assert counts().tolist() == after.tolist()
-    opened.find("#senses article .tools button").click()
+    part_of(opened, "to fly", "button", "Split again").click()
     assert len(opened.texts("#senses h4")) == 3
     # The numbers of usages mean others on another page.
     other = tmp_path / "other.json"
@@ -200,14 +230,13 @@ def test_a_reader_s_choices_about_senses_stay_and_go_into_a_file(opened, folder,
 def test_what_a_reader_looks_at_stays_after_a_choice(opened):
     choose(opened, "flew")
     opened.set_value("#number", 3)
-    one, two = "#senses article:nth-child(1)", "#senses article:nth-child(2)"
     # Naming by keyboard, and a click that ends it
-    opened.find(f"{one} .tools input").send_keys("to fly", opened.keys.TAB)
-    opened.wait_for(lambda: opened.texts(f"{one} h4")[0].startswith("to fly"))
-    assert opened.driver.switch_to.active_element == opened.find(f"{one} .tools select")
-    opened.find(f"{two} .tools input").send_keys("to flee")
-    opened.find(f"{two} .show").click()
-    opened.wait_for(lambda: opened.texts(f"{two} h4")[0].startswith("to flee"))
+    part_of(opened, "Sense 1", "textbox", "Name").send_keys("to fly", opened.keys.TAB)
+    opened.wait_for(lambda: opened.texts("#senses h4")[0].startswith("to fly"))
+    assert opened.driver.switch_to.active_element == part_of(opened, "to fly", "combobox", "Merge with")
+    part_of(opened, "Sense 2", "textbox", "Name").send_keys("to flee")
+    part_of(opened, "Sense 2", "button", "Show on the map").click()
+    opened.wait_for(lambda: opened.texts("#senses h4")[1].startswith("to flee"))
     assert [show.get_attribute("aria-pressed") for show in opened.find_all("#senses .show")] == [
         "false",
         "true",
@@ -216,13 +245,17 @@ def test_what_a_reader_looks_at_stays_after_a_choice(opened):
     # Usages of a list are misfiled one after the other.
     opened.find("#all summary").click()
     opened.wait_for(lambda: opened.find_all("#usages .misfiled"))
-    listed = opened.texts("#usages .text")
-    button = opened.find("#usages li:nth-child(2) .misfiled")
-    button.send_keys(opened.keys.ENTER)
+    listed = opened.texts("#usages li")
+
+    def misfiled(place: int):
+        usages = opened.by_role("list", "All 90 usages in the sample")
+        return opened.by_role("button", "misfiled", opened.item(usages, listed[place]))
+
+    misfiled(1).send_keys(opened.keys.ENTER)
     opened.driver.switch_to.active_element.send_keys(opened.keys.ENTER)
-    assert opened.texts("#usages .text") == [text for place, text in enumerate(listed) if place not in (1, 2)]
-    assert opened.driver.switch_to.active_element == opened.find("#usages li:nth-child(2) .misfiled")
-    assert opened.find(f"{two} .show").get_attribute("aria-pressed") == "true"
+    assert opened.texts("#usages li") == [text for place, text in enumerate(listed) if place not in (1, 2)]
+    assert opened.driver.switch_to.active_element == misfiled(3)
+    assert part_of(opened, "to flee", "button", "Show on the map").get_attribute("aria-pressed") == "true"
     # Another number of senses has others.
     opened.set_value("#number", 2)
     assert len(opened.texts("#usages li")) == 90 and not opened.find_all("#senses .show[aria-pressed=true]")
@@ -234,22 +267,20 @@ def test_a_reader_s_senses_are_those_of_the_next_run(browser, folder, again, tmp
     browser.save_into(tmp_path)
     choose(browser, "flew")
     browser.set_value("#number", 4)
-    browser.set_value("#senses article:nth-child(4) .tools select", 2)
-    browser.set_value("#senses article:nth-child(1) .tools input", 'to "fly"')
-    browser.set_value("#senses article:nth-child(3) .tools input", "merged")
+    merge(browser, "Sense 4", "Sense 3")
+    give_name(browser, "Sense 1", 'to "fly"')
+    give_name(browser, "Sense 3 + 4", "merged")
     # A usage of the first sense is moved to a new one, another one to the second, and a third one is confirmed.
     browser.find("#new-sense").click()
     browser.driver.switch_to.active_element.send_keys("unheard of", browser.keys.TAB)
     browser.wait_for(lambda: browser.texts("#senses h4")[3:] == ["unheard of"])
-    (unheard,) = browser.texts("#senses article:nth-child(1) .times .text")[:1]
-    browser.set_value("#senses article:nth-child(1) .times .place", 4)
-    assert browser.texts("#senses article:nth-child(4) .firsts .text") == [unheard]
-    moved, confirmed = browser.texts("#senses article:nth-child(1) .times .text")[:2]
-    browser.set_value("#senses article:nth-child(1) .times .place", 1)
-    where = browser.texts("#senses article:nth-child(1) .times .text").index(confirmed)
-    (select,) = browser.find_all("#senses article:nth-child(1) .times .place")[where : where + 1]
-    script = "arguments[0].value = 0; arguments[0].dispatchEvent(new Event('change', { bubbles: true }))"
-    browser.driver.execute_script(script, select)
+    first = usages_of(browser, 'to "fly"', TIMES[0])
+    unheard, moved, confirmed = browser.texts(".text", first)[:3]
+    place_in(browser, browser.item(first, unheard), "unheard of")
+    firsts = part_of(browser, "unheard of", "list", "First attestations, among all usages")
+    assert browser.texts(".text", firsts) == [unheard]
+    place_in(browser, browser.item(usages_of(browser, 'to "fly"', TIMES[0]), moved), "Sense 2")
+    place_in(browser, browser.item(usages_of(browser, 'to "fly"', TIMES[0]), confirmed), 'to "fly"')
     browser.find("#save-senses").click()
     saved = tmp_path / "known_senses.csv"
     browser.wait_for(lambda: saved.exists() and saved.stat().st_size)
@@ -279,8 +310,7 @@ def test_a_reader_s_senses_are_those_of_the_next_run(browser, folder, again, tmp
     browser.open(out / "_changes.html", READY)
     choose(browser, "flew")
     assert [text.split(":")[0] for text in browser.texts("#senses h4")] == names.tolist()
-    place = names.tolist().index("merged") + 1
-    browser.set_value(f"#senses article:nth-child({place}) .tools input", "renamed")
+    give_name(browser, "merged", "renamed")
     saved.unlink()
     browser.find("#save-senses").click()
     browser.wait_for(lambda: saved.exists() and saved.stat().st_size)
@@ -291,22 +321,16 @@ def test_a_reader_s_senses_are_those_of_the_next_run(browser, folder, again, tmp
     # A quotation of the table that is moved is no longer one of its old sense: the next run refuses one of two senses.
     browser.find("#all summary").click()
     browser.wait_for(lambda: browser.find_all("#usages .place"))
-    script = """
-        const items = [...document.querySelectorAll("#usages li")];
-        const item = items.find((item) => item.querySelector(".text").innerText === arguments[0]);
-        const place = item.querySelector(".place");
-        place.value = [...place.options].find((option) => option.label.startsWith("renamed")).value;
-        place.dispatchEvent(new Event("change", { bubbles: true }));
-    """
-    browser.driver.execute_script(script, confirmed)
+    place_in(browser, browser.item(browser.by_role("list", "All 90 usages in the sample"), confirmed), "renamed")
     saved.unlink()
     browser.find("#save-senses").click()
     browser.wait_for(lambda: saved.exists() and saved.stat().st_size)
     rows = pd.read_csv(saved)
     assert rows.loc[rows["text"] == confirmed, "sense"].tolist() == ["renamed"]
     # A merged sense keeps the name of the first.
-    browser.set_value("#senses article:nth-child(2) .tools select", 0)
-    assert browser.text("#senses h4").startswith("renamed" if place == 1 else names.iloc[0])
+    first, second = names.replace("merged", "renamed")[:2]
+    merge(browser, second, first)
+    assert browser.text("#senses h4").startswith(first)
     browser.find("#forget-choices").click()
     assert browser.problems() == []
 
@@ -316,10 +340,8 @@ def test_a_word_of_one_time_has_its_page(opened):
     opened.wait_for(lambda: opened.text(READY) == "sad")
     assert "when: new in 2000" in opened.text("#facts")
     assert all(text.startswith("2000, 2000.txt, line ") for text in opened.texts("#earliest li"))
-    assert opened.texts("#senses article:first-child h5")[:2] == [
-        "1800: no usage",
-        "1900: no usage",
-    ]
+    for time in ("1800", "1900"):
+        assert opened.texts("h5", usages_of(opened, "Sense 1", time)) == [f"{time}: no usage"]
 
 
 def test_usages_are_sorted_by_the_words_beside_them(opened):
@@ -356,11 +378,12 @@ def test_the_usages_on_the_map_are_read_by_keyboard_and_in_a_list(opened, folder
     opened.set_value("#of-time", "3")
     assert Counter(opened.texts("#usages .text")) == Counter(table.loc[table["time"] == "2000", "text"])
     # A sense that is selected on the map is selected in the list.
-    opened.find("#senses article:nth-child(2) .title button").click()
-    expected = opened.texts("#senses article:nth-child(2) .times h5")[2].split(", ")[1].split(" of ")[0]
+    show = part_of(opened, "Sense 2", "button", "Show on the map")
+    show.click()
+    expected = opened.text("h5", usages_of(opened, "Sense 2", "2000")).split(", ")[1].split(" of ")[0]
     opened.wait_for(lambda: len(opened.texts("#usages li")) == int(expected))
     assert {text.split(", ")[1].split(":")[0] for text in opened.texts("#usages li")} <= {"Sense 2"}
-    assert opened.find("#senses article:nth-child(2) button").get_attribute("aria-pressed") == "true"
+    assert show.get_attribute("aria-pressed") == "true"
     opened.find_all("#rows a")[0].send_keys(opened.keys.ARROW_DOWN)
     assert opened.driver.switch_to.active_element.text == opened.texts("#rows a")[1]
 
@@ -369,11 +392,12 @@ def test_citations_are_saved_as_a_table(opened, folder, tmp_path):
     opened.save_into(tmp_path)
     assert not opened.find("#citations").is_displayed()
     choose(opened, "flew")
-    where = "#senses article:last-child .times > :first-child"
-    texts, senses = opened.texts(f"{where} .text"), len(opened.find_all("#senses article"))
+    senses = len(opened.find_all("#senses article"))
+    where = usages_of(opened, f"Sense {senses}", "1800")
+    texts = opened.texts(".text", where)
     assert texts
-    for box in opened.find_all(f"{where} .cite"):
-        box.send_keys(opened.keys.SPACE)
+    for text in texts:
+        opened.by_role("checkbox", "Cite", opened.item(where, text)).send_keys(opened.keys.SPACE)
     # A choice in one list is also checked in the other.
     opened.find("#all summary").send_keys(opened.keys.ENTER)
     opened.wait_for(lambda: len(opened.find_all("#usages .cite:checked")) == len(texts))
@@ -426,7 +450,7 @@ def test_the_sentences_of_a_sense_are_of_different_documents(browser, tmp_path):
     write_html(tmp_path / "page.html", words_page(table, ["1800", "1900"], {"plane": entry}))
     browser.open(tmp_path / "page.html", READY)
     browser.set_value("#number", 1)
-    old, new = (browser.texts(f"#senses .times > :nth-child({column}) .text") for column in (1, 2))
+    old, new = (browser.texts(".text", usages_of(browser, "Sense 1", time)) for time in ("1800", "1900"))
     assert old[0].startswith("letter") and old[1:] == ["diary plane", "bill plane"]
     # If documents are too few, one has several.
     assert len(set(new)) == 3
@@ -453,7 +477,8 @@ def test_the_earliest_usages_outside_the_sample_are_cited_with_their_sense(brows
     # They are neither on the map nor in the shares.
     assert len(browser.find_all("#map .mark-symbol path")) >= 9
     assert all("of 3" in text for text in browser.texts("#senses .times h5"))
-    browser.find("#earliest li:nth-child(2) .cite").send_keys(browser.keys.SPACE)
+    second = browser.item(browser.by_role("list", "First attestations"), "letter: 1 as")
+    browser.by_role("checkbox", "Cite", second).send_keys(browser.keys.SPACE)
     browser.find("#save").click()
     browser.wait_for(lambda: (path := tmp_path / "citations.csv").exists() and path.stat().st_size)
     (row,) = pd.read_csv(tmp_path / "citations.csv", dtype=str, keep_default_na=False).to_dict("records")
