@@ -584,11 +584,10 @@ def batches_of(mask: torch.BoolTensor, as_one: bool = False) -> list[tuple[torch
 class PostTempoFormerForStreamClassification(StreamClassificationMixin, PostTempoFormerPreTrainedModel):
     r"""
     [`PostTempoFormerModel`] with a head that classifies the newest post of each stream, trained with the focal loss.
-    `step` classifies posts as they arrive.
 
     Args:
         config ([`PostTempoFormerConfig`]): `num_labels` (or `id2label` with `label2id`) sets the classes.
-        encoder (`PreTrainedModel`, *optional*): The argument of [`PostTempoFormerModel`].
+        encoder (`PreTrainedModel`, *optional*): The encoder. By default one of the configuration, with new weights.
     """
 
     def __init__(self, config: PostTempoFormerConfig, encoder: PreTrainedModel | None = None):

@@ -426,11 +426,11 @@ class TempoFormerModel(StreamReaderMixin, TempoFormerPreTrainedModel):
 class TempoFormerForStreamClassification(StreamClassificationMixin, TempoFormerPreTrainedModel):
     r"""
     [`TempoFormerModel`] with a head that classifies the newest post of each stream, trained with the focal loss
-    (Tseriotou, Tsakalidis and Liakata, 2024, section 4). `step` classifies posts as they arrive.
+    (Tseriotou, Tsakalidis and Liakata, 2024, section 4).
 
     Args:
         config ([`TempoFormerConfig`]): `num_labels` (or `id2label` with `label2id`) sets the classes.
-        encoder (`PreTrainedModel`, *optional*): The argument of [`TempoFormerModel`].
+        encoder (`PreTrainedModel`, *optional*): The encoder. By default one of the configuration, with new weights.
     """
 
     def __init__(self, config: TempoFormerConfig, encoder: PreTrainedModel | None = None):
@@ -466,8 +466,8 @@ class TempoFormerForStreamClassification(StreamClassificationMixin, TempoFormerP
             labels (`torch.LongTensor` of shape `(batch_size, num_streams)`, *optional*):
                 Class of each stream's newest post; -100 for none.
             num_items_in_batch (`int` or `torch.Tensor`, *optional*):
-                The argument of [`focal_loss`]. Refused without `labels`, as a Trainer then computes another loss than
-                the model's.
+                The number of labelled streams in all batches of an optimiser step. Refused without `labels`, as a
+                Trainer then computes another loss than the model's.
             kwargs: Inputs of [`TempoFormerModel`].
 
         Returns:

@@ -70,7 +70,7 @@ def read_id(value: Any) -> str:
     Returns a name that stands for a person or a thing.
 
     Args:
-        value: The argument of [`read_name`].
+        value: A text, a number, a date or None, of which [`read_name`] makes one spelling.
 
     Returns:
         `str`: The result of [`read_name`]. Raises its errors, and a `ValueError` for an id that has lost digits: in

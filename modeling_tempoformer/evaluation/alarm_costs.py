@@ -110,7 +110,8 @@ def alarm_curve(
         timelines (`Sequence[Timeline]`): Timelines, some of whose posts have labels.
         scores (`np.ndarray` of shape `(posts,)`): The probability of the class.
         label (`int`): The id of the class.
-        early (`int`, *optional*, defaults to 0): The argument of [`score_costs`].
+        early (`int`, *optional*, defaults to 0): The number of labelled posts before a change in which an alarm finds
+            it.
     """
     best, others = [], []
     for timeline, scores_of in zip(timelines, split_values(timelines, scores), strict=True):

@@ -65,7 +65,7 @@ def choose_alarm(
         label (`int`, *optional*): The id of the watched class.
         goal ([`AlarmGoal`]): A precision or a recall ([`choose_threshold`]), or a bound on a risk
             ([`~evaluation.risk_control.find_cases`]).
-        first_posts (`str`, *optional*): The argument of [`measure_alarms`].
+        first_posts (`str`, *optional*): The field of the model's configuration, by which first posts are no alarms.
 
     Returns:
         `label`, the `threshold`, the spelling of the goal (`wanted`), and if there are several folds `measured`, the
@@ -121,7 +121,8 @@ def find_threshold(timelines: Sequence[Timeline], scores: np.ndarray, label: int
     Args:
         timelines (`Sequence[Timeline]`): Timelines whose labelled posts the model was not trained on.
         scores (`np.ndarray` of shape `(posts,)`): The probability of the class.
-        label, goal: The arguments of [`choose_alarm`].
+        label (`int`): The id of the class.
+        goal ([`AlarmGoal`]): A precision, a recall, or a bound on a risk.
     """
     labels, scores = all_labels(timelines), scores.astype(np.float64)
     labelled = labels >= 0
@@ -175,7 +176,7 @@ def alarms_in_turn(
         timelines (`Sequence[Timeline]`): Timelines whose labelled posts the model was not trained on.
         scores (`np.ndarray` of shape `(posts,)`): The probability of the class.
         label (`int`): The id of the class.
-        goal ([`AlarmGoal`]): The argument of [`choose_alarm`].
+        goal ([`AlarmGoal`]): A precision, a recall, or a bound on a risk.
     """
     units, _ = pd.factorize(pd.Series(list(map(unit_of, timelines)), dtype=object))
     parts = [
@@ -239,8 +240,9 @@ def measure_alarms(
         is_target (`np.ndarray` of shape `(posts,)`): Whether the model was asked about each post.
         label (`int`): The id of the class that alarms are about.
         first_posts (`str`, *optional*): The field of the model's configuration, by which first posts are no alarms.
-        goal ([`AlarmGoal`], *optional*): The argument of [`choose_alarm`].
-        late (`int`, *optional*, defaults to 0): The argument of [`find_cases`].
+        goal ([`AlarmGoal`], *optional*): A bound on a risk, which is measured, too.
+        late (`int`, *optional*, defaults to 0): The number of labelled posts after a change in which an alarm finds
+            it, for a policy that waits.
 
     Returns:
         The numbers of labelled `posts` and of their `timelines`, and among them of `alarms` and `alarmed_timelines`;

@@ -150,7 +150,7 @@ def split_posts(
         calibrates (`bool`, *optional*, defaults to `False`): True if the model is calibrated on the validation split.
         change_step (`float`, *optional*): The smallest difference of states that is a change, by which the labels of
             posts without a column of labels are derived (0 for classes). By default labels are not derived.
-        given (`Collection[str]`, *optional*): The argument of [`check_read`].
+        given (`Collection[str]`, *optional*): The options of the command line.
     """
     if len(names) < 2:
         raise ValueError(f"--labels must name at least two labels; got: {', '.join(names) or 'none'}.")

@@ -402,7 +402,7 @@ class TimelineStream:
     Args:
         shards (`list[tuple[int | None, IterableDataset]]`): Posts, with the number of their shard; None for a single
             one.
-        labels, columns, names, drop_incomplete: The arguments of [`read_posts`].
+        labels, columns, names, drop_incomplete: How [`read_posts`] reads them.
     """
 
     def __init__(

@@ -48,8 +48,9 @@ def load_parts(
 
     Args:
         path (`str`): The table: CSV, TSV, JSON lines or Parquet.
-        columns (`Mapping[str, str]`, *optional*): The argument of [`to_timelines`].
-        test_fraction (`float`, *optional*, defaults to 0.2): The argument `fraction` of [`split_timelines`].
+        columns (`Mapping[str, str]`, *optional*): The names of columns by what they are, where they have not the usual
+            names: `{"timeline": "user"}`.
+        test_fraction (`float`, *optional*, defaults to 0.2): The share of the timelines that are kept for the test.
         seed (`int`, *optional*, defaults to 42): Seed of the split and of the folds of the model's five members.
 
     Returns:
