@@ -52,7 +52,7 @@ def main(arguments: list[str]):
     timelines = make_timelines({"posts": posts}, args, class_names(config), config.change_step)["posts"]
     parts = recall_parts(args.model_name_or_path, timelines)
     settings = {"targets_per_row": 1, "reads_speakers": config.reads_speakers}
-    settings["known_states"] = config if config.reads_known_states else None
+    settings["states_config"] = config if config.reads_known_states else None
     tokens = {
         name: to_rows(part, pipe.tokenizer, config.window, only_labelled=name == "train", part=name, **settings)
         for name, part in parts.items()
