@@ -211,10 +211,10 @@ def change_streams(
     changed["stream_index"][..., repeated, -1] = previous.where(previous >= 0, newest)
     if speaker_posts is not None:
         earlier, last = speaker_posts.unbind(-1)
-        changed["speaker_posts"] = repeated_posts = last[..., None, None].repeat(1, 1, len(kept), 1)
+        changed["speaker_posts"] = last_posts = last[..., None, None].repeat(1, 1, len(kept), 1)
         left_out = (stream_index[..., 1:window] == last.unsqueeze(-1)) & (last >= 0).unsqueeze(-1)
-        repeated_posts[:, :, 1:window, 0] = earlier.unsqueeze(-1).where(left_out, last.unsqueeze(-1))
-        repeated_posts[:, :, at_first] = -1
+        last_posts[:, :, 1:window, 0] = earlier.unsqueeze(-1).where(left_out, last.unsqueeze(-1))
+        last_posts[:, :, at_first] = -1
     if timeline_position is not None:
         positions = timeline_position.unsqueeze(2).repeat(1, 1, len(kept), 1)
         changed["timeline_position"], without = positions, positions[:, :, 1:window]

@@ -57,7 +57,7 @@ def to_levels(train_features: np.ndarray, features: np.ndarray) -> tuple[np.ndar
     and scikit-learn would compute weighted quantiles for each member, which takes longer than the trees.
     """
     shares = np.linspace(0, 1, NUM_LEVELS + 1)[1:-1]
-    quantiles = np.nanquantile(train_features, shares, axis=0, method="averaged_inverted_cdf")
+    quantiles = pd.DataFrame(train_features).quantile(shares).to_numpy()
 
     def place(values: np.ndarray) -> np.ndarray:
         levels = map(np.searchsorted, quantiles.T, values.T)

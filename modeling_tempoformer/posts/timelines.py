@@ -177,7 +177,7 @@ def read_posts(
         drop_incomplete (`bool`, *optional*, defaults to `False`): If True, rows without text, time or id are left out
             and counted.
 
-    Yields the id of a timeline and its [`Post`], which has `facts` if there is a column of them. Raises a
+    Yields the id of a timeline and its [`Post`], which has `metadata` if there is a column of them. Raises a
     [`PostError`] for a cell that cannot be read. At the end, warnings say what may be a mistake.
     """
     given, columns = columns, None

@@ -5,10 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from helpers import make_timeline
+from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.metrics import f1_score
 
 from modeling_tempoformer.baselines import position_and_time, trees, words
-from modeling_tempoformer.baselines.features import post_features
+from modeling_tempoformer.baselines.features import fit_and_predict, post_features
 from modeling_tempoformer.evaluation.baseline_scores import compare_with_baselines, learn_baselines
 from modeling_tempoformer.evaluation.predictions import all_labels, labelled_posts
 from modeling_tempoformer.timeline_tempoformer import Timeline
@@ -180,3 +181,16 @@ def test_trees_know_what_the_vectors_say():
     result = compared(test, actual, train, tuple(vectors))["compared_with"]
     assert result["trees"]["macro_f1"] > 0.95 > 0.7 > result["position_and_time"]["macro_f1"]
     assert result["trees"]["difference"] == pytest.approx(1 - result["trees"]["macro_f1"])
+
+
+def test_trees_of_levels_are_those_of_values():
+    """With few values of each feature, some missing, scikit-learn tells the same values apart by itself."""
+    draw = np.random.default_rng(0)
+    values = draw.integers(0, 20, (600, 4)) ** 2.0
+    values[draw.random(values.shape) < 0.1] = np.nan
+    labels = (np.nan_to_num(values[:, 0]) + 100 * draw.random(600) > 150).astype(int)
+    train, test = (make_timeline(part.tolist()) for part in np.split(labels, [400]))
+    actual = fit_and_predict([train], [test], values[:400], values[400:], 2, random_state=0)
+    trees_of_values = HistGradientBoostingClassifier(class_weight="balanced", random_state=0)
+    expected = trees_of_values.fit(values[:400], labels[:400]).predict_proba(values[400:])
+    np.testing.assert_allclose(actual, expected, atol=1e-6)
