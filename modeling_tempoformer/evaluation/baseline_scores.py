@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 from transformers import PreTrainedConfig
 
 from ..baselines import history, position_and_time, trees, words
@@ -15,6 +16,8 @@ from .predictions import Predictions, all_labels
 from .significance import paired_bootstrap
 
 
+# Threads of a BLAS wait for each other longer than they compute these small products.
+@threadpool_limits.wrap(limits=1, user_api="blas")
 def learn_baselines(
     timelines: Sequence[Timeline],
     num_labels: int,

@@ -9,6 +9,7 @@ import torch
 from datasets import Dataset
 from scipy.optimize import minimize
 from scipy.special import log_softmax
+from threadpoolctl import threadpool_limits
 from torch.utils.data import DataLoader
 from transformers import PreTrainedModel, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
@@ -43,6 +44,8 @@ class GrowExperts(TrainerCallback):
         grow_experts(model, train_dataloader.dataset, args.seed)
 
 
+# Threads of a BLAS wait for each other longer than they compute these small products.
+@threadpool_limits.wrap(limits=1, user_api="blas")
 @torch.no_grad()
 def grow_experts(model: PostTempoFormerForStreamClassification, rows: Dataset, seed: int = 42):
     """

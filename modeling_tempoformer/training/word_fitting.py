@@ -4,6 +4,7 @@ import numpy as np
 import torch
 from datasets import Dataset
 from scipy.sparse import csr_matrix
+from threadpoolctl import threadpool_limits
 from torch.nn.utils.rnn import pad_sequence
 from transformers import PreTrainedTokenizerBase
 
@@ -21,6 +22,8 @@ POSTS_AT_ONCE = 512
 MARKS = (":", ",")
 
 
+# Threads of a BLAS wait for each other longer than they compute these small products.
+@threadpool_limits.wrap(limits=1, user_api="blas")
 @torch.no_grad()
 def fit_words(model: PostTempoFormerForStreamClassification, rows: Dataset, tokenizer: PreTrainedTokenizerBase):
     """
