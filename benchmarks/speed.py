@@ -213,7 +213,7 @@ def frozen_layers(bench: Bench):
     from datasets import Dataset
 
     from modeling_tempoformer.training.frozen_encoder import freeze_layers
-    from modeling_tempoformer.training.kept_states import keep_lower_states
+    from modeling_tempoformer.training.kept_hidden_states import keep_lower_states
 
     window, targets, num_layers = bench.args.windows[-1], bench.args.targets[0], bench.encoder.num_hidden_layers
     batch, posts, _ = make_rows(bench, window, targets)

@@ -13,7 +13,7 @@ from typing import IO
 import pyarrow as pa
 
 from ..common.files import ROWS_AT_ONCE, find_separator, open_text
-from .csv_shapes import LOOKED_AT, ROW_NAMES, explain
+from .csv_problems import LOOKED_AT, ROW_NAMES, explain
 
 
 # All CSV readers of a process share one limit of the size of a cell.

@@ -59,7 +59,7 @@ from .encoder_backends import convert_encoder
 from .experts import GrowExperts
 from .first_timelines import begin_streams
 from .frozen_encoder import embed_rows, freeze_encoder, freeze_layers
-from .kept_states import keep_lower_states
+from .kept_hidden_states import keep_lower_states
 from .reporting import report_results
 from .resuming import begun_checkpoint, check_posts, train_or_resume
 from .stream_trainer import StreamTrainer, StreamTrainingArguments

@@ -11,7 +11,7 @@ from transformers import AutoModel, AutoTokenizer
 
 from modeling_tempoformer import fine_tune, freeze_layers
 from modeling_tempoformer.posts.synthetic import synthetic_posts
-from modeling_tempoformer.training.kept_states import keep_lower_states
+from modeling_tempoformer.training.kept_hidden_states import keep_lower_states
 
 
 @pytest.fixture(autouse=True)

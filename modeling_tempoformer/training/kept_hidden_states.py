@@ -27,7 +27,7 @@ from .frozen_encoder import BATCH_SIZE
 logger = logging.getLogger(__name__)
 
 MOST_BYTES = 8 * 2**30
-Post = tuple[int, ...]
+Tokens = tuple[int, ...]
 
 
 @contextmanager
@@ -76,7 +76,7 @@ def keep_lower_states(
 
 def look_up_states(
     states: np.ndarray,
-    places: dict[Post, slice],
+    places: dict[Tokens, slice],
     pad: int,
     dtype: torch.dtype,
     input_ids: torch.Tensor,
@@ -103,7 +103,7 @@ def pass_on_pair(hidden_states: torch.Tensor, *args: Any, **kwargs: Any) -> tupl
 
 
 def compute_or_load(
-    model: StreamPreTrainedModel, count: int, posts: list[Post], tokenizer: PreTrainedTokenizerBase
+    model: StreamPreTrainedModel, count: int, posts: list[Tokens], tokenizer: PreTrainedTokenizerBase
 ) -> np.ndarray:
     """Returns the hidden states of all tokens (tokens, hidden) in float16, post by post, as a file on disk."""
     encoder = model.base_model.encoder
@@ -118,7 +118,7 @@ def compute_or_load(
 
 @torch.no_grad()
 def write_states(
-    path: Path, model: StreamPreTrainedModel, count: int, posts: list[Post], tokenizer: PreTrainedTokenizerBase
+    path: Path, model: StreamPreTrainedModel, count: int, posts: list[Tokens], tokenizer: PreTrainedTokenizerBase
 ):
     """Writes the array of [`compute_or_load`]."""
     encoder, adapter = model.base_model.encoder.eval(), get_encoder_adapter(model.config.encoder_config)
