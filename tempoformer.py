@@ -1,6 +1,6 @@
 """
 The command `tempoformer`, which the wheel installs. Its subcommands are entry points of the group
-`tempoformer.commands`, those of this package and of the packages that stand on it.
+`tempoformer.commands` in this package and in the packages that stand on it.
 
     tempoformer train --model_name_or_path sentence-transformers/all-MiniLM-L6-v2 --train_file posts.csv \
         --output_dir outputs/mine

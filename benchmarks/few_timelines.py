@@ -60,7 +60,7 @@ class KeptVectors:
         self.vectors: dict[tuple[int, ...], torch.Tensor] = {}
 
     def serve(self, model: PostTempoFormerForStreamClassification):
-        """Lets a model, whose encoder is that of all others, look its vectors up."""
+        """Lets a model, whose encoder all others share, look its vectors up."""
         encode = model.base_model.encode_posts
 
         def look_up(input_ids: torch.Tensor, attention_mask: torch.Tensor, **inputs: torch.Tensor) -> torch.Tensor:

@@ -108,7 +108,7 @@ def run(
     args: argparse.Namespace, corpus: str, names: list[str], timelines: list[Timeline], size: int, draw: int, kind: str
 ) -> dict[str, np.ndarray]:
     """
-    Learns from `size` timelines; those of a smaller size are among those of a larger one. Returns counts of
+    Learns from `size` timelines; a larger size includes the timelines of a smaller one. Returns counts of
     [`count_predictions`]: `own`, of the training posts, held out in turn; `test`, of the timelines on which all sizes
     are tested; and for a stand-in of fewer than all timelines `parts_2` and `parts_4`, of its halves and quarters.
     """

@@ -9,7 +9,7 @@ Each of four seeds holds out another fifth of the timelines (thirty days of IRC;
 part, where it is given) and draws the table's number of timelines from the others, which the commands split into
 training and validation posts. Each run is a process, timed from its start to its predictions.
 
-A difference is what another row (the first method, or the one that reads more of the time) is above this one by, in
+A difference is what another row (the first method, or a method that reads more of the time) is above this one by, in
 macro F1 on the posts of all seeds together, with a 95 % interval over their timelines. Finished runs are not repeated.
 """
 
@@ -204,8 +204,8 @@ def main():
     parser.add_argument("--annomi", nargs=1, help="AnnoMI's table.")
     parser.add_argument("--mood_diaries", nargs=1, help="The diaries' table.")
     parser.add_argument("--ubuntu_irc", nargs=1, help="The folder of IRC's logs.")
-    parser.add_argument("--tiage", nargs="+", help="TIAGE's file of training, and that of dev.")
-    parser.add_argument("--meld", nargs="+", help="MELD's file of training, and that of dev.")
+    parser.add_argument("--tiage", nargs="+", help="TIAGE's files of training and of dev.")
+    parser.add_argument("--meld", nargs="+", help="MELD's files of training and of dev.")
     parser.add_argument("--sizes", nargs="+", type=int, help="Training timelines of each corpus, 0 for all.")
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2, 3])
     parser.add_argument("--methods", nargs="+", choices=METHODS, default=USUAL)

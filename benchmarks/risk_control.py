@@ -11,7 +11,7 @@ The second table is the promise as a training makes it: chosen on the posts that
 (`_held_out.parquet`), observed on the test, for each run.
 
 A third table compares policies of alarms where each finds the same share of the changes: the false alarms of a
-timeline, and how many fewer they are than those of the threshold alone, with a 95 % interval over timelines.
+timeline, and how many more they are than by the threshold alone, with a 95 % interval over timelines.
 """
 
 import argparse
@@ -103,7 +103,7 @@ def times_of(posts: pd.DataFrame) -> list[float] | None:
 
 
 def simulate(count: int = 120, seed: int = 0) -> Scored:
-    """Draws timelines of 2 to 20 posts, half of which have changes, with levels of their own."""
+    """Draws timelines of 2 to 20 posts, with levels of their own; half of them have changes."""
     generator, scored = np.random.default_rng(seed), []
     for name in range(count):
         labels = (generator.random(generator.integers(2, 21)) < 0.3) & (generator.random() < 0.5)
@@ -176,7 +176,7 @@ def compare_policies(scored: Scored, share: float) -> Iterator[dict]:
             "threshold": level,
             "found": change_detection.found_changes(judged),
             "false alarms of a timeline": false.mean(),
-            "less those of the threshold alone": (false - plain).mean(),
+            "more than by the threshold alone": (false - plain).mean(),
             "from": less.low,
             "to": less.high,
             "delay, posts": change_detection.median_alarm_delay_posts(judged),

@@ -81,8 +81,8 @@ class Bench:
     def measure(self, case: str, forms: dict[str, tuple[int, Callable[[], object]]], **fields) -> list[dict]:
         """
         Measures forms in turns. Each form is the number of targets that its function reads, and the function. A result
-        has the fields, the seconds, the targets a second, their ratio to those of each baseline among the forms, and
-        the memory of a GPU.
+        has the fields, the seconds, the targets a second, their ratio to each baseline's among the forms, and the
+        memory of a GPU.
         """
         turns = self.take_turns({name: function for name, (_, function) in forms.items()})
         rates = {name: [count / seconds for seconds in turns[name]] for name, (count, _) in forms.items()}

@@ -188,7 +188,7 @@ def chance(args: argparse.Namespace) -> Iterator[dict]:
     usages = read_words(args, [PERIOD], choose_words(args, number, most), most)
     vectors = encode(args, usages)
     words = {name: as_word(usages[name][PERIOD], part) for name, (part,) in vectors.items()}
-    # The clusters are those of all usages, whichever time they are dealt to.
+    # The clusters are of all usages, whichever time they are dealt to.
     senses = {
         name: KMeans(2, n_init=10, random_state=0).fit_predict(SenseSpace(word.vectors).place(word.vectors))
         for name, word in words.items()
@@ -341,7 +341,7 @@ def pairs_in_order(scores: np.ndarray, values: np.ndarray) -> np.ndarray:
 def compare(samples: list[tuple[pd.DataFrame, np.ndarray]], agree: Callable) -> dict[str, str]:
     """
     Writes for each measure its mean agreement with the truth over samples of the same words, and how much it is above
-    that of `change`, with a 95 % interval over words.
+    `change`, with a 95 % interval over words.
     """
     number = len(samples[0][1])
     drawn = np.random.default_rng(0).integers(number, size=(BOOTSTRAP, number))

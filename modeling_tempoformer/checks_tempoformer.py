@@ -69,7 +69,7 @@ def check_whole(source: Any, missing: Iterable[str], unexpected: Iterable[str] =
         if names:
             more = f" and {len(names) - 5} more" if len(names) > 5 else ""
             raise ValueError(
-                f"The weights of {source} are not those of its configuration: they {problem} "
+                f"The weights of {source} do not fit its configuration: they {problem} "
                 f"{', '.join(names[:5])}{more}. Save or download the model again; "
                 "`tempoformer upgrade` converts one of 0.2.0."
             )

@@ -45,7 +45,7 @@ class TempoFormerConfig(StreamFields, PreTrainedConfig):
         focal_gamma, class_weights, calibration, timed, watched, problem_type: Fields of [`PostTempoFormerConfig`].
         change_step: Fields of [`PostTempoFormerConfig`].
         first_posts, no_change: Fields of [`PostTempoFormerConfig`]. As this model does not read speakers, the first
-            posts are those of timelines.
+            posts are timelines' first posts.
 
     Raises a validation error that names the field for a value outside its range; `from_pretrained` and `from_dict`
     raise it as a `ValueError`.

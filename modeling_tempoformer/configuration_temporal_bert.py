@@ -9,7 +9,7 @@ from transformers import BertConfig, RobertaConfig
 from .checks_tempoformer import CheckedFields, positive
 
 
-# The first ids of `time_ids`; those of the time points follow.
+# The first ids of `time_ids`; the time points follow.
 PADDING_TIME, MASK_TIME, UNKNOWN_TIME = range(3)
 NUM_SPECIAL_TIMES = 3
 

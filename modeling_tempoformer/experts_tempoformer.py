@@ -76,8 +76,8 @@ class Mixture(FittedModule):
 
     def forward(self, experts: torch.Tensor, held_out: torch.LongTensor | None = None) -> torch.Tensor:
         """
-        Returns the logits (batch_size, num_streams, classes) from those of the `experts` (batch_size, num_streams,
-        experts, classes), for rows from which the member `held_out` (batch_size,) has not learned.
+        Returns the mixed logits (batch_size, num_streams, classes) of the `experts` (batch_size, num_streams, experts,
+        classes), for rows from which the member `held_out` (batch_size,) has not learned.
         """
         weights = self.weights if held_out is None else self.held_out[held_out.to(self.weights.device), None]
         return (experts * weights.to(experts.device).unsqueeze(-1)).sum(-2)

@@ -490,8 +490,8 @@ class PostTempoFormerModel(StreamReaderMixin, PostTempoFormerPreTrainedModel):
         **inputs: torch.Tensor,
     ) -> torch.FloatTensor:
         """
-        Returns the vector of each post, for `post_embeds`: that of [`encode_posts`], and if the model reads words what
-        [`~experts_tempoformer.Words`] says of them.
+        Returns the vector of each post, for `post_embeds`: what [`encode_posts`] gives, and if the model reads words
+        what [`~experts_tempoformer.Words`] says of them.
 
         Args:
             input_ids, attention_mask, inputs (`torch.LongTensor` of shape `(num_posts, num_tokens)`):
@@ -712,8 +712,8 @@ class PostTempoFormerForStreamClassification(StreamClassificationMixin, PostTemp
         earlier_states: torch.Tensor | None,
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
         """
-        Returns the logits of each expert (batch_size, num_streams, experts, num_labels), first those of the `network`
-        as given, and the log-probabilities of the newest posts' states (batch_size, num_streams, num_states).
+        Returns the logits of each expert (batch_size, num_streams, experts, num_labels), first the given logits of the
+        `network`, and the log-probabilities of the newest posts' states (batch_size, num_streams, num_states).
         """
         if timeline_position is None:
             raise ValueError("The model needs `timeline_position`, as `StreamCollator` makes it.")

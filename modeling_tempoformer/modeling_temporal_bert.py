@@ -265,7 +265,7 @@ class TemporalEncoder(TemporalInitialisation):
         embeddings. Time ids follow the order of the times, so the tokenizer must be loaded again with `times`.
 
         Args:
-            times (`list[str]`): All times, which must include those of the model.
+            times (`list[str]`): All times, which must include the model's.
             time_document_counts (`list[int]`, *optional*):
                 The number of documents of each time, for `time_scaling="documents"`.
 

@@ -70,7 +70,7 @@ def read_id(value: Any) -> str:
     Returns a name that stands for a person or a thing.
 
     Args:
-        value: A text, a number, a date or None, of which [`read_name`] makes one spelling.
+        value: A text, a number, a date or None, which [`read_name`] spells in one way.
 
     Returns:
         `str`: The result of [`read_name`]. Raises its errors, and a `ValueError` for an id that has lost digits: in
@@ -127,7 +127,7 @@ def read_number(text: str) -> float | None:
 
 
 def may_be_thousands(texts: Iterable[str]) -> bool:
-    """Returns whether clean texts of numbers have commas, each of which may divide thousands (1,234) or decimals."""
+    """Tells whether clean texts of numbers have commas, and all may divide thousands (1,234) as well as decimals."""
     with_comma = [text for text in texts if "," in text]
     return bool(with_comma) and all(THOUSANDS.fullmatch(text) for text in with_comma)
 
@@ -139,8 +139,8 @@ def distance(one: float, other: float) -> float:
 
 def state_ids(states: Iterable[str], names: Iterable[str], values: Sequence[float] | None) -> list[int]:
     """
-    Returns the number of each state among a model's `names`, for numbers that of the nearest of its `values`; -1 for a
-    state that is missing or that the model does not know.
+    Returns the index of each state among a model's `names`, or for numbers the index of the nearest of its `values`;
+    -1 for a state that is missing or that the model does not know.
     """
     if values is None:
         known = {name: number for number, name in enumerate(map(read_name, names))}

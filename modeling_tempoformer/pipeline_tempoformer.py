@@ -50,7 +50,7 @@ def explain_streams(
         # A person's known states stay, except where the post is said to begin the timeline.
         inputs["earlier_states"] = earlier_states.unsqueeze(2).repeat(1, 1, inputs["stream_index"].shape[2], 1, 1)
         inputs["earlier_states"][:, :, -1] = 0.0
-    # The posts of all rows become one row, of which the streams are read.
+    # The posts of all rows become one row, from which the streams are read.
     num_posts = posts["attention_mask"].shape[1]
     posts = {name: values.flatten(0, 1) for name, values in posts.items()}
     offset = torch.arange(shape[0], device=stream_index.device)[:, None, None, None] * num_posts
@@ -330,7 +330,7 @@ class StreamClassificationPipeline(Pipeline):
             yield self.postprocess(entry, **postprocess)
 
     def encode(self, rows: list[dict[str, Any]]):
-        """Replaces the tokens of rows by the vectors of their posts, each of which is encoded once."""
+        """Replaces the tokens of rows by the vectors of their posts, and encodes each post once."""
         if not rows:
             return
         names = [name for name in self.tokenizer.model_input_names if name in rows[0]]

@@ -44,8 +44,8 @@ class States(FittedModule):
 
     def tables(self, held_out: torch.LongTensor | None = None) -> torch.Tensor:
         """
-        Returns the probabilities of the classes (states + 1, states, classes), or those of the member that has not
-        learned from a row (batch_size, states + 1, states, classes).
+        Returns the probabilities of the classes (states + 1, states, classes), or with `held_out` (batch_size,) for
+        each row by the member that has not learned from it (batch_size, states + 1, states, classes).
         """
         return self.change if held_out is None else self.held_out_change[held_out.to(self.change.device)]
 
@@ -54,7 +54,7 @@ class States(FittedModule):
         Returns the log-probability of each class (batch_size, num_streams, classes), plus the logarithm of its weight
         in the loss. The states of the newest post and of the one it is compared with, `states` (batch_size,
         num_streams, 2, states), count as independent, and the sum is over all pairs. `has_previous` (batch_size,
-        num_streams) is where there is such a post, and `tables` are those of [`States.tables`].
+        num_streams) is where there is such a post, and `tables` come from [`States.tables`].
         """
         previous, newest = states.unbind(-2)
         known = has_previous.to(states).unsqueeze(-1)

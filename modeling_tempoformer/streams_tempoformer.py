@@ -155,7 +155,7 @@ def states_before(
     history, nothing, found = {} if history is None else history, [-1, -1, *[0] * num_states], []
 
     def with_state(before: list[int], state: int) -> list[int]:
-        """The state of the next post is added, or that of the last one."""
+        """Adds the state of the next post, or of the last post where it has become known."""
         _, last, *counts = before
         if state >= 0:
             last = state

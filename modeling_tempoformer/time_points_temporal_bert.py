@@ -137,7 +137,7 @@ class TimePoints:
 
     @property
     def kind(self) -> str:
-        """The granularity that dates need to have: that of the time points, else a month if they are months."""
+        """The granularity that dates need: the time points' own, else a month if they are months, else a year."""
         are_months = self.bins and all(MONTH.fullmatch(name) for _, _, name in self.bins)
         return self.granularity or ("month" if are_months else "year")
 
@@ -236,7 +236,7 @@ def read_point(text: str) -> datetime | None:
 
 def name_time(value: Any, granularity: str | None = None) -> str:
     """
-    Returns the name of a time, or at a granularity that of the period which a date lies in.
+    Returns the name of a time, or at a granularity the name of the period in which a date lies.
 
     Args:
         value: A time. At a granularity it must be a date that [`read_date`] reads.

@@ -87,13 +87,13 @@ def read_role(role: str, value: Any) -> str:
 
 def number_states(states: Sequence[str], config: PreTrainedConfig, names: Sequence[str]) -> list[int]:
     """
-    Returns the number of each state among those of a model.
+    Returns the index of each state among a model's states.
 
     Args:
         states (`Sequence[str]`): The state of each post, as [`~names_tempoformer.read_name`] returns it; empty where
             it is not known.
         config (`PreTrainedConfig`): The model's configuration, which has the `states`, and for numbers the
-            `state_values`, of which the nearest one counts.
+            `state_values`: the nearest value counts.
         names (`Sequence[str]`): The name of each post in errors.
 
     Returns:
@@ -330,8 +330,8 @@ def tokenize_posts(tokenizer: PreTrainedTokenizerBase, texts: list[str], limit: 
 
 def row_bounds(num_posts: int, window: int, targets_per_row: int) -> Iterator[tuple[int, int, int]]:
     """
-    Yields (start, first, end) for each row of a timeline: it has the posts from `start` to `end`, of which those
-    before `first` are the context of the first target.
+    Yields (start, first, end) for each row of a timeline: it has the posts from `start` to `end`; the posts before
+    `first` are the context of the first target.
     """
     for first in range(0, num_posts, targets_per_row):
         yield max(0, first - window + 1), first, min(first + targets_per_row, num_posts)

@@ -144,7 +144,7 @@ class TimeColumn:
         self.shows_values = shows_values
         self.first: tuple[str, Any, Any] | None = None  # kind, name and value
         self.smallest, self.largest = math.inf, -math.inf
-        # Whether numbers have commas, all of which may divide thousands; None without any.
+        # Whether numbers have commas, and all may divide thousands; None without any number with a comma.
         self.may_be_thousands: bool | None = None
         self.num_times, self.are_thousands = 0, True
         self.zoned: set[bool | None] = set()
@@ -181,7 +181,7 @@ class TimeColumn:
     def warn(self):
         """
         Warns, once a run, of times that may mean something else: numbers in 1970 or after 2100, numbers with commas,
-        durations, dates only some of which have a zone, and the same time everywhere.
+        durations, dates with and without a zone, and the same time everywhere.
         """
         kind = self.first[0] if self.first else "missing"
         if self.zoned == {True, False}:
@@ -216,7 +216,7 @@ class TimeColumn:
             )
         elif kind == "a duration":
             logger.warning_once(
-                "The times are durations, read as seconds from some start, such as that of a recording. If they are "
+                "The times are durations, read as seconds from some start, such as a recording's. If they are "
                 "times of day, put the date before each (2024-05-01 09:00:00)."
             )
 

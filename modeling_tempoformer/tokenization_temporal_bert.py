@@ -17,7 +17,7 @@ from .time_points_temporal_bert import TimePoints, UnknownTimeError
 
 logger = logging.get_logger(__name__)
 
-# Stands for the time of a text of which only the tokens are needed.
+# Stands for the time of a text if only its tokens are needed.
 NO_TIME = object()
 
 
@@ -258,7 +258,7 @@ class TemporalRobertaTokenizer(TemporalTokenizer, RobertaTokenizer):
         times, time_granularity, unknown_times, prepend_time, mask_token_time: See [`TemporalBertTokenizer`].
         kwargs: Arguments of RoBERTa's tokenizer.
 
-    A call takes the arguments of [`TemporalBertTokenizer`].
+    It is called as [`TemporalBertTokenizer`] is.
     """
 
     model_input_names = [*RobertaTokenizer.model_input_names, "time_ids"]

@@ -229,8 +229,8 @@ def read_meld(path: str | Path) -> Rows:
     """
     Reads MELD (Poria et al., 2019), scenes of a TV series: `train_sent_emo.csv` and the like, plain or gzipped. A
     timeline is a dialogue in the order of `Utterance_ID`. Times are seconds into the episode; a time that steps back
-    is replaced by the latest time so far. The label is this project's: Shift if the emotion differs from that of the
-    same speaker's previous utterance in the dialogue, else Same; none for a speaker's first. `state` is the emotion.
+    is replaced by the latest time so far. The label is this project's: Shift if the same speaker's previous
+    utterance in the dialogue has another emotion, else Same; none for a speaker's first. `state` is the emotion.
     The dialogues of each file are numbered from 0, so the ids begin with the file's name.
     """
     with naming_broken_file(path), open_text(path, newline="", errors="surrogateescape") as file:

@@ -6,7 +6,7 @@ Ranks words by further published methods, and compares the ranks with gold score
     python -m research.run_change_methods --measures clusters --model_name_or_path google-bert/bert-base-uncased \
         --corpora 1810-1860.txt 1960-2010.txt --truth graded.txt --output_dir clusters
 
-The other arguments are those of tempoformer words, which reads the same usages with the same `--seed`.
+It also takes the arguments of tempoformer words, which reads the same usages with the same `--seed`.
 """
 
 from dataclasses import dataclass, field

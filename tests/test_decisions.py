@@ -40,7 +40,7 @@ BEST = ["calm", "high", "low", "low"]
     ],
 )
 def test_an_alarm_is_given_from_its_threshold_on_and_changes_no_label(calibration, labels, alarms):
-    """The score is that of the label. A class without an alarm of its own gives one where it is the label."""
+    """The score is the label's. A class without an alarm of its own gives one where it is the label."""
     probabilities, ranked = decide(SHARES.log(), calibration)
     torch.testing.assert_close(probabilities, SHARES)
     assert [NAMES[label] for label in ranked[:, 0].tolist()] == labels

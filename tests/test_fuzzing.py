@@ -163,7 +163,7 @@ def what_is_right(meanings: list[dict[str, Any]]) -> list[list[tuple[int, dict]]
         groups.setdefault(post["timeline_id"], []).append((row, post))
     if meanings[0]["timestamp"] is MISSING:
         return list(groups.values())
-    # Where the rows of a timeline run backwards alone, so do those of one time.
+    # Where the rows of a timeline run backwards alone, so do rows of one time.
     times = {name: [post["timestamp"] for _, post in group] for name, group in groups.items()}
     backwards = {
         name for name, values in times.items() if values != sorted(values) and values == sorted(values, reverse=True)

@@ -27,7 +27,7 @@ def groups_of_a_gpu(monkeypatch):
     monkeypatch.setattr(packing_tempoformer, "CPU_COST", packing_tempoformer.GPU_COST)
 
 
-# The depth is that of BERT-base, with narrow layers. Attention has no dropout, which the CPU's kernel lacks.
+# The model is as deep as BERT-base, with narrow layers. Attention has no dropout, which the CPU's kernel lacks.
 SIZES = {
     "hidden_size": 24,
     "num_attention_heads": 2,

@@ -180,7 +180,7 @@ def test_a_state_that_the_model_has_not_learned_is_refused_wherever_timelines_ar
 def train_experts(rule, known: bool, seed: int = 0, share: float = 1.0):
     """
     Grows a model on sixty people of ten posts with four grades, which a vector tells in part. `rule` gives a post's
-    label from its grade and those before it. Returns the model and the rows, of which a share of the states is known.
+    label from its grade and those before it. Returns the model and the rows, where a share of the states is known.
     """
     generator = np.random.default_rng(seed)
     meanings = np.random.default_rng(0).normal(size=(4, 16))
@@ -213,7 +213,7 @@ def moved(grades, _) -> bool:
 
 
 def test_known_states_tell_changes_that_texts_alone_do_not():
-    """One model serves people of whom all, some or no states are known."""
+    """One model serves people with all, some or no known states."""
     model, rows = train_experts(moved, known=True)
     grow_experts(model, rows, 0)
     unread, same_rows = train_experts(moved, known=False)

@@ -224,7 +224,7 @@ def test_more_times_keep_the_embeddings_of_those_before():
 
 @pytest.mark.parametrize(("size", "millions"), [("base", 116.61), ("small", 29.85), ("tiny", 4.45)])
 def test_sizes_have_the_parameters_of_the_paper(size, millions):
-    """The sizes are those of table 4, with two time points. The encoder has the head that it is trained with."""
+    """The sizes are as in table 4, with two time points. The encoder has the head that it is trained with."""
     fields = json.loads((Path(__file__).parents[1] / "configuration" / f"bert_{size}.json").read_text())
     del fields["model_type"]
     with torch.device("meta"):

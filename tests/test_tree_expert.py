@@ -166,8 +166,8 @@ def test_rounding_errors_of_few_texts_are_no_reason(count):
 
 def make_experts() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """
-    Returns the logits of three experts, of which the second knows nothing and the third repeats the first, and the
-    labels, folds and counts of their posts.
+    Returns the logits of three experts (the second knows nothing, and the third repeats the first), and the labels,
+    folds and counts of their posts.
     """
     labels = np.random.default_rng(0).integers(0, 2, 500)
     knows = np.eye(2)[labels] * 2 + np.random.default_rng(1).normal(size=(500, 2))

@@ -33,7 +33,7 @@ def test_words_are_those_of_a_plain_count(num_words):
     words = Words(PostTempoFormerConfig(num_words=num_words, num_members=2, num_labels=3))
     words.weight.normal_(generator=generator)
     words.bias.normal_(generator=generator)
-    # Ids as large as those of the largest vocabularies
+    # Ids as large as in the largest vocabularies
     posts = [torch.randint(0, 300_000, (length,), generator=generator) for length in (1, 2, 5, 9, 3)]
     expected = torch.stack(
         [
@@ -98,7 +98,7 @@ def test_addressees_of_a_stream_are_compared(window):
 
 def make_timelines(rule, count: int = 30) -> list:
     """
-    Returns timelines of twelve posts of some plain words, of which by chance every second one has an opener more.
+    Returns timelines of twelve posts of some plain words; by chance every second post has an opener more.
     `rule` gives the label of a post from whether it has the opener and from its timeline's number.
     """
     chance, timelines = np.random.default_rng(0), []

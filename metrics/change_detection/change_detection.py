@@ -204,7 +204,7 @@ class Change(NamedTuple):
 
     Attributes:
         posts ([`Posts`]): All posts.
-        timelines (`list[Posts]`): Those of each timeline.
+        timelines (`list[Posts]`): The posts of each timeline.
     """
 
     posts: Posts
@@ -242,7 +242,7 @@ class Alarms(NamedTuple):
             that finds a change, both included, and at least 1; NaN without such an alarm.
         times (`np.ndarray` of shape `(posts,)`): Seconds, NaN if they are unknown.
         num_held_back (`int`): The number of posts whose alarm was held back.
-        num_recovered (`int`): Those of them that would be false alarms, less those that would find a missed change.
+        num_recovered (`int`): How many of them would be false alarms, less those that would find a missed change.
     """
 
     delays: np.ndarray
@@ -380,7 +380,7 @@ def latency_f1(timelines: list[Alarms]) -> float:
 
 
 def recovery(timelines: list[Alarms]) -> float:
-    """The share of the alarms that were rightly held back, less that of those that would find a missed change."""
+    """The held-back alarms that would be false, less those that would find a missed change, as a share of all."""
     counts = [(alarms.num_recovered, alarms.num_held_back) for alarms in timelines]
     return share(*np.sum(counts, axis=0))
 
@@ -410,11 +410,11 @@ class Score:
 
     Args:
         compute (`Callable`): The function. It returns NaN if the score is undefined.
-        of (`str`): The input of the function: `"posts"`, the [`Posts`] of all timelines; `"timeline"`, those of one
-            timeline, where the score is the mean over the timelines in which it is defined; `"timelines"`, a list with
-            those of each timeline; for one score of all classes `"changes"`, the list of [`Change`] but without the
-            class that is no change, `"alarms"` or `"held_back"`, a list with the [`Alarms`] of each timeline, or
-            `"probabilities"`, probabilities and labels.
+        of (`str`): The input of the function: `"posts"`, the [`Posts`] of all timelines; `"timeline"`, the posts of
+            one timeline, where the score is the mean over the timelines in which it is defined; `"timelines"`, a list
+            with the posts of each timeline; for one score of all classes `"changes"`, the list of [`Change`] but
+            without the class that is no change, `"alarms"` or `"held_back"`, a list with the [`Alarms`] of each
+            timeline, or `"probabilities"`, probabilities and labels.
         title (`str`, *optional*): Name in tables. With a title, `macro_NAME` is the mean over the classes.
     """
 
@@ -440,7 +440,7 @@ class Score:
         return kinds.get(self.of, (self.of,))
 
     def of_class(self, posts: Posts, timelines: list[Posts]) -> float:
-        """Returns the score of a class, from all its posts and from those of each timeline."""
+        """Returns the score of a class, from all posts or from the posts of each timeline."""
         if self.of == "timeline":
             scores = np.array([self.compute(timeline) for timeline in timelines])
             return share(np.nansum(scores), np.isfinite(scores).sum())

@@ -16,7 +16,7 @@ def predict(
 ) -> np.ndarray:
     """
     Returns the probabilities (posts, num_labels) as [`position_and_time.predict`] does, by trees that also read known
-    states. `config` is that of the model, which has the names of the states.
+    states. `config` is the model's, and has the names of the states.
     """
     both = (pd.concat((post_features(part), history_features(part, config)), axis=1) for part in (train, timelines))
     return by_members(train, timelines, *both, num_labels)

@@ -61,7 +61,7 @@ class UntrainedBaseline(Baseline, ABC):
         self, timelines: dict[str, list[Timeline]], names: list[str], data: DataTrainingArguments, seed: int
     ) -> tuple[np.ndarray, np.ndarray]:
         """
-        Predicts the posts of `timelines["test"]`, given those of the other parts. `names` are the classes in the order
+        Predicts the posts of `timelines["test"]`, given the other parts. `names` are the classes in the order
         of their ids. Returns class ids (posts,) in the order of the timelines, and probabilities (posts, classes).
         """
 

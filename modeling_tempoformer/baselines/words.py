@@ -58,7 +58,7 @@ def predict(train: Sequence[Timeline], timelines: Sequence[Timeline], num_labels
 def fit_regression(features: csr_matrix, labels: np.ndarray, numbers: np.ndarray) -> LogisticRegression:
     """
     Fits a logistic regression with the penalty that has the largest macro F1 on held-out timelines. `numbers` (posts,)
-    are those of the timelines.
+    tell the timeline of each post.
     """
 
     def fit(strength: float, posts: np.ndarray) -> LogisticRegression:

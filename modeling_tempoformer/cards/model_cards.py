@@ -52,9 +52,9 @@ class CardContent:
         repo_id (`str`, *optional*): Hub id that the code example loads. If omitted, it loads the folder as it is
             given, or by its name if the path is absolute.
         model_name (`str`, *optional*): Title; the last part of `repo_id` if omitted.
-        base_model (`str`, *optional*): Hub id of the model that training started from, or its folder, of which the
-            card has the last part alone.
-        language, license, tags, dataset, dataset_tags, dataset_args: Arguments of [`Trainer.create_model_card`].
+        base_model (`str`, *optional*): Hub id of the model that training started from, or its folder; the card
+            has the folder's last part alone.
+        language, license, tags, dataset, dataset_tags, dataset_args: As [`Trainer.create_model_card`] takes them.
         max_tokens (`int`, *optional*): Number of tokens that longer texts are truncated to.
         scores (`dict[str, dict[str, float]]`): Scores by split (`"validation"`, `"test"`) and by name, as
             [`compute_scores`] and the Trainer name them, measured with the calibration that the configuration holds.
@@ -219,7 +219,7 @@ def update_alarm(folder: str | Path, name: str, alarm: str):
 
 def has_card(model: Any) -> bool:
     """Tells whether there is a template for this model."""
-    # The type is that of the class, because a configuration that was made from BERT's is a "bert" until it is saved.
+    # The class tells the type, because a configuration that was made from BERT's is a "bert" until it is saved.
     return isinstance(model, PreTrainedModel) and type(model.config).model_type in TEMPLATES
 
 

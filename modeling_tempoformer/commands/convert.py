@@ -4,7 +4,7 @@ Writes the posts of a file as a table with the usual columns, as every other com
     tempoformer convert export.json --output posts.csv
     tempoformer convert chats.json --records messages --columns timeline=..id --output posts.csv
 
-Files of many tools need no option; those of others are described by the same options as for a training.
+Files of many tools need no option; others are described by the same options as for a training.
 """
 
 from collections.abc import Sequence

@@ -3,7 +3,7 @@ Predicts posts with a trained TempoFormer; evaluates or calibrates it, if asked 
 
     tempoformer predict --model_name_or_path outputs/mine --test_file new.csv --output_dir outputs/new
 
-The options are those of `run_glue_style.py`, without a training; --do_predict is true unless given.
+It takes the options of `run_glue_style.py`, but does not train; --do_predict is true unless given.
 """
 
 from ..common.command_line import split_recipes

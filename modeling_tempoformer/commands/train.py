@@ -6,8 +6,8 @@ Fine-tunes a TempoFormer on timelines of posts, evaluates it, and predicts with 
     tempoformer train default.yaml trained_encoder.yaml --model_name_or_path google-bert/bert-base-uncased \
         --train_file posts.csv --output_dir outputs/trained_encoder
 
-The options are those of `run_glue_style.py`, but --do_train, --do_eval and --do_predict are true unless given. Recipes
-of the package need no folder.
+It takes the options of `run_glue_style.py`; --do_train, --do_eval and --do_predict are true unless given. Recipes of
+the package need no folder.
 """
 
 from ..common.command_line import split_recipes

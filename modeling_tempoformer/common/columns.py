@@ -141,7 +141,7 @@ class Columns(dict[str, str | None]):
     """
 
     def of(self, role: str, present: Collection[str]) -> str | None:
-        """Returns the column of a role among those of a table, None if there is none ([`column_of_role`])."""
+        """Returns the column of a role, if it is `present` in a table, else None ([`column_of_role`])."""
         return column_of_role(present, role, self[role])
 
     def find(self, present: Collection[str], earlier: "Columns | None" = None, hint: str = "") -> "Columns":

@@ -143,7 +143,7 @@ def find_recipe(path: str) -> str:
     names = sorted(recipe.name for recipe in folder.glob("*.yaml"))
     if Path(path).name in names and Path(path).parent in (Path(), Path("configuration")):
         return str(folder / Path(path).name)
-    raise ValueError(f"There is no recipe {path}. Those of the package are: {', '.join(names)}.")
+    raise ValueError(f"There is no recipe {path}. The package has: {', '.join(names)}.")
 
 
 def merge(first: dict, second: dict) -> dict:

@@ -17,7 +17,7 @@ def to_arrow(table: pd.DataFrame) -> pa.Table:
 
 
 def to_table(rows: Sequence[Sequence[str]]) -> str:
-    """Returns rows of cells, of which the first has the names of the columns, as a table in plain text."""
+    """Returns rows of cells, the names of the columns first, as a table in plain text."""
     (_, *columns), *body = rows
     return pd.DataFrame([row[1:] for row in body], [row[0] for row in body], columns).to_string()
 

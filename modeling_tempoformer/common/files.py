@@ -193,7 +193,7 @@ def lock_folder(folder: str | Path, is_main_process: bool = True) -> Iterator[No
         if not is_full and not CUT_SHORT.search(str(problem)):
             raise
         raise OSError(
-            f"A file could not be written to its end ({problem}): make room on the disk of {folder} and that of the "
+            f"A file could not be written to its end ({problem}): make room on the disks of {folder} and of the "
             "cache, and give the same command again, which goes on from the last whole checkpoint."
         ) from problem
     finally:

@@ -3,7 +3,7 @@ The fields of the tasks that `tempoformer select` writes for Label Studio, docca
 exports are read.
 """
 
-# Fields of a task beside those of its tool
+# Fields of a task beside its tool's own
 STRETCH, ANNOTATOR, CONTEXT, POSTS = FIELDS = ("stretch", "annotator", "context", "posts")
 # Fields of a post: its place in its timeline, counting from 1, its name in the file that it was chosen from, and a
 # heading for people who label.

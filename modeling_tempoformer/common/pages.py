@@ -71,7 +71,7 @@ def render_page(
         data: The data that the page's script reads as `page.data`.
         charts: The charts by name; the script reads their Vega specifications as `page.charts`. None for a page
             without charts, which needs no extra.
-        folder: The folder of the template, and of its styles and scripts, beside those of this one.
+        folder: The folder of the template, its styles and its scripts; it may use this folder's, too.
         values: Values that the template shows, including `title`.
     """
     settings = {"undefined": StrictUndefined, "trim_blocks": True, "lstrip_blocks": True}

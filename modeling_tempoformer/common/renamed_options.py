@@ -37,7 +37,7 @@ RENAMED_METHOD = "tempoformer"
 
 
 def check_renamed(given: Collection[str], names: Collection[str]):
-    """Raises a `ValueError` for a given option that was renamed, unless it is among `names`, those of the command."""
+    """Raises a `ValueError` for a given option that was renamed, unless it is among the command's `names`."""
     for name in sorted(given):
         if name in RENAMED and name not in names:
             raise ValueError(f"--{name} is gone: {RENAMED[name]}.")

@@ -28,7 +28,7 @@ def read_splits(
     token: str | None = None,
 ) -> dict[str, Dataset | IterableDataset]:
     """
-    Returns the rows of each given split. With `--streaming` those of the training are a stream.
+    Returns the rows of each given split. With `--streaming` the training rows are a stream.
 
     Args:
         arguments ([`DatasetArguments`]): The names of files or of a dataset. Splits of a dataset have one of the

@@ -36,7 +36,7 @@ class TableArguments:
             "action": "extend",
             "help": "Which column is what, where it has not the usual name: timeline=person timestamp=date+time "
             "text=entry label=change id=number speaker=author; state=mood, whose change is asked; annotator=coder, "
-            "if posts have a row for each one's label, of which a post gets the one that most gave; group=platform, "
+            "if posts have a row for each one's label, and get the label that most gave; group=platform, "
             "whose values have scores of their own; split=family, whose values stay in one split, and in the held-out "
             "fold of one member. 'none' leaves out a column that would be read; timeline=none says that all posts of "
             "a file are of one timeline, which is named after the file.",
@@ -61,13 +61,13 @@ def columns_of(arguments: TableArguments) -> Columns:
 
 
 def form_of(arguments: PostArguments) -> dict[str, Any]:
-    """Returns the arguments of [`load_table`]."""
+    """Returns the keyword arguments with which [`load_table`] reads posts."""
     columns = columns_of(arguments)
     return {**table_options(arguments), "columns": columns.wanted(), "label": columns["label"] or USUAL["label"]}
 
 
 def table_options(arguments: TableArguments) -> dict[str, Any]:
-    """Returns the arguments of [`load_table`] but the columns."""
+    """Returns the keyword arguments for [`load_table`] but `columns` and `label`."""
     one_timeline = read_columns(arguments.columns, arguments.roles).get("timeline") == NO_COLUMN
     named = {name: getattr(arguments, name) for name in ("records", "drop_incomplete")}
     # A stream would be divided by a list.

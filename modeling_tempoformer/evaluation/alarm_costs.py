@@ -40,7 +40,7 @@ def score_costs(
         held_back (`np.ndarray` of shape `(posts,)`, *optional*): Whether the alarm of each post was held back.
 
     Returns:
-        The scores of alarms of the metric, by name. The false alarms of a day, and those of a hundred posts, also
+        The scores of alarms of the metric, by name. The false alarms of a day, and of a hundred posts, also
         count posts without a label, as if they alarmed as often as the others, but not first posts that cannot be an
         alarm. `found_changes` and these two have an interval of 95 % (`NAME_interval`), by a bootstrap over timelines,
         unless all samples are equal. Values that are not defined are left out; all of them without a labelled post.
@@ -77,7 +77,8 @@ def false_alarm_rates(
 ) -> dict[str, float]:
     """
     Returns how many false alarms of a hundred posts, and with dates of a day, one false alarm among the labelled posts
-    stands for. Days are those on which somebody wrote, in UTC. The arguments are those of [`score_costs`].
+    stands for. A day, in UTC, counts if somebody wrote on it. `measured` is the [`measure_alarms`] of the timelines,
+    and `first_posts` the field of the model's configuration, by which first posts are no alarms.
     """
     can_alarm = [~first_of(timeline, first_posts)[timeline.num_context :] for timeline in timelines]
     share = np.concatenate(can_alarm).mean() / measured["posts"]

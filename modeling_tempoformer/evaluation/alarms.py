@@ -38,7 +38,7 @@ FEW_ALARMS = 10
 SCORE_ROUNDING = 1e-12
 ASSUMPTION = (
     "The promise is of new timelines that come as these did (exchangeable), of posts with labels alone, and of "
-    "answers as those of the member that held a post out; the mean of the members gives rather fewer alarms."
+    "answers by the member that held a post out; the mean of the members gives rather fewer alarms."
 )
 OTHER = {"precision": "recall", "recall": "precision"}
 # Folds of timelines, each judged by a threshold that was chosen on the others
@@ -74,7 +74,7 @@ def choose_alarm(
         days without times.
     """
     if label is None:
-        raise ValueError(f"--alarm {goal} is that of the class to watch, and the model has none: give --watch.")
+        raise ValueError(f"--alarm {goal} needs a class to watch, and the model has none: give --watch.")
     posts = labelled_posts(timelines, predictions, names, probabilities)
     if goal.bounds_risk:
         check_cases(timelines, label, names[label], goal)
@@ -287,7 +287,7 @@ def measure_alarms(
 
 
 def judged_posts(is_alarm: np.ndarray, is_class: np.ndarray) -> dict[str, np.ndarray]:
-    """Returns the posts (posts,) of which precision and recall are shares."""
+    """Returns the posts (posts,) among which precision and recall count the right alarms."""
     return {"precision": is_alarm, "recall": is_class}
 
 
@@ -299,7 +299,7 @@ def score_alarms(
     baselines: Mapping[str, tuple[np.ndarray, dict[str, Any]]],
 ) -> dict[str, Any]:
     """
-    Scores the alarms of a model that watches a class, beside those of its baselines.
+    Scores the alarms of a model that watches a class, beside its baselines' alarms.
 
     Args:
         timelines (`Sequence[Timeline]`): Timelines, some of whose posts have labels.
@@ -340,7 +340,7 @@ def compare_alarms(
     scores: np.ndarray, is_alarm: np.ndarray, is_class: np.ndarray, timelines: np.ndarray, kind: str
 ) -> dict[str, Any]:
     """
-    Compares alarms with those of a baseline that have the same precision or recall.
+    Compares alarms with a baseline's alarms of at least the same precision or recall.
 
     Args:
         scores (`np.ndarray` of shape `(posts,)`): The baseline's probabilities of the class.

@@ -59,7 +59,7 @@ def compare_with_baselines(
     posts: Predictions, baselines: Mapping[str, tuple[np.ndarray, dict[str, Any]]]
 ) -> dict[str, Any]:
     """
-    Compares the macro F1 of predictions with that of baselines, each by its most probable class.
+    Compares the macro F1 of predictions and of baselines, each by its most probable class.
 
     Args:
         posts ([`Predictions`]): Predictions of labelled posts.

@@ -245,7 +245,7 @@ def compare_all(
 ) -> Comparison:
     """
     Compares the first cross-validation with the others: a difference is its macro F1 minus theirs. In the table for
-    readers methods have their `titles`, by default those of [`method_name`]. The caption names the `encoder`.
+    readers methods have their `titles`, by default from [`method_name`]. The caption names the `encoder`.
     """
     titles = {method: method_name(method) for method in methods} | dict(titles or {})
     first = output_dir / methods[0]

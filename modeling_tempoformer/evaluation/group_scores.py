@@ -28,7 +28,7 @@ def score_groups(posts: Predictions, groups: Sequence[str]) -> dict[str, dict[st
 
     Returns:
         For each group, largest first: its number of `posts` and `timelines`; `macro_f1` and `difference`, the macro F1
-        of the group minus that of all other posts, both over the classes that have labels on both sides;
+        of the group minus all other posts', both over the classes that have labels on both sides;
         `macro_f1_interval` and `difference_interval`, over timelines; and `missing_classes`, the classes that are left
         out, if there are any. An interval is left out if one of its sides has fewer than ten timelines. Scores and
         differences are left out if both sides have no class in common. With more than 20 groups, the smallest ones
@@ -44,7 +44,7 @@ def score_groups(posts: Predictions, groups: Sequence[str]) -> dict[str, dict[st
 
 
 def unlike(name: str, taken: Sequence[str]) -> str:
-    """Returns a name that is none of those that are taken, with as many brackets as that needs."""
+    """Returns a name that is not `taken`, with as many brackets as that needs."""
     return unlike(f"({name})", taken) if name in taken else name
 
 

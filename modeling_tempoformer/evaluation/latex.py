@@ -29,8 +29,8 @@ def write_latex(path: Path, tables: Mapping[str, tuple[str, pd.DataFrame]]):
 
 def write_test_table(folder: str | Path, results: Mapping[str, Any], method: str, encoder: str | None):
     """
-    Writes `test_table.tex`: the macro F1 of a test beside that of its baselines, the scores of each class, and the
-    scores of alarms beside those of baselines.
+    Writes `test_table.tex`: the macro F1 of a test and of its baselines, the scores of each class, and the scores
+    of the model's and the baselines' alarms.
 
     Args:
         folder (`str` or `Path`): The output folder.

@@ -47,9 +47,9 @@ def compute_scores(posts: Predictions, no_change: int | None = None) -> dict[str
 
 def choose_no_change(config: PreTrainedConfig | None, labels: np.ndarray, names: Sequence[str]) -> int:
     """
-    Returns the class that scores take for no change: that of the model's first posts, if it has such a rule; the first
-    one of labels that were derived from states; of two classes the one that the model does not watch; else the largest
-    of the training, which has the smallest weight in a model's loss.
+    Returns the class that scores take for no change: the class of the model's first posts, if it has such a rule; of
+    labels that were derived from states the first; of two classes the unwatched one; else the largest of the training,
+    which has the smallest weight in a model's loss.
 
     Args:
         config (`PreTrainedConfig`, *optional*): The model's configuration.

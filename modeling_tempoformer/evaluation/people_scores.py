@@ -107,7 +107,7 @@ def score_people(
     Args:
         posts ([`Predictions`]): Predictions of the labelled posts.
         labelled (`np.ndarray` of shape `(posts,)`): Whether each post of the timelines has a label.
-        timelines, train (`Sequence[Timeline]`): The timelines, and those of the training.
+        timelines, train (`Sequence[Timeline]`): The timelines, and the training timelines.
         no_change (`int`): The class that is no change.
 
     Returns:

@@ -57,7 +57,7 @@ def prediction_rows(
         timelines (`Sequence[Timeline]`): The timelines, with their `state_logits` if the model answers states.
         predictions, probabilities (`np.ndarray`): The results of [`~evaluation.predictions.decide_posts`].
         names (`list[str]`): The classes in the order of their ids.
-        given (`Collection[str]`, *optional*): Those of `text`, `speaker`, `label` and `state` that the table has, if
+        given (`Collection[str]`, *optional*): Which of `text`, `speaker`, `label` and `state` the table has, if
             the timelines have them (a label is empty where there is none). All by default.
         config (`PreTrainedConfig`, *optional*): The model's configuration. Without it there are neither alarms nor
             states.
@@ -159,7 +159,7 @@ def write_predictions(output_dir: str, rows: pd.DataFrame | Iterable[dict[str, A
 
     Args:
         output_dir (`str`): The folder.
-        rows (`pd.DataFrame` or `Iterable[dict]`): The table, such as that of [`prediction_rows`].
+        rows (`pd.DataFrame` or `Iterable[dict]`): The table, such as [`prediction_rows`] gives.
     """
     table, path = pd.DataFrame(rows), Path(output_dir) / PREDICTIONS
     with written_whole(path) as partial, written_whole(path.with_name(PREDICTIONS_PARQUET)) as partial_parquet:

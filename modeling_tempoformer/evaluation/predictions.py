@@ -88,8 +88,8 @@ def attach_logits(
         items (`Dataset`): Rows from [`to_rows`], or items of one post with the same columns, whose label is a number.
         logits (`np.ndarray` of shape `(items, posts, classes)`): The logits of each item's targets, in order;
             padding may follow.
-        state_logits (`np.ndarray` of shape `(items, posts, states)`, *optional*): Those of their states.
-        expert_logits (`np.ndarray` of shape `(items, posts, experts, classes)`, *optional*): Those of each expert.
+        state_logits (`np.ndarray` of shape `(items, posts, states)`, *optional*): The logits of their states.
+        expert_logits (`np.ndarray` of shape `(items, posts, experts, classes)`, *optional*): Each expert's logits.
 
     Raises a `ValueError` that names the first post with a logit that is NaN or infinite.
     """

@@ -28,7 +28,7 @@ from .predictions import all_labels, labelled_posts, timeline_numbers
 
 
 RESULTS = "all_results.json"
-# Names in the file that differ from those of the metrics
+# Metrics that have another name in the file
 RENAMED = {"support": "posts", "runtime": "seconds", "epoch": "epochs", "samples_per_second": "rows_per_second"}
 WHAT_HELPS = (
     "That is nothing to rely on. What helps: labels of more people, a short stretch of each, and what "
@@ -46,7 +46,7 @@ GROUP_COLUMNS = ["posts", "timelines", "macro F1", "95 % interval", "above all o
 COSTS = {
     "found_changes": "changes found",
     "missed_changes": "changes missed",
-    "found_timelines": "timelines with a change, of which one is found",
+    "found_timelines": "timelines with a change where one is found",
     "falsely_alarmed_timelines": "timelines without a change that get an alarm",
     "false_alarms_per_timeline": "false alarms of a timeline",
     PER_DAY: "false alarms a day",
@@ -81,8 +81,8 @@ def score_part(
     [`score_groups`] of posts with groups, and the [`score_annotators`] of posts that several people have labelled; the
     class that counts as `no_change`; and if `train` is given and is not held out in turn, under `people`
     [`score_people`]. All these are of labels. If the model watches a class, by its `config`, its [`score_alarms`]
-    follow under `alarm`. `predictions` and `probabilities` are those of [`decide_posts`]; `train` and `vectors` are as
-    in [`learn_baselines`]; `experts` are those of [`decide_experts`]; `without_known_states` are the model's
+    follow under `alarm`. `predictions` and `probabilities` come from [`decide_posts`], `experts` from
+    [`decide_experts`]; `train` and `vectors` are as in [`learn_baselines`]; `without_known_states` are the model's
     probabilities where no earlier state is known.
     """
     posts, metadata = labelled_posts(timelines, predictions, names, probabilities), all_metadata(timelines)
@@ -123,7 +123,7 @@ def score_part(
 
 
 def group_by_class(metrics: Mapping[str, Any], prefix: str, names: list[str]) -> dict[str, Any]:
-    """Groups the Trainer's metrics of a split: without their prefix, and those of a class in a dict of its own."""
+    """Groups the Trainer's metrics of a split, without their prefix; the metrics of each class get a dict."""
     kinds = [score.name for score in change_detection().SCORES if score.by_class]
     class_metrics = {f"{kind}_{name}": (name, kind) for name in names for kind in kinds}
     nested: dict[str, Any] = {}
@@ -182,7 +182,7 @@ def remarks(results: Mapping[str, Any]) -> list[str]:
     sentences = [f"{note[0].upper()}{note[1:]}. {WHAT_HELPS}."] if note else []
     sentences += baseline_sentences(results, AS_GOOD, WORSE)
     sentences += [
-        f"It is worse for {name}: macro F1 {group['macro_f1']:.3f}, {-group['difference']:.3f} below that of all "
+        f"It is worse for {name}: macro F1 {group['macro_f1']:.3f}, {-group['difference']:.3f} below all "
         f"others (95 % interval of the difference {to_text(group['difference_interval'], '+')})."
         for name, group in results.get("groups", {}).items()
         if "difference" in group and compared(group) == WORSE
@@ -236,7 +236,7 @@ def expert_lines(results: Mapping[str, Any]) -> list[str]:
 
 def alarm_lines(results: Mapping[str, Any]) -> list[str]:
     """
-    The scores of alarms in words, and a sentence on those of baselines, if there are any; none for a model without a
+    Returns the scores of alarms in words, and a sentence on baselines, if there are any; nothing for a model without a
     watched class.
     """
     if "alarm" not in results:
@@ -261,7 +261,7 @@ def alarm_lines(results: Mapping[str, Any]) -> list[str]:
 
 
 def alarm_rows(results: Mapping[str, Any]) -> list[list[str]]:
-    """Returns a table of the scores of alarms beside those of baselines, the header first; empty without baselines."""
+    """Returns a table of the scores of alarms and of baselines' alarms, the header first; empty without baselines."""
     alarms = results.get("alarm", {})
     if not alarms.get("compared_with"):
         return []
@@ -378,7 +378,7 @@ def number_words(states: Mapping[str, Any]) -> list[str]:
 
 
 def state_lines(results: Mapping[str, Any]) -> list[str]:
-    """The scores of the states in words, beside those of the most frequent state of training; none without states."""
+    """Returns the scores of the states in words, beside the most frequent state of training; empty without states."""
     states = results.get("states")
     if not states:
         return []
@@ -464,7 +464,7 @@ def difference_of(score: Mapping[str, Any]) -> str:
 
 def test_summary(results: Mapping[str, Any], config: PreTrainedConfig | None = None) -> list[str]:
     """
-    A summary of a model's test in sentences: its macro F1, that of its baselines, other [`remarks`], its alarms, its
+    A summary of a model's test in sentences: its macro F1, its baselines, other [`remarks`], its alarms, its
     calibration, its annotators, and the scores of its states. With the model's configuration also [`alarm_sentence`],
     the current rule of its alarms.
     """

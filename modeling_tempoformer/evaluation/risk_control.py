@@ -41,8 +41,8 @@ class Cases(NamedTuple):
     def judge(self, scores: np.ndarray) -> pd.DataFrame:
         """
         Returns a table of the cases, with the largest `score` of its posts, by which a threshold raises an alarm in it
-        or not; its `unit`; and its `weight`, as the cases of a unit share a weight of 1. `scores` are those of all
-        posts (posts,).
+        or not; its `unit`; and its `weight`, as the cases of a unit share a weight of 1. `scores` (posts,) are of
+        all posts.
         """
         firsts = np.cumsum([0, *map(len, self.posts)])[:-1]
         scores = np.asarray(scores, dtype=np.float64)
@@ -56,7 +56,7 @@ def find_cases(goal: AlarmGoal, timelines: Sequence[Timeline], label: int, late:
     Finds the cases whose risk a goal bounds.
 
     Args:
-        goal ([`AlarmGoal`]): A rate, whose cases are the timelines with labels none of which is the class, or such
+        goal ([`AlarmGoal`]): A rate, whose cases are the timelines with labels but none of the class, or such
             stretches of some days, counted from the first post of a timeline; or a share of missed changes, whose
             cases are the changes: runs of neighbouring labelled posts of the class.
         timelines (`Sequence[Timeline]`): Timelines, some of whose posts have labels.
@@ -91,9 +91,9 @@ def least_units(rate: float) -> int:
 
 def edges_of(goal: AlarmGoal, cases: pd.DataFrame, scores: np.ndarray) -> tuple[float, float] | None:
     """
-    Returns two numbers between which, the larger one included, each threshold keeps the bound; of all that do, those
-    that raise the most alarms for a rate and the fewest for missed changes. None with fewer units than
-    [`least_units`], and where the case that decides has a probability of 1, or of 0 for missed changes.
+    Returns two numbers between which, the larger one included, each threshold keeps the bound, with the most alarms
+    for a rate and the fewest for missed changes. None with fewer units than [`least_units`], and where the case that
+    decides has a probability of 1, or of 0 for missed changes.
 
     Args:
         goal ([`AlarmGoal`]): The bound.
@@ -124,8 +124,10 @@ def measure_risk(
     Measures on timelines the risk that a goal bounds.
 
     Args:
-        goal, timelines, label, late: Arguments of [`find_cases`].
+        goal ([`AlarmGoal`]): The bound.
+        timelines (`Sequence[Timeline]`): Timelines, some of whose posts have labels.
         alarms (`np.ndarray` of shape `(posts,)`): Whether each post is an alarm.
+        label, late (`int`): The class, and the number of labelled posts after a change in which an alarm finds it.
 
     Returns:
         `promised_of`, the number of cases; `broken`, how many of them have an alarm in spite of no change, or are a

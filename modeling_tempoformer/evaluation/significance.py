@@ -31,7 +31,7 @@ def paired_bootstrap(
         resamples (`int`, *optional*, defaults to 10,000): Number of bootstrap samples.
 
     Returns:
-        `difference`: macro F1 of `ours` minus that of `theirs`. `interval`: its percentile interval of 95 %. `p`:
+        `difference`: macro F1 of `ours` minus `theirs`. `interval`: its percentile interval of 95 %. `p`:
         two-sided, twice the smaller share of resampled differences that are at most 0 or at least 0; never below 1 /
         `resamples`. Raises a `ValueError` for other lengths, class ids out of range, or only one timeline.
     """

@@ -46,8 +46,8 @@ class Export:
     Args:
         path (`str` or `Path`): The file.
         form ([`Form`]): What the user says of it.
-        read (`Callable[[], Iterable]`): Reads it from the beginning. Its items are rows of cells, of which the first
-            names the columns (`list[str]`); or values of JSON, each after its place in the file
+        read (`Callable[[], Iterable]`): Reads it from the beginning. Its items are rows of cells, the first of them
+            the names of the columns (`list[str]`); or values of JSON, each after its place in the file
             (`tuple[str, Any]`); or tables (`pa.Table`).
         before ([`Export`], *optional*): What an importer has made these items of.
     """

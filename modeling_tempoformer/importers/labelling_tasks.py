@@ -64,8 +64,8 @@ def task_content(value: Any) -> Any:
 
 def read_tasks(values: Iterable[tuple[str, Any]], path: str) -> Iterator[tuple[str, dict[str, Any]]]:
     """
-    Yields the posts of all tasks of a file, those of a timeline together and in order: their place in the file, for
-    errors, and their fields. A post is there once, in however many tasks it is, or once for each of its labels.
+    Yields the posts of all tasks of a file, timeline by timeline and in order: their place in the file, for errors,
+    and their fields. A post is there once, in however many tasks it is, or once for each of its labels.
 
     Args:
         values (`Iterable[tuple[str, Any]]`): The place of each task in the file, and the task.

@@ -189,7 +189,7 @@ class Flattener:
         return row
 
     def shares(self, row: dict[str, Any], column: str) -> bool:
-        """Tells whether a column is that of labels, and has a label of a whole object around the record."""
+        """Tells whether a column has the labels, and the label is of a whole object around the record."""
         if plain_name(column) != self.label:
             return False
         name, path = self.paths.get(column, (column, []))

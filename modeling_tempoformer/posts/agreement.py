@@ -10,7 +10,7 @@ def krippendorff_alpha(votes: np.ndarray) -> float | None:
     Args:
         votes (`np.ndarray` of shape `(posts, classes)`): How many annotators gave each class.
 
-    Returns 1 for full agreement, 0 for that of chance, and None if posts with several labels have one class only.
+    Returns 1 for full agreement, 0 for agreement by chance, and None if posts with several labels have one class only.
     """
     several = votes[votes.sum(axis=-1) > 1]
     numbers, totals = several.sum(axis=-1), several.sum(axis=0)

@@ -24,7 +24,7 @@ def common_features(schemas: Iterable[tuple[str, pa.Schema]]) -> Features:
                 continue
             one, other = (Features({name: each}).arrow_schema.field(name).type for each in (before, feature))
             kind = common_type(one, other)
-            # Their numbers are those of different names.
+            # The same numbers stand for different names.
             if kind is None or isinstance(before, ClassLabel) or isinstance(feature, ClassLabel):
                 raise ValueError(
                     f"{first[name]} and {file}: the column {name!r} is {describe(before)} in one, and "

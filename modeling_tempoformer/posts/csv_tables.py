@@ -28,7 +28,7 @@ def read_csv(path: str | Path, content: str | None = None) -> Iterator[pa.Table]
 
 
 def to_tables(rows: Iterator[list[str]], path: str | Path) -> Iterator[pa.Table]:
-    """Yields tables of rows of cells, the first of which name the columns."""
+    """Yields tables of rows of cells; the first row names the columns."""
     names = next(rows, [])
     if names[1:] and names[-1] == "" not in names[:-1]:
         raise ValueError(

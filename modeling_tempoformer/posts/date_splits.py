@@ -47,8 +47,8 @@ def split_by_date(
 
 def choose_date(timelines: Sequence[Timeline], fraction: float) -> float:
     """
-    Returns the moment after which about a fraction of the labelled posts are: that of a post. Raises a `ValueError` if
-    there is none that leaves some on both sides, and for a fraction that is none.
+    Returns the moment of a post, after which about a fraction of the labelled posts are. Raises a `ValueError` if no
+    moment leaves some on both sides, and for a fraction that is none.
     """
     if not 0 < fraction < 1:
         raise ValueError(f"Cannot split by a fraction of {fraction}: it must be between 0 and 1.")

@@ -49,7 +49,7 @@ def text_column(values: list[str | list[str] | None], as_lists: bool = False) ->
 
 
 def text_rows(rows: Iterator[tuple[str, Any]], columns: Sequence[str]) -> Iterator[dict[str, str | list[str] | None]]:
-    """Yields the values of objects as texts ([`to_texts`]). The arguments are those of [`columns_of_records`]."""
+    """Yields JSON objects as texts ([`to_texts`]). `rows` has each after its place; `columns` may hold no object."""
     wanted = set(map(plain_name, columns))
     # The first object of each column, and the columns with values.
     objects: dict[str, str] = {}

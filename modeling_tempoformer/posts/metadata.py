@@ -133,8 +133,8 @@ def describe_annotators(timelines: Sequence[Timeline]) -> str:
     votes = np.array([[list(given).count(label) for label in range(classes)] for given in several])
     alpha = krippendorff_alpha(votes) if several else None
     return (
-        f"{annotators} annotators gave {given} labels to {len(labels)} posts; a post's label is the one that most of "
-        f"them gave. {len(several)} posts have several, and {ties} of these count as posts without a label: no label "
-        "has more votes than the others."
+        f"{annotators} annotators gave {given} labels to {len(labels)} posts; a post has the label that most of them "
+        f"gave. {len(several)} posts have several, and {ties} of these count as posts without a label: no label has "
+        "more votes than the others."
         + ("" if alpha is None else f" On these posts they agree by Krippendorff's alpha {alpha:.3f}.")
     )

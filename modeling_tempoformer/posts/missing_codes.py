@@ -68,8 +68,8 @@ class NameCounts:
 
 def find_codes(counts: Mapping[str, int], role: str) -> dict[str, int]:
     """
-    Returns those of some names, with their counts, that are likely codes for missing values: usual ones, and rare
-    numbers that are far outside the others.
+    Returns the names, with their counts, that are likely codes for missing values: usual ones, and rare numbers
+    that are far outside the others.
     """
     found = {name: count for name, count in counts.items() if name.casefold() in USUAL}
     values = {name: read_number(read_name(name)) for name in counts if name not in found}

@@ -39,7 +39,7 @@ def run_backwards(posts: Dataset, groups: Mapping[str, Sequence[Post]], columns:
         if ties:
             logger.warning_once(
                 f"{ties} posts have the time of another post of their timeline, whose rows are in no order of time: "
-                "those of one time keep the order of the file. Sort the file, or give times of day."
+                "posts of one time keep the order of the file. Sort the file, or give times of day."
             )
         return {-1} in ways and {1} not in ways
     named = {plain_name(name): name for name in posts.column_names}

@@ -88,8 +88,8 @@ def load_splits(
 
 def choose_label_names(posts: Mapping[str, Dataset | IterableDataset], arguments: DataTrainingArguments) -> list[str]:
     """
-    Returns the class names: those of `--labels`, else those in the training posts, or in the first split. Labels that
-    are derived from states have names of their own.
+    Returns the class names: `--labels`, else the labels of the training posts, or of the first split. Labels that are
+    derived from states have names of their own.
     """
     first = posts.get("train", next(iter(posts.values())))
     check_labels(arguments.labels or ())
@@ -142,7 +142,7 @@ def split_posts(
         names (`list[str]`): Names of the classes in the order of their ids.
         wanted (`Sequence[str]`): The splits that the run reads. Without `train` the posts are not divided, and only
             wanted splits are returned.
-        seed (`int`): Seed of the shuffles; `arguments.split_seed` is that of the division, if it is given.
+        seed (`int`): Seed of the shuffles; the division has `arguments.split_seed`, if it is given.
         model (`str`, *optional*): The checkpoint to start from. It is not scored on timelines that it has learned from
             ([`hold_back`]).
         members (`int`, *optional*, defaults to 1): Number of members of the ensemble. If there are several, each has

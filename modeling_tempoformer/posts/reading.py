@@ -112,8 +112,8 @@ def derive_labels(timelines: list[Timeline], step: float, split: str) -> list[Ti
     rule = f"by at least {step:g}" if step else "at all"
     whose = "the same speaker's" if timelines[0].speakers is not None else "the timeline's"
     logger.info(
-        "%s: there is no column of labels. A post is a change if its state differs %s from that of %s previous post: "
-        "%d changes, %d not, %d without one of both states.",
+        "%s: there is no column of labels. A post is a change if its state differs %s from the state of %s previous "
+        "post: %d changes, %d not, %d without one of both states.",
         *(split, rule, whose, counts[1], counts[0], counts[NO_LABEL]),
     )
     return derived

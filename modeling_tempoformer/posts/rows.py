@@ -51,12 +51,11 @@ def to_rows(
             were known by chance.
 
     Returns:
-        `Dataset`, for a stream `IterableDataset`: Rows in the order of the timelines. Their columns are those of the
-        tokenizer, `timestamps` and `start_time` if there are times, `num_context`, `num_before`, `labels` (one for
-        each post after the context, -100 = none), with `only_labelled`
-        `is_target` (for each of these posts), `states`
-        and `held_out` if the timelines have them, `speaker_posts` and `num_older` for a model that reads speakers,
-        and, for a list of timelines, the index `timeline`. Raises a `ValueError` for an argument outside its range.
+        `Dataset`, for a stream `IterableDataset`: Rows in the order of the timelines, with the tokenizer's columns,
+        `timestamps` and `start_time` if there are times, `num_context`, `num_before`, `labels` (one for each post
+        after the context, -100 = none), with `only_labelled` `is_target` (for each of these posts), `states` and
+        `held_out` if the timelines have them, `speaker_posts` and `num_older` for a model that reads speakers, and,
+        for a list of timelines, the index `timeline`. Raises a `ValueError` for an argument outside its range.
     """
     for name, value in (("window", window), ("targets_per_row", targets_per_row)):
         if value < 1:
@@ -121,7 +120,7 @@ def stream_rows(
 
 
 def thin(timeline: Timeline) -> Timeline:
-    """Returns a timeline of which each state is left out by chance, one of two; the same ones for the same texts."""
+    """Returns a timeline with each state left out by a chance of one half; the same ones for the same texts."""
     generator = random.Random("\n".join(timeline.texts))
     states = timeline.states or [""] * len(timeline)
     return replace(timeline, states=[state if generator.random() < 0.5 else "" for state in states])

@@ -72,8 +72,8 @@ def warn_of_pairs(names: str, pairs: Sequence[tuple[str, str]]):
 
 def compare_splits(timelines: Mapping[str, Sequence[Timeline]]):
     """
-    Compares the names of the timelines of several files, such as the ids of those of training and of test. Warns of
-    those that look alike, and raises a `ValueError` for such states. Names of one file were compared when it was read.
+    Compares the names of the timelines of several files, such as the ids in training and in test. Warns of names
+    that look alike, and raises a `ValueError` for such states. Names of one file were compared when it was read.
     """
     for role in ("timeline", "split", "state"):
         splits_of: dict[str, set[str]] = defaultdict(set)

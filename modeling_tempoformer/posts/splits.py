@@ -30,7 +30,7 @@ logger = logging.getLogger(__name__)
 SPLIT = "_split.json"
 # The key of the timelines of earlier trainings of the same weights
 EARLIER = "earlier"
-# For each split but that of the training the moment in seconds after which its posts are, if they were split by date
+# For each split but the training the moment in seconds after which its posts are, if they were split by date
 DATES = "dates"
 # The names of the columns that the posts of the training had, by role, where they were not the usual ones
 COLUMNS = "columns"
@@ -226,8 +226,8 @@ def read_split(model: str | Path | None) -> dict[str, Any]:
     """
     Returns the record of a model in a local folder or in one of its checkpoints: the hashes of each split, the `dates`
     of a split by date, the names of `columns`, and the `folds` of a model with members. They are empty without a
-    record. Raises a `ValueError` for a record of other weights than those beside it. Records of 0.2.0 do not say of
-    which they are.
+    record. Raises a `ValueError` for a record of other weights than those beside it. Records of 0.2.0 do not say whose
+    they are.
     """
     folder, (path, record) = Path(model or ""), read_split_record(model)
     is_checkpoint = folder != path.parent
@@ -249,16 +249,16 @@ def make_split(
     Args:
         ids (`Mapping[str, Sequence[str]]`): The ids of the timelines of each split.
         before (`dict[str, Any]`): The record of the model that the run starts from ([`read_split`]).
-        dates (`dict[str, float]`, *optional*): Those of [`split_by_date`], where a timeline may be in several splits.
+        dates (`dict[str, float]`, *optional*): As [`split_by_date`] returns them: a timeline may be in several splits.
 
     Returns:
-        The hashes of each split; those of `before` where a split is not given; as `earlier` the other timelines that
+        The hashes of each split, from `before` where a split is not given; as `earlier` the other timelines that
         the model had learned from; and the `dates`, if there are any. Raises a `ValueError` that names timelines which
         are in two splits.
     """
     hashes = {name: {hash_id(timeline_id): timeline_id for timeline_id in ids.get(name, ())} for name in SPLITS}
     if before[DATES] and "train" not in ids:
-        # The parts remain those of the training. Other timelines are not tested any more, whatever their dates.
+        # The parts remain as in the training. Other timelines are not tested any more, whatever their dates.
         kept = {name: before[name] for name in (*SPLITS, EARLIER)}
         kept[EARLIER] = before[EARLIER] | (hashes["validation"].keys() - before["train"] - before["validation"])
         return {name: sorted(hashed) for name, hashed in kept.items()} | {DATES: before[DATES]}
@@ -279,9 +279,9 @@ def hold_back(split: str, timelines: list[Timeline], before: Mapping[str, Any], 
     Returns the timelines of a split on which a model may be scored.
 
     These are all timelines, if the model has learned from none that has labels. It may be validated again on timelines
-    of its validation split. If the timelines are all those of its training, the split that was recorded then is
-    returned. After a split by date those are the posts that are in its dates ([`hold_back_by_date`]). Raises a
-    `ValueError` that names the timelines from which the model has learned in all other cases.
+    of its validation split. Given all timelines that its training divided, it is scored on the recorded split, or
+    after a split by date on the posts in the split's dates ([`hold_back_by_date`]). In all other cases, raises a
+    `ValueError` that names the timelines from which the model has learned.
     """
     learned = before["train"] | before[EARLIER] | (before["validation"] if split == "test" else set())
     if split in before[DATES] and timelines and timelines[0].timestamps is not None:

@@ -181,9 +181,9 @@ def check_step(timelines: Iterable[Timeline], step: float):
 
 def with_changes(timeline: Timeline, step: float) -> Timeline:
     """
-    Returns a timeline whose labels are derived from its states: 1 where the state differs from that of the post that
-    it is compared with ([`Timeline.compared_posts`]), numbers by at least `step`, else 0; -100 if one of the states is
-    missing. `step` is the `change_step`, 0 for classes.
+    Returns a timeline whose labels are derived from its states: 1 where a post and the post that it is compared with
+    ([`Timeline.compared_posts`]) differ in their states, numbers by at least `step`, else 0; -100 if one of the states
+    is missing. `step` is the `change_step`, 0 for classes.
     """
     labels = []
     if timeline.states is None:
@@ -215,7 +215,7 @@ def same_state(one: str, other: str) -> bool:
 def first_posts_rule(first_posts: Mapping[str, Counter[tuple[bool, bool]]], by_speaker: bool) -> str | None:
     """
     Returns "speaker" or "timeline" if the first posts of each never have a label, and are so many that this is hardly
-    by chance, given the share of labelled posts; else None. `first_posts` are those of a [`~surveys.Survey`].
+    by chance, given the share of labelled posts; else None. `first_posts` are from a [`~surveys.Survey`].
     """
     for rule, applies in (("speaker", by_speaker), ("timeline", True)):
         counts = first_posts[rule]

@@ -27,8 +27,8 @@ class Survey(NamedTuple):
         fingerprint (`str`): The [`fingerprint`] of the timelines.
         first_posts (`dict[str, Counter[tuple[bool, bool]]]`): For `"timeline"` and `"speaker"`, the number of posts by
             whether they are the first of it, and whether they have a label. Without speakers both are the same.
-        unchanged (`Counter[int]`): The number of posts of each class id whose state is that of the post that they are
-            compared with.
+        unchanged (`Counter[int]`): The number of posts of each class id whose state is the same as in the post that
+            they are compared with.
     """
 
     timeline_ids: list[str]

@@ -60,8 +60,8 @@ def load_table(
             read, by the extra `excel`.
         records (`str`, *optional*): The path of keys, joined by dots, to a list in each object of a JSON file: each of
             its objects is a row, with the fields of the objects around it. Where both have a field, the outer one is
-            named `..field`. `*` stands for all keys of an object, each of which becomes a field `key`. By default
-            each object is a row.
+            named `..field`. `*` stands for every key of an object; the key becomes a field `key`. By default each
+            object is a row.
         columns (`Sequence[str]`, *optional*): Columns that are wanted. In JSON a dotted one, such as `author.name`, is
             the path of a value in an object.
         one_timeline (`bool`, *optional*, defaults to `False`): True to add a column `timeline_id` that has the name
@@ -116,7 +116,7 @@ def find_files(pattern: str) -> list[str]:
 
 
 def stream_table(paths: list[str], **form: Any) -> IterableDataset:
-    """Returns the rows of tables as a stream, with one shard for each file. `form` is that of [`read_tables`]."""
+    """Returns the rows of tables as a stream, with one shard for each file. `form` goes to [`read_tables`]."""
     # Only Parquet files have types.
     typed = [path for path in paths if path.lower().endswith(PARQUET) and Path(path).exists()]
     features = None
@@ -152,13 +152,16 @@ def read_tables(
     missing: Sequence[str] = (),
 ) -> Iterator[pa.Table]:
     """
-    Reads a table in pieces, of which one at a time is in memory.
+    Reads a table in pieces, one at a time in memory.
 
     Args:
         path (`str` or `Path`): A file as [`load_table`] takes it.
-        records, columns, one_timeline, drop_incomplete, label, missing: The arguments of [`load_table`].
+        records, label (`str`, *optional*): The path of keys to the rows in JSON, and the column of labels.
+        columns, missing (`Sequence[str]`, *optional*): Columns that are wanted, and codes for missing values.
+        one_timeline, drop_incomplete (`bool`, *optional*, defaults to `False`): True to add a column `timeline_id`
+            with the name of the file, and to leave out objects of JSON without `records`.
 
-    Yields `pyarrow.Table`s, none of them empty, whose cells are those of [`load_table`]. The pieces of a JSON file may
+    Yields `pyarrow.Table`s, none of them empty, with cells as in [`load_table`]. The pieces of a JSON file may
     differ in their columns. Raises the errors of [`load_table`] when the file is read.
     """
     name = unzipped_name(path).lower()

@@ -168,7 +168,7 @@ def read_posts(
     Reads posts one by one, and checks all but whether ids are unique.
 
     Args:
-        tables (`Iterable[pyarrow.Table]`): The rows in pieces, such as those of [`read_tables`].
+        tables (`Iterable[pyarrow.Table]`): The rows in pieces, such as [`read_tables`] yields.
         labels (`Sequence[str]`, *optional*): The classes in the order of their ids. Without them no post has a label.
         columns ([`~common.columns.Columns`]): The names of the columns by role.
         times ([`TimeColumn`], *optional*): Reads the times. By default a new one.
@@ -251,8 +251,9 @@ def read_row(
     untimed: int | None,
 ) -> tuple[dict[str, str], Post]:
     """
-    Reads the names of a row by role, and its post. `values` has its cells by role, and `untimed` is the first row that
-    had no time. The other arguments are those of [`read_posts`]. Raises a [`PostError`].
+    Reads the names of a row by role, and its post. `values` has its cells by role, and `columns` the columns; `times`
+    reads its time, and `untimed` is the first row that had none. `class_ids` are the ids of the `labels`, None if no
+    label is read; `names` are the names of a column of class ids. Raises a [`PostError`].
     """
     for role, cell in values.items():
         values[role] = single(cell, row, columns[role], role)
@@ -423,7 +424,7 @@ class TimelineStream:
         return self.read(self.shards)
 
     def read(self, shards: list[tuple[int | None, IterableDataset]]) -> Iterator[Timeline]:
-        """Yields the timelines of some of the shards, such as those of one worker or process."""
+        """Yields the timelines of some of the shards, such as one worker or process has."""
         for shard, posts in shards:
             try:
                 form = (self.times, self.names, self.spellings, self.drop_incomplete)

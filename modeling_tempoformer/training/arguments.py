@@ -37,9 +37,9 @@ class ModelArguments(CheckpointArguments):
         metadata={
             "help": "Choose which posts are alarms of the class to watch (--watch) by the validation split: "
             "precision=0.8, so that this share of the alarms is right; recall=0.7, so that this share of its posts "
-            "are alarms; rate=0.05, so that of new timelines without it at most this share has an alarm, or with "
-            "rate=0.05/30d of their stretches of 30 days; missed=0.2, so that of a new timeline's runs of it at most "
-            "this share is missed, in the mean. Calibrates."
+            "are alarms; rate=0.05, so that at most this share of new timelines without it has an alarm, or with "
+            "rate=0.05/30d of their stretches of 30 days; missed=0.2, so that at most this share of a new timeline's "
+            "runs of it is missed, in the mean. Calibrates."
         },
     )
     view: bool = field(

@@ -115,11 +115,11 @@ class LearnedPosts:
     Attributes:
         logits (`torch.Tensor` of shape `(posts, num_labels)`): The logits of the member's network.
         labels, held_out (`torch.Tensor` of shape `(posts,)`): The label, and the number of the member.
-        tree_inputs (`dict[str, torch.Tensor]`): The arguments of [`Trees.read`] but those of states.
+        tree_inputs (`dict[str, torch.Tensor]`): What [`Trees.read`] takes, by name, without states.
         states (`torch.Tensor` of shape `(posts, 2, num_states)`, *optional*), has_previous (`torch.Tensor` of shape
             `(posts,)`, *optional*): The result of [`~PostTempoFormerForStreamClassification.compared_states`].
         earlier_states, thinned_states (`torch.Tensor` of shape `(posts, 3, num_states)`, *optional*): What is known of
-            the states of earlier posts, and that with half of these states.
+            the states of earlier posts, and what is known with half of these states.
         word_logits (`torch.Tensor` of shape `(posts, num_labels)`, *optional*): The logits from the post's words.
     """
 

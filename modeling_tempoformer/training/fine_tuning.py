@@ -139,7 +139,7 @@ def with_default_settings(arguments: list[str]) -> list[str]:
     config = AutoConfig.from_pretrained(model_args.model_name_or_path, **model_args.download_settings)
     if isinstance(config, StreamFields):
         return arguments
-    logger.info("No recipe is given: the settings are those of configuration/default.yaml.")
+    logger.info("No recipe is given: the settings come from configuration/default.yaml.")
     return [str(data_folder("configuration") / "default.yaml"), *arguments]
 
 
@@ -285,7 +285,7 @@ def keep_states(
 def check_arguments(
     given: Collection[str], model_args: ModelArguments, data: DataTrainingArguments, training: StreamTrainingArguments
 ):
-    """Raises a `ValueError` for arguments that do not go together, and for one of those `given` that is not read."""
+    """Raises a `ValueError` for arguments that do not go together, and for a `given` one that is not read."""
     check_steps(training, model_args.calibrate)
     check_read(given, read_of_posts(data, training, model_args.calibrate))
     if data.streaming:

@@ -57,7 +57,7 @@ class HubTrainingArguments(TrainingArguments):
     [`TrainingArguments`] plus `model_card` and `push_to_hub_dry_run`.
 
     Args:
-        model_card (`dict` or `str`, *optional*): Arguments of [`Trainer.create_model_card`], as a dict or as JSON.
+        model_card (`dict` or `str`, *optional*): Arguments for [`Trainer.create_model_card`], as a dict or as JSON.
         push_to_hub_dry_run (`bool`, *optional*, defaults to `False`): If True, what `push_to_hub` would send is
             written into the folder `_push_to_hub` of the output folder and listed. Nothing is pushed.
     """
@@ -137,9 +137,9 @@ class HubTrainer(Trainer):
     The Trainer, except that our models get their own card, and that a push sends only what the run has written.
 
     Args:
-        args, kwargs: The arguments of [`Trainer`].
-        base_model (`str`, *optional*): The checkpoint that training starts from, for the card. Default: the one that
-            the model's configuration names.
+        args, kwargs: Passed on to [`Trainer`].
+        base_model (`str`, *optional*): The checkpoint that training starts from, for the card. By default the model's
+            configuration names it.
         dataset, dataset_config (`str`, *optional*): Hub id and configuration of the dataset, for the card, unless
             `args.model_card` names another one.
         split (`Mapping[str, Sequence[str]]`, *optional*): The record of the split ([`make_split`]), which is written

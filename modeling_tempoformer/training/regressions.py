@@ -24,7 +24,7 @@ def fit_regressions(
     **settings: float,
 ) -> tuple[np.ndarray, np.ndarray]:
     """
-    Returns slopes (members, inputs, classes) and intercepts (members, classes), those of the penalty with the largest
+    Returns slopes (members, inputs, classes) and intercepts (members, classes), by the penalty with the largest
     likelihood of the held-out folds. A member that has seen one class alone has zeros.
 
     Args:

@@ -83,9 +83,9 @@ def train_or_resume(trainer: HubTrainer, posts: str, *arguments: Any):
 
     Args:
         trainer ([`HubTrainer`]): The Trainer with its model and its data. It has the `split` of a training that starts
-            anew, and gets the one that a resumed training began with.
+            anew, and gets the split that a resumed training began with.
         posts (`str`): Fingerprint of the training posts.
-        arguments: The script's arguments besides the Trainer's. Those of [`DEFINING`] are compared.
+        arguments: The script's arguments besides the Trainer's. The [`DEFINING`] ones are compared.
     """
     args, output_dir = trainer.args, Path(trainer.args.output_dir)
     if trainer.base_model is not None and Path(trainer.base_model).resolve() == output_dir.resolve():

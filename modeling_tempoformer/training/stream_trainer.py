@@ -134,8 +134,8 @@ class StreamTrainer(HubTrainer):
     single posts, calibration.
 
     Args:
-        args, kwargs: The arguments of [`Trainer`]. `compute_metrics` defaults to [`compute_metrics`].
-        base_model, dataset, dataset_config, split: Arguments of [`HubTrainer`].
+        args, kwargs: Passed on to [`Trainer`]. `compute_metrics` defaults to [`compute_metrics`].
+        base_model, dataset, dataset_config, split: Passed on to [`HubTrainer`].
         train_survey ([`Survey`], *optional*): The survey of the training posts, for the card.
     """
 

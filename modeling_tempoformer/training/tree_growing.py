@@ -34,9 +34,8 @@ def grow_trees(
 ) -> np.ndarray:
     """
     Grows the trees of each member. Returns the logits (posts, classes) that each labelled post gets from the member
-    that has not learned from it. `inputs` are the arguments of [`Trees.read`] but those of states; `changes` are those
-    of [`changes_for_members`], if the model has states, and `levels` those of [`States.levels`], if it reads known
-    ones.
+    that has not learned from it. `inputs` has what [`Trees.read`] takes, by name, but for states; `changes` come from
+    [`changes_for_members`], if the model has states, and `levels` from [`States.levels`], if it reads known states.
     """
     trees, posts = model.trees.cpu(), np.arange(len(labels))
     # Posts that are learned from several times do not fill a leaf by themselves.
@@ -49,7 +48,7 @@ def grow_trees(
     trees.center.zero_()
     trees.scale.fill_(1)
 
-    # Center and scale are the same for all members, so that they are not those of changes, which tell of labels.
+    # Center and scale are the same for all members, so they leave out changes, which tell of labels.
     no_changes = None if changes is None else torch.zeros_like(changes[0])
     features = trees.read(**inputs, changes=no_changes, levels=levels)
     trees.center.copy_(features.mean(0))

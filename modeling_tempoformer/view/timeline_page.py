@@ -44,7 +44,7 @@ WIDTH = 800  # replaced by the script
 CLASS_ROW = 22
 STATE_HEIGHT = 120
 STATE_ROOM = 0.06  # above and below the states, as a share of their range
-# The strip of a state of which the model is not sure at all is this faint.
+# The strip of a state is this faint where the model is not sure at all.
 FAINTEST = 0.15
 OTHER_STATES = "other"
 LEAST_REACH = 0.5  # of the axis of effects, in log-odds
@@ -120,10 +120,10 @@ def pack_timeline(
     watched_speakers: Sequence[str] | None = None,
 ) -> dict[str, Any]:
     """
-    Packs a timeline for the page's script: lists with a value for each post, in the order of time. Labels are class
-    ids, -1 without a label; `heeded` says whether a post may be an alarm; `alarms` and `barely` are the results of
-    [`decided_alarms`] for each class; `stream` holds indices into these lists. The other arguments are those of
-    [`timeline_page`].
+    Packs a timeline for the page's script: lists with a value for each post, in the order of time. Labels are
+    indices into `names`, -1 without a label; `heeded` says whether a post may be an alarm, as all may, or those by
+    `watched_speakers`; `alarms` and `barely` are the results of [`decided_alarms`] for each class, by the model's
+    `calibration`; `stream` holds indices into these lists.
     """
     posts, times = timeline.explanations, timeline.timestamps
     silence, silences = (None, []) if times is None else find_silences(times)
@@ -364,7 +364,7 @@ def line_layers(x: alt.X, classes: Sequence[str]) -> list[alt.Chart]:
 
 
 def post_layers(x: alt.X, outcomes: Sequence[str]) -> list[alt.Chart]:
-    """Draws a mark for each post, a ring around the current one, and a rule through the one that is explained."""
+    """Draws a mark for each post, a ring around the current one, and a rule through the explained one."""
     shapes, fills = (list(column) for column in zip(*map(OUTCOMES.get, outcomes), strict=True))
     marks = (
         rows("posts")

@@ -37,8 +37,8 @@ class TrainedBaseline(Baseline, ABC):
     @abstractmethod
     def prepare(self, timelines: dict[str, list[Timeline]], names: list[str], data: DataTrainingArguments) -> Prepared:
         """
-        Returns the model and its items: all posts of `test`, and the labelled posts of the other parts. The arguments
-        are those of [`UntrainedBaseline.predict`].
+        Returns the model and its items: all posts of `test`, and the labelled posts of the other parts. `names` are
+        the classes in the order of their ids.
         """
 
 

@@ -109,7 +109,7 @@ def draw_examples(labels: Sequence[int], num_examples: int, seed: int = 0) -> li
 
 
 def format_duration(seconds: float) -> str:
-    """Returns a duration in words, in the largest unit of which it has at least 2."""
+    """Returns a duration in words, in the largest unit that it holds at least twice."""
     for unit, size in UNITS.items():
         if seconds >= 2 * size:
             return f"{round(seconds / size)} {unit}"
@@ -175,7 +175,7 @@ class Method(UntrainedBaseline):
         self, timelines: dict[str, list[Timeline]], names: list[str], data: DataTrainingArguments, seed: int
     ) -> tuple[np.ndarray, np.ndarray]:
         """
-        Shows the same examples before each post, as earlier turns of a chat. The probability of a class is that of its
+        Shows the same examples before each post, as earlier turns of a chat. A class has the probability of its
         name as the whole answer, normalised over all names and not by their lengths.
         """
         window, turns = data.window or 1, []

@@ -44,7 +44,7 @@ class HistoryConfig(CheckedFields, PreTrainedConfig):
     class_weights: list[float | int] | None = None
     calibration: dict[str, Any] | None = None
 
-    # The loss is that of the stream models, with the same fields.
+    # The loss is the same as in stream models, with the same fields.
     validate_classes = StreamFields.validate_classes
 
 
@@ -61,7 +61,7 @@ class HistoryModel(PreTrainedModel, ABC):
 
     @abstractmethod
     def score(self, embeddings: torch.Tensor, mask: torch.BoolTensor, elapsed: torch.Tensor | None) -> torch.Tensor:
-        """Returns logits (streams, classes). The arguments are those of `forward`; embeddings of padding are 0."""
+        """Returns logits (streams, classes). Shapes are as in `forward`; `embeddings` are 0 where `mask` is False."""
 
     def forward(
         self,

@@ -22,9 +22,9 @@ MARKERS = ("accelerate_tests", "flash_attn_test", "flash_attn_3_test", "flash_at
 KNOWN_FAILURES = {
     "PaperModelTest.test_can_load_ignoring_mismatched_shapes": "The layer of the classes is looked for among the "
     "direct children of the head; ours is in its `mlp`. tests/test_model_common.py loads other classes.",
-    "PostModelTest.test_can_load_ignoring_mismatched_shapes": "The layer of the classes is looked for among those of "
-    "PyTorch; ours has the weights of all members. tests/test_model_common.py loads other classes.",
-    "StreamTests.test_load_with_mismatched_shapes": "The second axis of the logits is that of the streams, and not of "
+    "PostModelTest.test_can_load_ignoring_mismatched_shapes": "The layer of the classes is looked for among PyTorch's "
+    "layers; ours has the weights of all members. tests/test_model_common.py loads other classes.",
+    "StreamTests.test_load_with_mismatched_shapes": "The second axis of the logits is for the streams, and not for "
     "the classes.",
     "StreamTests.test_problem_types": "A post has one class of several: `problem_type` is refused for other problems.",
     "StreamTests.test_retain_grad_hidden_states_attentions": "Attention weights are returned for each post of a row, "

@@ -40,7 +40,7 @@ def inputs_of(pairs=PAIRS, **others) -> dict:
 
 
 def scores_of_alarms(metric, **inputs) -> dict[str, float]:
-    """Returns the scores of alarms, without those of classes."""
+    """Returns the scores of alarms, without the scores of classes."""
     names = {score.name for score in change_detection.SCORES if score.of in ("alarms", "held_back")}
     return {name: value for name, value in metric.compute(**inputs).items() if name in names}
 
@@ -171,8 +171,8 @@ def test_the_interval_of_the_share_found_is_over_timelines():
 
 def test_posts_without_labels_count_as_the_others_but_for_first_posts():
     """
-    Two timelines of four posts in a day, of which two have a label, and one of each two is a false alarm. Their first
-    posts cannot alarm: of the others of that day three are.
+    Two timelines have four posts each on one day. Two of the four have a label, and one of these is a false alarm. The
+    first post cannot alarm: of the six other posts, as large a share makes three.
     """
     timelines = [make_timeline([-100, 0, 0, -100], timestamps=[1.7e9 + post for post in range(4)]) for _ in range(2)]
     alarms = np.array([False, True, False, False] * 2)

@@ -109,7 +109,7 @@ def test_a_precision_that_no_threshold_gives_is_refused_with_the_best_one():
 
 
 def test_alarms_in_turn_are_those_of_a_loop_over_parts():
-    """Timelines are of five parts, or of those that members hold out; those of one family are of one part."""
+    """Timelines make five parts, or a part for each member that holds them out; a family is in one part."""
     generator = np.random.default_rng(0)
     for by_member in (False, True):
         timelines, families = [], []

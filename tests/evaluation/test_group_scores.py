@@ -88,7 +88,7 @@ def test_few_timelines_have_no_interval(posts):
 
 
 def test_a_group_is_never_taken_for_the_posts_without_one(posts):
-    """Nor for the smaller groups, of which there are five of one post each beside the group of that name."""
+    """Nor for the smaller groups: there are five of one post each, and a group that has their joint name."""
     posts, _ = posts
     groups = np.where(posts.timelines < 9, "(none)", np.where(posts.timelines < 20, "", "x"))
     scores = score_groups(posts, groups)

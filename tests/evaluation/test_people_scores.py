@@ -69,7 +69,7 @@ NAMES = ["No", "Change"]
 
 
 def people(**fields) -> list:
-    """Returns the timelines of three people, of whom the first two are of one family."""
+    """Returns the timelines of three people; the first two are of one family."""
     families = [[Metadata(unit=unit)] * 3 for unit in ("smith", "smith", "")]
     return [
         make_timeline(

@@ -181,7 +181,7 @@ def test_an_alarm_stands_beside_the_scores_of_labels_and_changes_none():
         assert (values["precision"], values["recall"]) == (pytest.approx(precision), pytest.approx(recall))
         assert values["alarms"] == 12 * alarms and values["alarms_per_hundred_posts"] == pytest.approx(10 * alarms)
         assert values["alarms_per_day"] == pytest.approx(12 * alarms / 10)
-        # Of all thresholds of trees that know the position, the one that is as precise and finds most
+        # Trees that know the position get the threshold that is as precise and finds most.
         baseline, is_class = values["compared_with"]["position_and_time"], np.array(LABELS * 12) == 1
         cuts = [shares >= cut for cut in set(shares)]
         most = max(is_class[cut].sum() for cut in cuts if is_class[cut].mean() >= precision) / is_class.sum()

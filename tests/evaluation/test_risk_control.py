@@ -15,7 +15,7 @@ NO_LABEL = -100
 
 
 def draw(generator: np.random.Generator, number: int):
-    """Draws exchangeable timelines of up to eight posts, in half of which something changes, and their scores."""
+    """Draws exchangeable timelines of up to eight posts, half of them with a change, and their scores."""
     timelines, scores = [], []
     for name in range(number):
         labels = (generator.random(generator.integers(2, 9)) < 0.4) & (generator.random() < 0.5)
@@ -83,7 +83,7 @@ def test_new_timelines_keep_the_promise_in_the_mean_over_draws(kind, rate, numbe
 
 def test_stretches_of_days_and_families_share_a_weight():
     """
-    Ann has three stretches of ten days, in the second of which something changes; her sister, of the same family, is
+    Ann has three stretches of ten days, and something changes in the second; her sister, of the same family, is
     one more case. Ben has one, whose only post without a label does not count.
     """
     family = Metadata(None, "family", {})

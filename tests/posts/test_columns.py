@@ -1,4 +1,4 @@
-"""Checks which columns are read: the usual ones, those of nearly the same name, and those that options name."""
+"""Checks which columns are read: the usual ones, columns of nearly the same name, and columns that options name."""
 
 import logging
 

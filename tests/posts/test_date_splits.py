@@ -119,7 +119,7 @@ def test_context_is_counted_nowhere():
 @pytest.mark.parametrize("model_type", ["tempoformer", "post_tempoformer"])
 @pytest.mark.parametrize("targets_per_row", [1, 2, 16])
 def test_the_test_reads_what_was_written_before(model_type, targets_per_row):
-    """Logits are those of the pipeline on the whole timeline."""
+    """Logits are the same as the pipeline's on the whole timeline."""
     model, tokenizer = tiny_reader(model_type=model_type, window=3)
     model.eval()
     whole = people()
@@ -132,7 +132,7 @@ def test_the_test_reads_what_was_written_before(model_type, targets_per_row):
         logits = model(**batch).logits
     attach_logits(splits["test"], rows, logits.numpy())
     for timeline, expected in zip(splits["test"], whole, strict=True):
-        # Those of the context, too.
+        # The logits of the context, too.
         torch.testing.assert_close(timeline.logits, expected.logits, atol=1e-5, rtol=0)
 
 

@@ -37,7 +37,7 @@ def read(rows: list[dict], **columns: str) -> list[Timeline]:
 
 @pytest.mark.parametrize("by_id", [True, False])
 def test_a_post_gets_the_label_that_most_annotators_gave(by_id):
-    """The modes are those of Python's statistics. A tie is no label, and neither is no vote."""
+    """The modes come from Python's statistics. A tie is no label, and neither is no vote."""
     rows = annotated()
     timelines = read(rows, **({"id": "id"} if by_id else {}))
     found = {}

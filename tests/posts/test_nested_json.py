@@ -113,7 +113,7 @@ def test_a_name_with_a_dot_is_a_name(tmp_path):
 
 
 def test_a_post_does_not_inherit_what_other_posts_have_themselves(tmp_path):
-    """Otherwise a label of the conversation would silently become that of its unlabelled posts."""
+    """Otherwise a label of the conversation would silently become the label of its unlabelled posts."""
     talk = {"label": "calm", "messages": [{"text": "so", "label": "A"}, {"text": "sad"}]}
     with pytest.raises(ValueError, match="a.json, line 1, record 1 .*'label'.*around"):
         load_table(write(tmp_path / "a.json", talk), "messages")

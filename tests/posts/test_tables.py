@@ -153,7 +153,7 @@ def test_what_others_have_set_for_csv_stays(tmp_path):
 
 
 def write_parquets(folder, *columns: dict) -> str:
-    """Writes a file for each of some columns beside those of two posts, and returns their pattern."""
+    """Writes two posts to a file for each of some `columns`, with this column, and returns the files' pattern."""
     for number, column in enumerate(columns):
         base = {"timeline_id": ["a", "b"], "text": ["so", "sad"]}
         pq.write_table(pa.table({**base, **column}), folder / f"{number}.parquet")

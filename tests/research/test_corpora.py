@@ -99,7 +99,7 @@ def test_annomi(tmp_path):
 
 
 def test_annomi_of_all_annotators(tmp_path):
-    """Each annotator's label is kept, and the order of the utterances and their times are those of one label each."""
+    """Each annotator's label is kept, and the utterances have the same order and times as with one label each."""
     header = ANNOMI.strip() + ",annotator_id\n"
     lines = [
         "1,1,client,00:01:00,yes,change,3",

@@ -47,7 +47,7 @@ def test_the_command_of_every_row_parses(runs_of, recipes):
         if kind in ("tempoformer", "encoder"):
             assert training.num_train_epochs == 4, row
         if recipes == "paper" and kind in ("tempoformer", "encoder"):
-            # The paper's settings are those of every fine-tuned row.
+            # Every fine-tuned row has the paper's settings.
             assert training.per_device_train_batch_size * training.gradient_accumulation_steps == 3, row
             assert data.targets_per_row == 1 and data.max_seq_length == 512, row
             rates = options[options.index("--learning_rates") + 1 : options.index("--tune_on_first_fold")]

@@ -71,7 +71,7 @@ def test_without_a_recipe_a_method_has_its_own_and_takes_the_best_epoch(tmp_path
     run_baseline.main([*command, "--window", "3"])
     results, state = (read_json(tmp_path / "out" / name) for name in ("all_results.json", "trainer_state.json"))
     scores = [entry["eval_macro_f1"] for entry in state["log_history"] if "eval_macro_f1" in entry]
-    # The evaluation after training is that of the best epoch; three more epochs were no better.
+    # The evaluation after training is of the best epoch; three more epochs were no better.
     assert results["validation"]["macro_f1"] == pytest.approx(max(scores))
     assert scores[-4] == max(scores) and len(scores) < 100
     assert state["train_batch_size"] == 64

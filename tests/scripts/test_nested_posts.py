@@ -1,4 +1,4 @@
-"""Checks that the scripts read posts that are nested in JSON as those of a flat table."""
+"""Checks that the scripts read the same posts from nested JSON as from a flat table."""
 
 import json
 from itertools import groupby

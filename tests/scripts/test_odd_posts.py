@@ -1,4 +1,4 @@
-"""Checks that the scripts read the posts of a file that is not quite what it seems as those of a plain one."""
+"""Checks that the scripts read the same posts from a file that is not quite what it seems as from a plain one."""
 
 from datetime import UTC, datetime
 

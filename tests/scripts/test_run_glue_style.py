@@ -162,7 +162,7 @@ def test_the_results_are_those_of_the_predictions(trained):
 
 @pytest.mark.slow
 def test_experts_alone_and_states_are_in_the_results(tmp_path, encoder):
-    """The scores of each expert are those of the pipeline, if only that expert has a weight."""
+    """The pipeline gets the scores of an expert, if only that expert has a weight."""
     posts = [{**post, "state": ("calm", "low", "")[len(post["text"]) % 3]} for post in POSTS]
     rows = fine_tune(tmp_path / "out", encoder, "--train_file", write_posts(tmp_path / "posts.csv", posts))
     test, pipe = read_json(tmp_path / "out" / "all_results.json")["test"], load_pipeline(str(tmp_path / "out"))
@@ -239,7 +239,7 @@ def test_calibration_is_fitted_on_labelled_dev_posts_saved_and_applied(tmp_path,
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", [[], ["--model_type", "tempoformer"]], ids=["default", "tempoformer"])
 def test_a_wanted_precision_or_recall_of_the_class_to_watch(tmp_path, encoder, kind, capsys):
-    """The test posts are those of the validation by other names, so that the table of predictions has all counts."""
+    """The test has the posts of the validation by other names, so that the table of predictions has all counts."""
     dev = list(synthetic_posts(10, seed=1, posts_per_timeline=9))
     files = ["--validation_file", write_posts(tmp_path / "dev.csv", with_other_ids(dev, "dev"))]
     files += ["--test_file", write_posts(tmp_path / "test.csv", with_other_ids(dev, "test"))]

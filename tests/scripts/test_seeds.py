@@ -41,7 +41,7 @@ def test_several_seeds_are_whole_runs_on_the_same_test_posts(tmp_path, encoder, 
     main([*given, "--seed", "7", "--do_train", "--do_predict", "--output_dir", str(tmp_path / "alone")])
     alone = read_table(tmp_path / "alone" / "_predictions.csv")
     assert posts_of(tested[0]) == posts_of(tested[1]) == posts_of(alone)
-    # Another seed is another training, and the first one is that of `tempoformer train`.
+    # Another seed is another training, and `tempoformer train` gives the first one.
     assert tested[0][0]["probability_Switch"] != tested[1][0]["probability_Switch"]
     expected = {(row["timeline_id"], row["post_id"]): float(row["probability_Switch"]) for row in alone}
     for row in tested[0]:

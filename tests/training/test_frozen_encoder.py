@@ -60,7 +60,7 @@ def test_equal_posts_of_all_parts_are_read_once_and_have_one_vector():
         with_kwargs=True,
     )
     embedded = embed_rows(make_rows(tokenizer), model, tokenizer)
-    assert sum(read) == 4, "of six posts, three of which say the same"
+    assert sum(read) == 4, "of six posts, three with the same text"
     # Another split of the same posts reads no post again. Other weights read all of them.
     rows = make_rows(tokenizer)
     again = embed_rows({"train": rows["test"], "test": rows["train"]}, model, tokenizer)

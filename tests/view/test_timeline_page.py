@@ -105,7 +105,7 @@ def test_the_watched_class_is_the_rarest():
 
 
 def test_states_go_from_the_post_that_each_is_compared_with():
-    """Two people take turns, and one post is by nobody who is known. Spreads are those of NumPy."""
+    """Two people take turns, and one post is by nobody who is known. NumPy gives the same spreads."""
     names = ["-1", "0.5", "4"]
     (timeline,) = with_states(explained_timelines(1, 7), names)
     for post, speaker in zip(timeline["posts"], ["ann", "bob", "ann", "", "bob"], strict=True):
@@ -141,7 +141,7 @@ def test_the_first_threshold_is_the_calibrated_one():
     assert first_thresholds({}, 2) == [5000, 5000]
     assert first_thresholds({"thresholds": [0.6, 0.2]}, 2) == [7500, 2500]
     assert first_thresholds({"thresholds": [0.2, 0.3, 0.5]}, 3) == [None] * 3
-    # That of an alarm comes first. The other one of two classes keeps its own.
+    # An alarm's threshold comes first. The other one of two classes keeps its own.
     for thresholds, other in ((None, 5000), ([0.6, 0.2], 2500)):
         alarm = {"thresholds": thresholds, "alarm": {"label": 0, "threshold": 0.7}}
         assert first_thresholds(alarm, 2) == pytest.approx([7000, other])
@@ -258,7 +258,7 @@ def test_the_script_writes_every_post(saved, tmp_path):
 
 @pytest.mark.parametrize("kind", MODELS, ids=str)
 def test_labels_that_a_model_derives_are_on_the_page(tmp_path, kind):
-    """They are those of a plain loop. With fewer timelines than the file has, they are from the whole of it."""
+    """A plain loop gives the same. With fewer timelines than the file has, they are from the whole of it."""
     model, tokenizer = tiny_reader(tmp_path / "model", **kind, num_labels=2, change_step=2.0)
     moods = [[1, 2, -1], [0, 0, 2], [2, 1, 0], [0, 1, 2]]
     posts = [
@@ -306,7 +306,7 @@ def test_the_page_of_a_run_has_the_alarms_of_its_predictions(saved, tmp_path, ca
 
 
 def test_the_page_says_how_good_the_model_was_in_its_own_test(saved, tmp_path):
-    """The scores are not those of the shown posts, which may have no labels."""
+    """The scores are not of the shown posts, which may have no labels."""
     posts = [{**post, "label": ""} for post in synthetic_posts(3, seed=0, posts_per_timeline=5)]
     model = shutil.copytree(saved, tmp_path / "model")
     assert "0.829" not in write_view(str(model), tmp_path, posts).partition("<main")[0]
