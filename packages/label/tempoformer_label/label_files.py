@@ -58,8 +58,8 @@ class LabelFile(NamedTuple):
 
 def read_classes(posts: Sequence[Dataset], given: Sequence[str] | None, arguments: PostArguments) -> list[str]:
     """
-    Returns the classes: the given ones, else those of the labels in the files, else the usual ones. Raises a
-    `ValueError` for a single class.
+    Returns the given classes, else the usual ones if they include all labels in the files, else these labels. Raises
+    a `ValueError` for a single class.
     """
     if given:
         check_labels(given)

@@ -12,7 +12,7 @@ import numpy as np
 RESAMPLES = 2_000
 # The ends of the intervals
 LOW, HIGH = 0.025, 0.975
-# With a part of the timelines the score falls short of that with endless ones by a multiple of its size to this power.
+# The score falls short of its limit with endless timelines by a multiple of the number of timelines to this power.
 # With -0.5 gains were overestimated (docs/more_labels.md).
 POWER = -1.0
 
@@ -22,8 +22,8 @@ def expect_more(whole: np.ndarray, parts: Mapping[int, np.ndarray]) -> dict[str,
     Expects the macro F1 of a model that learns from twice as many timelines of the same kind.
 
     The parts' macro F1 is fitted by `a - b / timelines` (least squares, `b` at least 0), and the model's own
-    changes as this formula does. Intervals of 95 % are by a bootstrap over timelines, the same for all scores; that of
-    the expected score has the spread between fits ([`spread_of_fits`]), and that of a score on twice as many, too.
+    changes as this formula does. Intervals of 95 % are by a bootstrap over timelines, the same for all scores; the
+    expected score also has the spread between fits ([`spread_of_fits`]), and of a score on twice as many timelines.
 
     Args:
         whole (`np.ndarray` of shape `(timelines, 2, classes)`): Counts of [`f1_counts`] of the model itself.
@@ -98,8 +98,8 @@ def macro_f1(drawn: np.ndarray, counts: np.ndarray) -> np.ndarray:
 
 def expected_gain(sizes: np.ndarray, scores: np.ndarray, number: int) -> np.ndarray:
     """
-    Returns what twice the `number` of timelines add to the scores (samples,), from those of parts with these `sizes`
-    (samples, sizes).
+    Returns how much more a model of twice the `number` of timelines scores (samples,), by the `scores` (samples,
+    sizes) of models of parts with these `sizes`.
     """
     shortfall = sizes**POWER
     centred = shortfall - shortfall.mean()
@@ -109,8 +109,8 @@ def expected_gain(sizes: np.ndarray, scores: np.ndarray, number: int) -> np.ndar
 
 def spread_of_fits(parts: Mapping[int, np.ndarray]) -> float:
     """
-    Returns the standard deviation of the scores of models that learn from other timelines, as many as these are. It is
-    that between the fits to parts, which shrinks with their size as the shortfall does.
+    Returns the standard deviation of the scores of models that learn from other timelines, as many as these are. The
+    fits to parts tell it: their spread is taken to shrink with the size of a part, as the shortfall does.
     """
     squares, degrees = 0.0, 0
     for count, fits in parts.items():

@@ -124,8 +124,10 @@ def fit_stand_in(
     all rows with the vectors that it reads.
 
     Args:
-        model, tokens, tokenizer, seed: The arguments of [`measure_more_labels`].
-        part (`np.ndarray`): Indices of the rows of `tokens["train"]`.
+        model, tokenizer: The model, with its experts, which stays as it is, and its tokenizer.
+        tokens: Rows of [`to_rows`] by split. The stand-in learns from some rows of `train`.
+        part (`np.ndarray`): Indices of these rows.
+        seed (`int`): Seed of the trees.
     """
     # The network is as small as can be, and gives all classes the same logit.
     config = deepcopy(model.config)

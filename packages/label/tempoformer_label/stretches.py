@@ -137,7 +137,7 @@ def best_stretches(windows: np.ndarray, scores: np.ndarray) -> tuple[float, list
 
 
 def drawn_order(groups: np.ndarray, generator: np.random.Generator) -> np.ndarray:
-    """Returns an order (members,) that is drawn, in each beginning of which all groups have about the same share."""
+    """Draws an order (members,) whose first members, however many, take about the same share of every group."""
     place = np.empty(len(groups))
     for group in sorted(set(groups)):
         members = generator.permutation(np.flatnonzero(groups == group))

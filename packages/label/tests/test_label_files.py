@@ -47,7 +47,7 @@ def test_columns_that_options_name_get_the_names_that_a_training_reads():
     kept = {"day": "2024-05-02", "hour": "9:00", "original_text": "x", "mood": "7", "original_label": "old"}
     assert first == {**same, **kept, "text": "b", "timestamp": "2024-05-02 09:00"}
     assert second["timestamp"] == "2024-05-01 09:30"
-    # Shown in the order of time, saved in that of the file
+    # Shown in the order of time, saved in the order of the file
     (timeline,) = data["timelines"]
     assert timeline["rows"] == [1, 0] and data["stretches"] == [{"timeline": 0, "posts": [0, 1]}]
 
@@ -120,7 +120,7 @@ def test_classes_must_be_two_and_labels_must_be_among_them():
     with pytest.raises(ValueError, match="'calm'.*--labels"):
         page_of("posts.csv")
     write_posts(Path("posts.csv"), [{**ANN, "label": "Switch"}])
-    # Those of most files, some of which are used already
+    # The usual classes, because they include the only label
     assert [found["name"] for found in page_of("posts.csv")["classes"]] == NAMES
     for arguments, message in (
         (["--labels", "calm"], "--labels"),
@@ -181,7 +181,7 @@ def test_annotators_are_compared_by_post_whatever_the_order_of_their_files(caplo
         expected["annotator"] = "ann, bob" if one == other else ""
         assert {name: rows[row][name] for name in expected} == expected
         assert rows[row]["note_ann"] == f"ann {row}"
-    # The labels are random, so that agreement is that of chance.
+    # The labels are random, so that annotators agree by chance only.
     (message,) = [record.message for record in caplog.records if "alpha" in record.message]
     alpha = float(message.rpartition("is ")[2].rstrip("."))
     assert alpha == pytest.approx(cohen_kappa_score(*labels), abs=0.02) and abs(alpha) < 0.25

@@ -9,7 +9,7 @@ from tempoformer_label.more_labels_figure import more_labels_figure
 
 
 def counts_of(score: float, timelines: int = 40, spread: float = 0.0, seed: int = 0) -> np.ndarray:
-    """Returns counts (timelines, 2, 2) whose macro F1 is a score, that of a timeline by chance above or below it."""
+    """Returns counts (timelines, 2, 2) whose macro F1 is `score`; a timeline's is `spread` above or below it."""
     off = spread * np.random.default_rng(seed).permutation(np.resize([-1, 1], timelines))
     hits = np.repeat(100 * (score + off)[:, None], 2, axis=1)
     return np.stack((hits, np.full_like(hits, 100)), axis=1)

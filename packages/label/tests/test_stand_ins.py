@@ -22,8 +22,8 @@ WORDS, NAMES = "abcdefghijkl", "mnopqrstuvwxyz"
 
 def measure(rule, count: int = 40, num_posts: int = 8):
     """
-    Measures what more labels would be worth to a model of timelines, each of whose posts has three words, and two that
-    are those of the timeline alone. `rule` gives the label from the words and a draw from 0 and 1.
+    Measures what more labels would be worth to a model. Each post has three drawn words, and the two names of its
+    timeline. `rule` gives the label from the drawn words and from a 0 or 1 that is drawn for the timeline.
     """
     chance, timelines = np.random.default_rng(0), []
     for number in range(count):
@@ -87,7 +87,7 @@ def test_few_timelines_and_rare_classes_are_not_measured():
 
 @pytest.mark.slow
 def test_the_command_takes_what_a_training_has_left(tmp_path, monkeypatch, capsys, caplog):
-    """The training names the command, which encodes no post anew, and refuses posts without those of the training."""
+    """The training names the command, which encodes no post anew, and refuses a file that lacks training posts."""
     monkeypatch.setattr(logging.getLogger("modeling_tempoformer"), "propagate", True)
     monkeypatch.chdir(ROOT)
     made = list(synthetic_posts(40, seed=0, posts_per_timeline=8))
@@ -105,7 +105,7 @@ def test_the_command_takes_what_a_training_has_left(tmp_path, monkeypatch, capsy
     assert list((tmp_path / "datasets" / "post_embeddings").iterdir()) == kept
     worth = read_json(tmp_path / "worth.json")
     assert worth["timelines"] == 32 and more_labels_sentence(worth) in capsys.readouterr().out
-    # The model's own score is that of the run's validation, in which each timeline was held out in turn.
+    # The model's own score is the run's validation score, for which each timeline was held out in turn.
     assert worth["macro_f1"] == pytest.approx(read_json(out / "all_results.json")["validation"]["macro_f1"])
     assert (tmp_path / "worth.png").stat().st_size > 0
     fewer = write_posts(tmp_path / "fewer.csv", made[:160])

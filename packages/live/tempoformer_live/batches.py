@@ -89,7 +89,7 @@ class Batches:
         self.waiting = [job for job in self.waiting if not job.answer.done()]
 
     def next_batch(self) -> list[Job]:
-        """Returns jobs of about `MAX_TOKENS` tokens, of which each may use half."""
+        """Returns jobs of about `MAX_TOKENS` tokens; each job may use half of them."""
         timelines: dict[str, list[Job]] = {}
         for job in self.waiting:
             timelines.setdefault(job.timeline_id, []).append(job)

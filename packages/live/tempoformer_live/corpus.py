@@ -72,9 +72,10 @@ class Corpus:
     """
     The posts of all input files, partitioned by a hash of the timeline id. The posts of each input file are in one
     Parquet file in `WORK`. With n partitions, its row groups k, n + k, 2n + k and so on belong to partition k.
-    `columns` are those of the timeline, the timestamp, the text, the id and the speaker, and of the state for a model
-    that reads known ones; `records`, `one_timeline`, `drop_incomplete` and `missing` are the arguments of
-    [`load_table`] and [`to_timelines`]. `kept` names columns that stand beside the predictions, as texts.
+    `columns` names the columns of the timeline, the timestamp, the text, the id and the speaker, and of the state for
+    a model that reads known ones. `records` is the path to the list of posts in an object of JSON, `one_timeline`
+    says that a file is one timeline, `drop_incomplete` that rows without an id, time or text are left out, and
+    `missing` has codes for missing values. `kept` names columns that stand beside the predictions, as texts.
     """
 
     output: Path
@@ -170,7 +171,7 @@ class Corpus:
 
 
 def cells_of_row(kept: deque[tuple[int, dict[str, str | None]]], row: int) -> dict[str, str | None]:
-    """Returns the cells of a row. Removes them from `kept`, with those of rows before it, which were left out."""
+    """Returns the cells of a row. Removes them from `kept`, and the rows before it, which were left out."""
     while kept:
         number, cells = kept.popleft()
         if number == row:

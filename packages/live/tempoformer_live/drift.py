@@ -116,9 +116,9 @@ def stability_index(before: np.ndarray, after: np.ndarray) -> np.ndarray:
 
 
 def compare_to_chance(before: np.ndarray, after: np.ndarray) -> dict[str, float]:
-    """Compares the index of counts (timelines, bins) with that of random divisions of the timelines."""
+    """Compares the index of counts (timelines, bins) with the indices of random divisions of the timelines."""
     if min(len(before), len(after)) < 2:
-        raise ValueError("Predictions of one timeline say nothing about drift: give those of several.")
+        raise ValueError("Predictions of one timeline say nothing about drift: give several timelines.")
     counts = np.concatenate([before, after])
 
     def index(*groups: np.ndarray, axis: int) -> np.ndarray:

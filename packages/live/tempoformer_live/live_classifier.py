@@ -62,8 +62,8 @@ class LivePost(NamedTuple):
     A tokenized post, its text, and its speaker, None where that is not known. `columns`, `times` and `speakers` hold
     the earlier posts that come with it, and then the post. `time_kind` is the kind of all times ([`read_time`]).
     `source` says where the earlier posts are from, one of `CONTEXTS`, and `num_missed` how many of them a memory
-    missed. `states` and `previous_states` are those of all posts that a model reads which reads known ones, else
-    empty. `begun` is there if some of the earlier posts were read already: the others are left.
+    missed. `states` and `previous_states` are of all these posts for a model that reads known states, else empty.
+    `begun` is there if some of the earlier posts were read already: the others are left.
     """
 
     timeline_id: str
@@ -126,7 +126,7 @@ class Begun(NamedTuple):
 
 class Reading(NamedTuple):
     """
-    The model's output for a post, on which each request decides anew: the logits, those of the state, and other
+    The model's output for a post, on which each request decides anew: the logits of classes and of states, and other
     values of the answer. The `event` of a policy of alarms is decided once, for the `rule` of the alarm
     ([`~tempoformer_live.policy.Alarm.rule`]); None if there was no policy then.
     """
@@ -238,7 +238,7 @@ class LiveClassifier:
             speaker (`str`, *optional*): The writer of the post, None where that is not known, for a model that
                 `reads_speakers`; others do not read it.
             state, previous_state (`str` or `float`, *optional*): The state of the post, which only later ones read,
-                and that of the speaker's last post, where it has become known since, for a model that
+                and the state of the speaker's last post, where it has become known since, for a model that
                 `reads_known_states`; others do not read them.
 
         Returns:
@@ -277,8 +277,7 @@ class LiveClassifier:
 
         Args:
             timeline_id (`str` or `int`): The id of the timeline, or its number.
-            posts (`Sequence[tuple]`): Tuples of text, timestamp, speaker and state, of which the last ones may be left
-                out.
+            posts (`Sequence[tuple]`): Tuples of text, timestamp, speaker and state; the last ones may be left out.
             names (`Sequence[str]`): The name of each post, for errors.
 
         Returns:
@@ -312,7 +311,7 @@ class LiveClassifier:
         return read
 
     def learned_states(self, states: Sequence[str]) -> list[str]:
-        """Returns kept states, empty where the model has not learned one, as those of another model's posts."""
+        """Returns kept states, empty where another model kept a state that this one has not learned."""
         learned = []
         for state in states:
             try:
@@ -336,19 +335,19 @@ class LiveClassifier:
         Classifies posts in one step, each after the earlier posts of its timeline.
 
         Args:
-            posts (`Sequence[LivePost]`): Posts of any timelines. Those of one timeline are read in order of time.
+            posts (`Sequence[LivePost]`): Posts of any timelines. Each timeline is read in order of time.
             most_tokens (`float`, *optional*):
                 The most tokens to read; all posts are read if it is omitted. A post with earlier posts gets at most
                 half of them, but at least one text is read, however long. Timelines are read in their order.
 
         Returns:
             `list[dict | LivePost | RefusedPost | None]`: One result for each post: an answer; what is left to read, to
-            be given again, if `most_tokens` are used up; an error for a time of another kind than that of the
-            timeline's earlier posts; or None for a post that is older than the newest one of its timeline. An answer
-            is a dict, valid as JSON, with the values that the pipeline returns; `probabilities` and `thresholds` by
-            class, the latter None without any; `stream_length`, the number of posts in the stream; and `context`, the
-            source of the earlier posts: "memory", or for a timeline without memory "texts" (`history`), "kept" (the
-            texts in the store) or "none".
+            be given again, if `most_tokens` are used up; an error for a time of another kind than the earlier times
+            of the timeline; or None for a post that is older than the newest one of its timeline. An answer is a dict,
+            valid as JSON, with the values that the pipeline returns; `probabilities` and `thresholds` by class, the
+            latter None without any; `stream_length`, the number of posts in the stream; and `context`, the source of
+            the earlier posts: "memory", or for a timeline without memory "texts" (`history`), "kept" (the texts in the
+            store) or "none".
         """
         results: dict[tuple[str, str], Result] = {}
         # The stored timelines as they were read when their posts were begun.
@@ -446,7 +445,7 @@ class LiveClassifier:
     ) -> tuple[list[Part], dict[tuple[str, str], Result]]:
         """
         Chooses the parts of posts to read, `most_tokens` tokens at most. The posts of each timeline are in order of
-        time. Returns these parts, and the results of posts of which nothing is read.
+        time. Returns these parts, and the results of the other posts.
         """
         parts: list[Part] = []
         results: dict[tuple[str, str], Result] = {}
@@ -637,8 +636,8 @@ class LiveClassifier:
                 kept = {post_id: Reading(*one) for post_id, one in readings.items()}
                 writes[name] = (stored, dump(name, memory, kept), [])
                 waiting |= self.due_times(memory, [name])
-        # Where another process has written meanwhile, the alarm is its, or that of the next call; of a timeline that
-        # was forgotten meanwhile nothing is said.
+        # Where another process has written meanwhile, it or the next call raises the alarm. A timeline that was
+        # forgotten meanwhile has none.
         saved = self.store.save(self.model_id, writes, waiting) if writes else {}
         return [alarm for name, alarm in raised.items() if saved.get(name)]
 

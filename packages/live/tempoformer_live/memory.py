@@ -69,10 +69,10 @@ class RememberedTimeline:
 
 
 def check_kind(kind: str, earlier: str):
-    """Raises a `ValueError` if a post's time is of another kind than those of the earlier posts of its timeline."""
+    """Raises a `ValueError` if a post's time is of another kind than the earlier times of its timeline."""
     if kind != earlier:
         raise ValueError(
-            f"the time is {kind}, while those of the timeline's earlier posts are of another kind ({earlier}); the "
+            f"the time is {kind}, while the earlier times of the timeline are of another kind ({earlier}); the "
             "times of a timeline must be all ISO-8601 dates (2024-05-01), all numbers of seconds, all durations "
             "(00:01:30), or all missing"
         )

@@ -32,7 +32,7 @@ class ServerMetrics:
     | `batch_posts` | histogram of the posts of a batch |
     | `waiting_posts` | posts that wait for a batch |
 
-    Attributes: `registry`, the `CollectorRegistry` with these metrics and those of the process.
+    Attributes: `registry`, the `CollectorRegistry` with these metrics and the process's own.
     """
 
     def __init__(self):

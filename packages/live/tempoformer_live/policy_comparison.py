@@ -23,7 +23,7 @@ LOSS_ROUNDING = 1e-9
 PARTS = 5
 # The most thresholds that are tried before the search halves the step between two of them
 MOST_LEVELS = 120
-# Without dates, those of days are left out. An alarm ends below the `end_share` of its threshold.
+# Without times, policies that count seconds are left out. An alarm ends below the `end_share` of its threshold.
 POLICIES: tuple[dict[str, Any], ...] = (
     {},
     {"mean_of": 2},
@@ -84,7 +84,7 @@ def compare_policies(
     early: int = 0,
 ) -> list[dict[str, Any]]:
     """
-    Compares policies, each of which keeps the same bound on a risk.
+    Compares policies that all keep the same bound on a risk.
 
     Args:
         timelines (`Sequence[Timeline]`): Timelines whose labelled posts the model was not trained on.
@@ -98,8 +98,8 @@ def compare_policies(
     Returns:
         For each `policy` a dict of its `rule` ([`Rule`]), whose threshold all timelines have chosen, None if none
         keeps the bound: with too few timelines, or because the policy silences alarms that would find changes; and
-        the values `measured` by thresholds of other timelines, five folds in turn (None with too few others): those of
-        [`~evaluation.alarms.measure_alarms`], with the [`score_costs`] under `costs`.
+        `measured`, the result of [`~evaluation.alarms.measure_alarms`] for thresholds of other timelines, five folds
+        in turn (None with too few others), with the [`score_costs`] under `costs`.
     """
     timed = timelines[0].timestamps is not None
     units, _ = pd.factorize(pd.Series(list(map(unit_of, timelines)), dtype=object))
@@ -215,9 +215,9 @@ def keeping(
 
 def best_of(rows: Sequence[Mapping[str, Any]], goal: AlarmGoal) -> int | None:
     """
-    Returns the number of the best of [`compare_policies`] among those that kept the bound on other timelines: for a
-    rate the one that finds most changes, for missed changes the one with the fewest false alarms; of equal ones the
-    first. None if none kept it.
+    Returns the number of the row of [`compare_policies`] with the best policy that kept the bound on other timelines:
+    for a rate it finds most changes, for missed changes it has the fewest false alarms; of equal ones the first. None
+    if no policy kept it.
     """
     measured = {number: row["measured"] for number, row in enumerate(rows) if row["measured"]}
     kept = [

@@ -96,8 +96,8 @@ class RedisStore:
     is not used any more expires.
 
     A memory begins with its version, random bytes that are new at each write. A write succeeds only if the stored
-    version is the one that was read: if two processes step a timeline at the same time, one of them must read again.
-    No lock is held.
+    version is the one read before: if two processes step a timeline at the same time, one of them must read again. No
+    lock is held.
 
     Args:
         client (`redis.Redis`): A client that returns bytes (`decode_responses=False`, the default).
@@ -115,7 +115,7 @@ class RedisStore:
         self.drop_script = client.register_script(DROP_DUE)
 
     def load(self, model: str, timeline_ids: Iterable[str]) -> dict[str, StoredTimeline]:
-        """Returns a model's memory of each timeline, of which there is at least one, and the stored texts."""
+        """Returns a model's memory of each of one or more timelines, and the stored texts."""
         hashes = {timeline_id: hash_for_key(timeline_id) for timeline_id in timeline_ids}
         return dict(zip(hashes, self.load_hashes(model, list(hashes.values())), strict=True))
 

@@ -27,7 +27,7 @@ REQUEST_ID: ContextVar[str] = ContextVar("request_id", default="")
 class RequestLogs:
     """
     An ASGI middleware that gives each request an id, which is in the answer's header `X-Request-ID` and in each log
-    line of the request, and logs one line for each: method, path, status and seconds. The id is that of the request's
+    line of the request, and logs one line for each: method, path, status and seconds. The id is the request's own
     header `X-Request-ID` if that is 1 to 200 printable characters of ASCII without spaces; else it is made.
     """
 

@@ -66,7 +66,7 @@ MAX_EXPLAINED_TOKENS = 4096  # tokens of a timeline to explain
 
 PATHS = """\
 POST /score     {"timeline_id": "ann", "post_id": "17", "text": "...", "timestamp": "2024-05-01T09:00:00Z"}, or of
-                whole timelines {"posts": [...]}, a list of such posts, of which nothing is remembered
+                whole timelines {"posts": [...]}, a list of such posts: nothing is remembered
 POST /explain   {"text": ["...", "..."], "timestamp": ["...", "..."]}: the result of the pipeline's `explain`
 POST /forget    {"timeline_id": "ann"}
 GET  /alarms    alarms that are due while no post has come
@@ -122,7 +122,7 @@ class LoadedModel:
         timeline = Timeline.read("given", given.text, given.timestamp, shows_values=False, **people)
         columns, _ = timeline.tokenize(self.whole_pipe.tokenizer, self.classifier.max_tokens)
         if (size := sum(map(len, columns["input_ids"]))) > MAX_EXPLAINED_TOKENS:
-            raise ValueError(f"The timeline has {size} tokens, of which at most {MAX_EXPLAINED_TOKENS} are explained.")
+            raise ValueError(f"The timeline has {size} tokens: at most {MAX_EXPLAINED_TOKENS} can be explained.")
         # Few posts at a time, because the stream of each is computed once without each of its posts.
         try:
             explained = self.whole_pipe.explain(timeline, targets_per_row=8)
@@ -200,8 +200,8 @@ def create_app(settings: ServerSettings, store: RedisStore | None = None) -> Fas
     Returns the app, and begins to load its model in another thread; until that is done, requests for it get 503.
 
     Args:
-        settings ([`~tempoformer_live.settings.ServerSettings`]): The settings; the app reads neither the
-            address to listen on nor those of logs and of draining.
+        settings ([`~tempoformer_live.settings.ServerSettings`]): The settings. The app does not read
+            the address to listen on, nor what is set for logs and draining.
         store ([`~tempoformer_live.redis_store.RedisStore`], *optional*): The memory of timelines, by
             default one of the settings' Redis server.
 

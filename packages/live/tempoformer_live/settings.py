@@ -70,7 +70,7 @@ class ServerSettings:
 
 def environment_flags(environment: Mapping[str, str]) -> list[str]:
     """
-    Returns the flags that environment variables stand for, to be read before those of the command line. Raises a
+    Returns the flags that environment variables stand for, to be read before the command line's. Raises a
     `ValueError` for a variable with the prefix that is no setting, such as a misspelled one.
     """
     given = {name: value for name, value in environment.items() if name.startswith(PREFIX)}

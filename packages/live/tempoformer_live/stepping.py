@@ -132,7 +132,7 @@ class Stepper:
     ) -> StreamStepOutput:
         r"""
         Classifies new posts as they arrive, each in the stream of the posts of its timeline that came before it. The
-        logits are those of a batch that holds the whole timelines; [`Stepper.answer`] turns them into labels, scores
+        logits equal the logits of a batch with the whole timelines; [`Stepper.answer`] turns them into labels, scores
         and alarms.
 
         A new post costs one pass of the encoder, in the paper's model one for all posts of its window. Leave the new
@@ -146,7 +146,7 @@ class Stepper:
                 timeline have `token_type_ids`, or none has.
             timeline_ids (`Sequence[str]`): The timeline of each post, which [`~names_tempoformer.read_id`] reads.
             timestamps (`Sequence`, *optional*):
-                Values for [`~times_tempoformer.to_seconds`]. Those of a timeline, also in earlier steps, are of one
+                Values for [`~times_tempoformer.to_seconds`]. In a timeline, earlier steps included, they are of one
                 kind: all dates, all numbers or all durations, or all posts have none.
             is_context (`Sequence[bool]`, *optional*):
                 True for a new post that is remembered for later posts but not classified; False for all if omitted.
@@ -365,7 +365,7 @@ class Stepper:
         Encodes the new posts, `inputs`, and classifies `streams` of remembered and new posts. The host sends all
         inputs before the encoder begins, and waits for the device once, for all outputs.
 
-        Returns what is remembered of each new post, the logits of streams (streams, classes) and those of their
+        Returns what is remembered of each new post, and the logits of streams (streams, classes) and of their
         states, on the host; the last two are None where there is nothing to classify.
         """
         device, mask, reads_vectors = self.model.device, inputs["attention_mask"], self.model.tempoformer.reads_vectors

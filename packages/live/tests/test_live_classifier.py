@@ -237,7 +237,7 @@ def test_a_memory_that_cannot_be_read_begins_anew_and_costs_no_other_timeline_it
 
 @pytest.mark.parametrize("kind", MODELS, ids=str)
 def test_one_bit_that_is_another_one_never_changes_an_answer_in_silence(kind):
-    """With any bit flipped, the answer is correct, or is that of a timeline which begins anew."""
+    """With any bit flipped, the answer is correct, or the timeline begins anew."""
     pipe, store = make_pipe(**kind), DictStore()
     classifier = LiveClassifier(pipe, store)
     send(classifier, TIMELINES, [("ann", 0), ("ann", 1)])
@@ -346,7 +346,7 @@ def test_a_model_is_known_by_what_it_computes_and_not_by_what_it_decides(kind, c
 
 @pytest.mark.parametrize("kind", [*MODELS, WITH_STATES, {"timed": False}], ids=str)
 def test_a_new_model_reads_the_kept_texts_of_all_posts_before(kind):
-    """The new model has seen none of them, and its answers are those of the whole timelines."""
+    """The new model has seen none of them, and answers as it does for whole timelines."""
     timelines = {name: {"text": one["text"]} for name, one in SPOKEN.items()} if "timed" in kind else SPOKEN
     texts: dict = {}
     old, pipe = LiveClassifier(make_pipe(seed=1, **kind), DictStore(texts)), make_pipe(**kind)

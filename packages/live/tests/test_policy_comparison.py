@@ -20,7 +20,7 @@ HOUR = 3600.0
 
 
 def draw(seed: int, number: int = 40, timed: bool = True):
-    """Draws timelines of up to 12 posts, in half of which something changes, and the scores of all posts."""
+    """Draws timelines of up to 12 posts, about half of them without a change, and the scores of all posts."""
     generator, timelines, scores = np.random.default_rng(seed), [], []
     for name in range(number):
         labels = (generator.random(generator.integers(2, 13)) < 0.4) & (generator.random() < 0.5)
@@ -185,7 +185,7 @@ def test_the_command_compares_and_sets_a_policy(tmp_path, capsys, model_type):
     command.main([*arguments, "--set", json.dumps({"cooldown_posts": 2})])
     assert read_json(tmp_path / "config.json") == before, "the model knows its threshold alone"
     alarm = read_alarm(tmp_path, model.config)
-    # The temperature is that of the model's answers.
+    # The model's temperature is used, as in its answers.
     calibrated = 1 / (1 + np.exp(-np.log(scores / (1 - scores)) / 2))
     (row,) = compare_policies(timelines, calibrated, 1, AlarmGoal("rate", 0.2), [{"cooldown_posts": 2}])
     assert alarm.threshold == pytest.approx(row["rule"].threshold) and alarm.policy == {"cooldown_posts": 2}

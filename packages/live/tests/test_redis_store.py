@@ -156,7 +156,7 @@ def test_the_memory_of_one_model_is_deleted_however_much_it_is(client):
 
 
 def test_a_memory_that_is_cut_is_damaged_and_replaced(client):
-    """Also one of which the version alone is left, or nothing."""
+    """Also if its version alone is left, or nothing."""
     pipe = make_pipe(model_type="post_tempoformer")
     classifier = LiveClassifier(pipe, RedisStore(client))
     key = f"{MEMORY}{classifier.model_id}:{ANN}"

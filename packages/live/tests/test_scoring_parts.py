@@ -322,7 +322,7 @@ def test_alarms_follow_the_policy_of_the_model_s_service(tmp_path):
     write_files(corpus)
     score_partition(pipe, corpus, "dates", 1, Alarm(1, 0.0, {"cooldown_posts": 1}), 0)
     scored = pd.read_parquet(corpus.output / "part-00000.parquet")
-    # Of each timeline the first, the third post in the order of time, which is not that of the input.
+    # By time, and not in the order of the input, the first and the third post of each timeline are alarms.
     for _, posts_of in scored.groupby("timeline_id"):
         events = posts_of.sort_values("time")["alarm_event"].tolist()
         assert events == ["raised", "held back"] * 2

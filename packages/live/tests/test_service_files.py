@@ -192,7 +192,7 @@ def test_the_proxy_does_not_send_a_post_that_takes_too_long_to_the_other_worker(
 
 
 class HalfRequest:
-    """A request of which a worker waits for the other half."""
+    """Half of a request; a worker waits for the rest."""
 
     def __init__(self, port: int, post: dict):
         body = json.dumps(post).encode()

@@ -1,4 +1,4 @@
-"""Checks requests that score several posts, of which nothing is remembered."""
+"""Checks requests that score several posts, after which nothing is remembered."""
 
 from concurrent.futures import ThreadPoolExecutor
 

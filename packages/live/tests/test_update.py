@@ -46,7 +46,7 @@ class Service:
         return {"".join(v for label, v in one.labels.items() if label != "model"): one.value for one in samples}
 
     def expect(self, answer: dict, name: str, number: int, context: str):
-        """Checks that an answer is that of the whole timeline."""
+        """Checks that an answer is the same as for the whole timeline."""
         assert_same([answer], self.pipe(SPOKEN[name])[number : number + 1])
         assert answer["context"] == context
 

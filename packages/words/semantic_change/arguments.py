@@ -42,7 +42,7 @@ class TextDataTrainingArguments(DatasetArguments):
 def read_of_texts(
     data: TextDataTrainingArguments, training: TrainingArguments, prepends_time: bool
 ) -> dict[str, tuple[Any, str]]:
-    """The argument of [`check_read`] for the options of the script that reads dated texts."""
+    """Returns, for options about dated texts, whether this run reads them and words for the error if it does not."""
     trains, evaluates, predicts = training.do_train, training.do_eval, training.do_predict
     cuts = trains and evaluates and not data.validation_files and not data.streaming
     masks = (trains or evaluates, "without --do_train and --do_eval")

@@ -54,7 +54,8 @@ class Search:
     ):
         """
         Clusters the sampled `usages` of a word by their `vectors`, both by time in the order of times; `everything` is
-        all its usages in the order of the corpus. `seed`, `frequent` and `known` are arguments of [`find_senses`].
+        all its usages in the order of the corpus. `seed` is the clustering's; `frequent` words are no keywords; with
+        `known` senses, clusters hold only the usages that fit none of these.
         """
         self.times, self.vectors = list(usages), np.concatenate(list(vectors.values()))
         self.options, self.space = find_senses(usages, vectors, seed, frequent, known), SenseSpace(self.vectors)
@@ -100,7 +101,7 @@ class Search:
         return self.outside[self.num_read : bisect_left(self.outside_places, max(map(self.end, {0, self.chosen})))]
 
     def add(self, number: int, known: Sequence[Usage], vectors: np.ndarray):
-        """Adds the next usages, `number`, of which an encoder knows those that are `known`, with their vectors."""
+        """Adds the next `number` usages. An encoder knows some of them, `known`, by these `vectors`."""
         added = slice(self.num_read, self.num_read + number)
         place = dict(zip(self.outside[added], self.outside_places[added], strict=True))
         self.num_read += number

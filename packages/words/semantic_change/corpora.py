@@ -114,7 +114,7 @@ def read_semeval(
     tell_files: Callable[[pd.DataFrame], object] | None = None,
 ) -> Iterator[DatedSentence]:
     """
-    Reads a corpus for each time point lazily, in any layout of [`read_passages`], such as that of SemEval-2020 Task 1
+    Reads a corpus for each time point lazily, in any layout of [`read_passages`], such as SemEval-2020 Task 1's
     (Schlechtweg et al., 2020): one sentence on each line, and tokens separated by white space.
 
     A token without the punctuation around it is a target if it equals one of the target's forms; a phrase is a
@@ -173,7 +173,10 @@ def read_dated_corpus(
         path (`str` or `Path`): A table, a file or a folder, as [`read_semeval`] reads them, with dates that
             [`read_date`] reads: in a column, in the metadata of texts, or in the names of files.
         times (`Sequence[str]`): Names of [`TimePoints`], such as "1810-1860".
-        targets, ignore_case, columns, tell_files: See [`read_semeval`].
+        targets (`Iterable[str]` or `Mapping[str, Sequence[str]]`): Words and phrases, or each with its forms.
+        ignore_case (`bool`, *optional*, defaults to `False`): If True, "Plane" is a usage of "plane".
+        columns ([`TextColumns`], *optional*): The columns of tables, and of tokens that targets are looked up in.
+        tell_files (`Callable`, *optional*): Is called with the table of [`FilesRead`] once all texts are read.
 
     Raises a `ValueError` if a time has no text.
     """

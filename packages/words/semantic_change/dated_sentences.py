@@ -90,7 +90,7 @@ class Blocks:
 
     Args:
         paths (`Sequence[str | Path]`): The corpora. The smallest one has [`NUM_BLOCKS`] for each of its times.
-        columns ([`TextColumns`]): See [`read_passages`].
+        columns ([`TextColumns`]): The columns of tables, and of tokens.
         num_times (`int`, *optional*, defaults to 1): The number of times in a corpus.
     """
 

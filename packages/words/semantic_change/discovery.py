@@ -35,7 +35,7 @@ CONTENT = """
     amount bill bottom call cry describe detail fill find fire found front full interest mill mine move name part show
     side sincere system thick thin top
 """
-# Those of older English, which no list of today has.
+# Function words of older English, which no list of today has.
 OLDER = """
     canst couldst didst dost doth hadst hast hath hither hitherto mayest mightest nay oft shalt shouldst thee thence
     therein thereof thereunto thine thither thou thy thyself unto wast wert wherefore wherein whereof whither whoso

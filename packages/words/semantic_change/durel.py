@@ -102,8 +102,8 @@ def compare_with_judgments(
     Compares the similarity of usages to a model with people's judgements.
 
     Args:
-        judgments: The table of [`read_judgments`]. Usages are known by their [`identify`], or by their source if it is
-            that of one usage, as in DWUG data sets. A warning counts the pairs with another usage.
+        judgments: The table of [`read_judgments`]. Usages are known by their [`identify`], or by their source if only
+            one usage has it, as in DWUG data sets. A warning counts the pairs with another usage.
         usages, vectors: The usages of each word and their vectors.
 
     Returns:

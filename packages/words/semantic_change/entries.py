@@ -93,7 +93,7 @@ class Entry:
 
 
 def make_entry(search: Search, frequent: Collection[str] = ()) -> Entry:
-    """Makes the entry of a word from its senses and what was read. `frequent` is that of [`Keywords`]."""
+    """Makes the entry of a word from its senses and what was read. `frequent` words are collocates only beside it."""
     sampled = search.pool[: len(search.options[0].labels)]
     order, labels, pool = search.order, search.labels, search.pool
     first = {
@@ -136,7 +136,8 @@ def make_entries(
     Args:
         usages, vectors: The sampled usages and their vectors, of each word by time in the order of times.
         found: All usages in the corpus, in its order, which is the order of usages of the same date.
-        read, most: See [`search_all`].
+        read: Returns the usages that an encoder knows, and their vectors.
+        most: The most usages to read for attestations, beside the five oldest of each word.
         seed: Seed of the clustering.
         frequent: Words that are no keywords and no collocates, unless they stand right beside the word.
         known: The known senses of words; the usages of others are clustered.
@@ -176,8 +177,8 @@ def shares_by_group(
     is_inside: np.ndarray, groups: np.ndarray, documents: np.ndarray, number: int
 ) -> list[dict[str, float]]:
     """
-    Counts some of the usages in each of a number of groups, such as those of a sense at each time. Returns for each
-    group their number, that of their documents, the number of all usages, and the share with its 95 % interval.
+    Counts some of the usages in each of a number of groups, such as a sense's usages at each time. Returns for each
+    group the number of these usages, of their documents and of all usages, and the share with its 95 % interval.
     """
     parts, totals = [], []
     for group in range(number):

@@ -36,7 +36,7 @@ class Collocate(NamedTuple):
     Attributes:
         word (`str`): The word.
         count (`int`): The number of these usages with the word around them.
-        strength (`float`): The share of these usages with the word, divided by that of the others. Both counts are
+        strength (`float`): The share of these usages with the word, divided by the others' share. Both counts are
             smoothed by a half, so that the ratio is finite.
     """
 
@@ -50,7 +50,7 @@ class WordsAround:
     The words around usages.
 
     Args:
-        words (`Sequence[Iterable[str]]`): The words of each usage, such as those of [`content_words`].
+        words (`Sequence[Iterable[str]]`): The words of each usage, such as [`content_words`] yields.
     """
 
     def __init__(self, words: Sequence[Iterable[str]]):

@@ -148,7 +148,7 @@ def read_example(row: Mapping[str | None, str | None], where: str) -> tuple[str,
 
 
 def take_words(texts: GivenTexts, words: Iterable[str]) -> GivenTexts:
-    """Returns the texts of some words. A warning counts those of others."""
+    """Returns the texts of some words. A warning counts the texts of others."""
     words = set(words)
     if others := {word: len(rows) for word, rows in texts.items() if word not in words}:
         named = ", ".join(f"{word} ({count})" for word, count in others.items())

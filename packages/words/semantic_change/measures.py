@@ -113,8 +113,8 @@ def shuffled_prototypes(
     ([`can_be_tested`]), the p-value is NaN, and usages are assigned one by one, for the mean.
 
     Args:
-        at_first, at_last (`np.ndarray` of shape `(usages, width)`): The vectors of all usages, those of the first time
-            point first, as the model reads them at the first and at the last time point.
+        at_first, at_last (`np.ndarray` of shape `(usages, width)`): The vectors of all usages, from the first time
+            point and then from the last, as the model reads them at the first and at the last time point.
         documents (two `np.ndarray` of shape `(usages,)`): The document of each usage of the first and of the last time
             point, as a number from 0.
     """
@@ -140,7 +140,9 @@ def average_pairwise_distance(before: np.ndarray, after: np.ndarray) -> float:
     Mean cosine distance (0 to 2) over all pairs of a usage before and a usage after (APD, Giulianelli et al., 2020).
 
     Args:
-        before, after: See [`prototype_distance`], which also raises a `ValueError` for the same vectors.
+        before, after (`np.ndarray` of shape `(usages, width)`): The vectors of a word's usages at two time points.
+
+    Raises a `ValueError` if one of them is empty, if the widths differ, or if a vector is not finite.
     """
     # The mean of the products of all pairs is the product of the means.
     old, new = (normalize(np.asarray(vectors, dtype=np.float64)).mean(axis=0) for vectors in (before, after))
@@ -166,7 +168,7 @@ def prototype_deviations(
     """
     Returns the 2.5 % and 97.5 % quantiles of the bootstrap distribution of the [`prototype_distance`] over documents,
     minus its mean. The mean itself is biased upwards, because means of resampled usages lie further apart. Both are
-    NaN if the documents are too few ([`can_be_tested`]). `documents` is that of [`shuffled_prototypes`].
+    NaN if the documents are too few ([`can_be_tested`]). `documents` has the number of each usage's document.
     """
     numbers = [part.max() + 1 for part in documents]
     if not can_be_tested(*numbers):

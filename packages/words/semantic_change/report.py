@@ -67,8 +67,8 @@ def ranked_table(
         frequencies: The frequency of each word and time in the whole corpus.
         documents: The number of documents of these usages.
         steady: Words that are known to be steady. The table has `above_steady`, the first measure less its median over
-            those of them that have a score.
-        num_searched: The number of words from which those of the table were chosen, because they changed most.
+            the steady words with a score.
+        num_searched: The number of words among which the words of the table changed most.
     """
     table = pd.DataFrame(columns, index=pd.Index(list(counts), name="word"))
     measures = [name for name in table if name not in (*CERTAINTY, STEP)]
@@ -151,7 +151,7 @@ def conclude(
         least, most = (known.loc[known["times_chance"].agg(end)] for end in ("idxmin", "idxmax"))
         sentences[0] += (
             f": their usages are from {least['times_chance']:.1f} ('{least['word']}') to {most['times_chance']:.1f} "
-            f"('{most['word']}') times as far apart as those of shuffled documents"
+            f"('{most['word']}') times as far apart as in shuffled documents"
         )
     is_steady = table["word"].isin(steady)
     if is_steady.any():
@@ -161,7 +161,7 @@ def conclude(
             # Some of these may have changed.
             bound = changes.quantile(0.9)
             sentences.append(
-                f"Words drawn from the corpora, most of which are steady: {len(changes)}, {middle}, and nine in ten "
+                f"Words drawn from the corpora, mostly steady ones: {len(changes)}, {middle}, and nine in ten "
                 f"have at most {bound:.1f} ({', '.join(changes.index)})"
             )
         else:
@@ -195,9 +195,9 @@ def describe_untested(table: pd.DataFrame, times: Sequence[str]) -> str:
         for _, row in table.iterrows()
     ]
     return (
-        f"{len(words)} words are in too few documents at {times[0]} or {times[-1]} to tell their change from that of "
-        f"other documents of the same time, so they have no p and no interval, which is not evidence against change: "
-        f"{', '.join(words)}"
+        f"{len(words)} words are in too few documents at {times[0]} or {times[-1]} to tell their change from "
+        f"differences between documents of the same time, so they have no p and no interval, which is not evidence "
+        f"against change: {', '.join(words)}"
     )
 
 

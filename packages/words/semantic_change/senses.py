@@ -78,9 +78,9 @@ class Senses(NamedTuple):
         nearest (`np.ndarray` of shape `(usages,)`): The usages by their distance from the middle of their sense, the
             nearest first.
         keywords (`list[list[str]]`): The words that stand beside and around the usages of each sense more often than
-            those of the others.
-        means (`np.ndarray` of shape `(senses, components)`): The middle of each sense: the mean of a cluster, or that
-            of the texts of a known sense.
+            around the others.
+        means (`np.ndarray` of shape `(senses, components)`): The middle of each sense: the mean of a cluster, or
+            of a known sense's texts.
         silhouette (`float`): How well the senses stand apart, at most 1; 0 for one sense.
         names (`list[str]`): The names of known senses, and `none of these` of clusters beside them; empty for others.
         known ([`Known`], *optional*): How usages are assigned to known senses.
@@ -118,8 +118,8 @@ class SenseSpace:
 
 def assign(points: np.ndarray, usages: Sequence[Usage], means: np.ndarray, known: Known | None = None) -> np.ndarray:
     """
-    Returns the sense of each usage: that of its quotation, else the nearest known sense if it is in reach, else the
-    nearest cluster; -1 if there is no cluster.
+    Returns the sense of each usage: if it is quoted, the sense it is quoted for; else the nearest known sense in
+    reach, else the nearest cluster; -1 if there is no cluster.
     """
     distances = cdist(points, means)
     if known is None:
@@ -143,7 +143,7 @@ def find_reach(quotations: np.ndarray, labels: np.ndarray, points: np.ndarray) -
     for label in np.unique(labels):
         members = quotations[labels == label]
         if len(members) > 1:
-            # A point is n / (n - 1) times as far from the mean of the n - 1 others as from that of all.
+            # A point is n / (n - 1) times as far from the mean of the n - 1 others as from the mean of all.
             distances.append(
                 np.linalg.norm(members - members.mean(axis=0), axis=1) * len(members) / (len(members) - 1)
             )
@@ -175,8 +175,8 @@ def clusterings(points: np.ndarray, seed: int) -> list[Clustering]:
 
 def choose_senses(options: Sequence[Senses | Clustering]) -> int:
     """
-    Returns the index of the largest number of senses whose silhouette is near the best one; that of one sense if none
-    stands apart.
+    Returns the index of the option with the most senses whose silhouette is near the best one; the first option, one
+    sense, if none stands apart.
     """
     best = max(option.silhouette for option in options)
     if best <= MIN_SILHOUETTE:
@@ -185,7 +185,7 @@ def choose_senses(options: Sequence[Senses | Clustering]) -> int:
 
 
 class Division(NamedTuple):
-    """A division of usages into senses, in any order. The attributes are those of [`Senses`]."""
+    """Usages divided into senses, in any order: labels, means and names of senses, and how well these stand apart."""
 
     labels: np.ndarray
     means: np.ndarray

@@ -34,8 +34,8 @@ class TemporalTrainer(HubTrainer):
     smallest learning rates of the paper. Tokens of prepended times are word embeddings and learn at `learning_rate`.
 
     Args:
-        args, kwargs: The arguments of [`Trainer`].
-        base_model, dataset, dataset_config, split: Arguments of [`HubTrainer`].
+        args, kwargs: What [`Trainer`] takes.
+        base_model, dataset, dataset_config, split: What [`HubTrainer`] takes for the card and the record of the split.
     """
 
     def extra_learning_rate(self) -> tuple[float | None, list[nn.Parameter]]:

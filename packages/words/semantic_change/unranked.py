@@ -21,7 +21,7 @@ def describe_presence(counts: Sequence[int], few: Sequence[str], times: Sequence
     Describes at which times a word occurs.
 
     Args:
-        counts: Its occurrences at each time, of which one is more than 0.
+        counts: Its occurrences at each time, not all 0.
         few: The times with too few of them for a score.
         times: All times.
     """

@@ -34,7 +34,7 @@ class Usage:
     One occurrence of a word.
 
     Attributes:
-        time, date, source, document (`str`): See [`DatedSentence`].
+        time, date, source, document (`str`): Its time point, and its date, source and document, empty if not told.
         text (`str`): The text around the word.
         start, end (`int`): The word's first character in `text`, and the character after its last.
     """
@@ -81,7 +81,7 @@ FEWEST_SPACES, MOST_COPIES = 7, 0.05
 
 
 def find_usages(sentences: Iterable[DatedSentence], targets: Iterable[str], times: Sequence[str]) -> UsagesByText:
-    """Finds every occurrence of words, see [`sample_usages`]: a list of [`Usage`] for each text, word and time."""
+    """Finds every occurrence of the words `targets`: a list of [`Usage`] for each text, word and time."""
     found: UsagesByText = {word: {time: [] for time in times} for word in targets}
     for sentence in sentences:
         by_word: dict[str, list[Usage]] = {}
@@ -112,7 +112,7 @@ def warn_of_copies(found: UsagesByText):
 
 
 def draw_usages(found: UsagesByText, num_samples: int, seed: int = 42) -> Usages:
-    """Samples texts for each word and time, see [`sample_usages`]. The names of the times do not matter."""
+    """Samples `num_samples` texts for each word and time, or all. The names of the times do not matter."""
 
     def draw(word: str, place: int, population: list[list[Usage]]) -> list[Usage]:
         sample = random.Random(f"{seed} {word} {place}").sample(population, min(num_samples, len(population)))
@@ -349,7 +349,7 @@ def context(usage: Usage, size: int = CONTEXT_WORDS) -> str:
 def put_name(usage: Usage, word: str) -> Usage:
     """
     Replaces the form in a usage by the name of its word, without a tag. The vectors of "industry" and "industries"
-    differ as much as those of two senses.
+    differ as much as the vectors of two senses.
     """
     return put_form(usage, untagged(word))
 
@@ -401,7 +401,7 @@ def embed_usages(
 
     Args:
         model, tokenizer: Any encoder. One with temporal attention reads each text at its time.
-        usages: The usages of each word and time; see [`sample_usages`].
+        usages: The usages of each word and time.
         num_last_layers: Number of layers to average, h in the paper; by default 4 or, with `target_marks`, 1.
         batch_size: Number of texts in a batch.
         max_length: Maximum number of tokens of a text; longer texts are cut around the word.

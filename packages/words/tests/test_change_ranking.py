@@ -224,7 +224,7 @@ def test_a_corpus_in_another_layout_gives_the_same_table(folder, tmp_path):
 
 
 def test_scores_of_standardised_vectors(folder, tmp_path):
-    """Vectors on disk stay those of the encoder."""
+    """Vectors on disk stay as the encoder made them."""
     rows = rank(folder, tmp_path, "--model_name_or_path", folder / "plain", "--standardise")
     usages = pd.read_parquet(tmp_path / "_usages.parquet")
     scored = usages["word"].isin([row["word"] for row in rows])

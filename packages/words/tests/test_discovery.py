@@ -110,8 +110,8 @@ def test_a_sample_is_drawn_from_all_sentences_alike():
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory) -> Path:
     """
-    Returns an encoder and texts of two times. Each steady word has contexts of its own at both times, `cloud` those of
-    a farm and later those of a machine.
+    Returns an encoder and texts of two times. Each steady word has contexts of its own at both times; `cloud` is about
+    a farm and later about a machine.
     """
     path = tmp_path_factory.mktemp("discovery")
     generator = random.Random(0)
@@ -161,8 +161,8 @@ def test_the_word_that_changed_is_found(folder, tmp_path, capsys):
     page = (tmp_path / "found" / "_changes.html").read_text(encoding="utf-8")
     for output in (capsys.readouterr().out, page):
         assert f"50 words were searched, and {len(compared)} of them" in output
-    # The sieve only proposes words: a list of them has the same table, but for p_fdr. That of a search is adjusted for
-    # all words from which it chose, whose p is not known and at most 1.
+    # The sieve only proposes words: a list of them has the same table, but for p_fdr. A search adjusts it for all
+    # words from which it chose, whose p is not known and at most 1.
     (tmp_path / "words.txt").write_text(
         "".join(f"{row['word']}: {row['word']}, {row['word'].title()}\n" for row in rows), encoding="utf-8"
     )
@@ -181,8 +181,8 @@ def test_the_word_that_changed_is_found(folder, tmp_path, capsys):
 
 def test_the_best_words_are_read_again():
     """
-    Eight words turn by an angle, by which they are ordered, but the first ten usages of `false` turn most, those of
-    `late` turn too little for another look, and those of `last` least.
+    Eight words are ordered by the angle by which they turn. But in the first ten usages `false` turns most, `late` too
+    little for another look, and `last` least.
     """
     angles = {"a": 0.8, "b": 0.6, "c": 0.5, "d": 0.4, "e": 0.3, "false": -0.3, "late": 0.9, "last": 0.2}
     first = angles | {"false": 1.0, "late": 0.2, "last": 0.1}
@@ -245,7 +245,7 @@ def test_steady_words_are_drawn_from_the_corpora(folder, tmp_path, monkeypatch, 
 
 
 def test_frequent_words_are_drawn_more_often():
-    """In proportion to the smaller number, without words of which a form is given."""
+    """In proportion to the smaller number, without words that are given as a form."""
     counts = {"rare": (20, 900), "often": (80, 60), "seldom": (40, 20), "named": (500, 500)}
     table = pd.DataFrame([{"word": word, "count_a": a, "count_b": b} for word, (a, b) in counts.items()])
     searched = Searched({word: [word] for word in counts}, {}, table, 4)

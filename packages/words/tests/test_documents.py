@@ -1,6 +1,6 @@
 """
-Checks that chance and intervals are those of documents: which document each reader gives a sentence, and p-values and
-intervals where usages of one document are alike.
+Checks that chance and intervals count documents, not usages: which document each reader gives a sentence, and
+p-values and intervals where usages of one document are alike.
 """
 
 from collections import Counter
@@ -182,8 +182,8 @@ def test_chance_is_every_deal_of_the_documents():
 @pytest.mark.parametrize("numbers", [(1, 1), (2, 4), (2, 5), (3, 3), (3, 4), (4, 4), (1, 30)])
 def test_no_p_is_given_where_none_can_be_small(numbers):
     """
-    The documents of both times are as far apart as can be. If then as many deals as 5 % separate them as well, or a
-    time has one document, there is no p and no interval. The mean by chance is then that of usages.
+    The documents of both times are as far apart as can be. If 5 % of the deals or more separate them as well, or a
+    time has one document, there is no p and no interval, and the mean by chance counts usages.
     """
     generator = np.random.default_rng(0)
     documents = tuple(np.repeat(np.arange(number), 3) for number in numbers)
@@ -208,7 +208,7 @@ def test_no_p_is_given_where_none_can_be_small(numbers):
 
 
 def test_the_interval_of_change_is_of_other_documents():
-    """The distance of the true means is in the intervals of documents, and too often not in those of usages."""
+    """Intervals that count documents hold the distance of the true means; intervals that count usages often do not."""
     generator = np.random.default_rng(1)
     means = np.eye(WIDTH)[0] * 4, np.eye(WIDTH)[0] * 4 + 2 * np.eye(WIDTH)[1]
     true, held = cosine(*means), Counter()

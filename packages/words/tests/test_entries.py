@@ -115,7 +115,7 @@ def test_usages_of_one_date_come_in_the_order_of_the_corpus(sample):
 
 
 def test_the_corpus_is_read_from_the_oldest_until_the_first_usages_are_found(sample, whole):
-    """Both senses have five old usages. A hundred later ones, of which the sample has none, are not read."""
+    """Both senses have five old usages. A hundred later ones, none of them in the sample, are not read."""
     later = [[dated(1860 + number % 40, number % 2, number)] for number in range(1, 101)]
     oldest = [[dated(1700 + number, number % 2)] for number in range(60)]
     seen: list[Usage] = []

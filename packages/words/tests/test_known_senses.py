@@ -146,7 +146,7 @@ def test_usages_have_the_nearest_known_sense_and_others_are_clustered():
     assert sorted(by_name) == ["none of these (1)", "none of these (2)"]
     assert sorted(by_name.values()) == [[0, 8], [6, 8]] and senses.num_unfitting == 22 and one.num_unfitting == 0
     assert list(by_name) == sorted(by_name)  # Numbered in the order in which they are shown.
-    # From the one that grew most to the one that shrank most, as clusters are.
+    # From the sense that grew most to the sense that shrank most, as clusters are.
     shares = senses.counts / senses.counts.sum(axis=0)
     assert (np.diff(shares[:, 1] - shares[:, 0]) <= 0).all()
     centre_of = np.array([*first, *last])

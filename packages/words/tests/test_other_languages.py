@@ -162,14 +162,14 @@ def test_narrow_lines_of_old_print_are_joined_and_those_of_verse_are_not(tmp_pat
 
 
 def test_halves_of_two_words_are_not_joined(tmp_path):
-    """The hyphen of "Haus- und Hof" and that before a noun are no division."""
+    """The hyphens of "Haus- und Hof" and before a noun divide no word."""
     for line, found in (("Haus-\nund Hof", []), ("Haus=\nund Hof", []), ("das Haus-\nTier", [])):
         text = f"{PARAGRAPH}{PARAGRAPH.strip()} {line} da sie alle lange blieben.\n\n" * 20
         assert shown(tmp_path, text, ["Hausund", "HausTier"]) == found
 
 
 def test_an_encoder_reads_the_letters_of_today():
-    """The tokenizer knows no long s. The tokens are those of the same text in the letters of today."""
+    """The tokenizer knows no long s. The tokens are the same as in the letters of today."""
     vocabulary = {
         token: index for index, token in enumerate("[PAD] [UNK] [CLS] [SEP] [MASK] das haus steht war".split())
     }
@@ -188,7 +188,7 @@ def test_an_encoder_reads_the_letters_of_today():
     ("word", "written"), [("für", "fu\u0364r"), ("für", "fu\u0308r"), ("Häuſer", "Ha\u0364u\u00ad\u017fer")]
 )
 def test_a_cased_encoder_reads_letters_and_not_their_parts(word, written):
-    """Tokenizers such as that of a cased BERT compose no accents, and that of this family keeps soft hyphens."""
+    """A cased BERT's tokenizer, for one, composes no accents, and the tokenizer of this family keeps soft hyphens."""
     pieces = ["\u2581das", "\u2581für", "\u2581uns", *"\u2581für\u0308Hä\u00adusea"]
     tokenizer = XLMRobertaTokenizer(
         vocab=[*((token, 0.0) for token in ("<s>", "<pad>", "</s>", "<unk>")), *((piece, -5.0) for piece in pieces)]

@@ -140,7 +140,7 @@ def test_frequencies_are_of_the_whole_corpus_not_of_the_sample():
 
 
 def test_usages_are_sorted_by_time_and_by_date_in_any_spelling():
-    """Usages without a date that is read come last in their time, and those of one date stay in their order."""
+    """Usages without a date that is read come last in their time. Usages of one date stay in their order."""
     dates = ["1830", "1820", "", "June 1805", "17.06.1815", "1814", "1820", "1815"]
     given = [Usage(TIMES[0], "plane", 0, 5, date, str(number)) for number, date in enumerate(dates)]
     later = Usage(TIMES[1], "plane", 0, 5, "1700", "later")

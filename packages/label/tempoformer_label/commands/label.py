@@ -32,8 +32,8 @@ class LabelArguments(PostArguments):
 
     files: list[str] = field(
         metadata={
-            "help": "Tables of posts, which may be given without this option's name. Several are those of several "
-            "annotators, whose differences the page shows."
+            "help": "Tables of posts, which may be given without this option's name. If there are several, each is "
+            "another annotator's, and the page shows where they differ."
         }
     )
     labels: list[str] | None = field(

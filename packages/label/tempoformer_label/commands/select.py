@@ -236,7 +236,7 @@ def describe_open(timelines: Sequence[Timeline], possible: Sequence[np.ndarray],
     labelled = sum(
         int((~unlabelled_posts(timeline) | earlier).sum()) for timeline, earlier in zip(timelines, done, strict=True)
     )
-    lines = [f"{total:,} posts of {len(timelines):,} timelines, of which {left:,} posts may be chosen."]
+    lines = [f"{left:,} of the {total:,} posts of {len(timelines):,} timelines may be chosen."]
     why = {
         f"{total - left - labelled:,} posts begin their timeline, and cannot be a change": total - left - labelled,
         f"{labelled:,} posts are labelled already": labelled,

@@ -30,9 +30,9 @@ class PolicyArguments:
     watch: str = field(metadata={"help": "The class whose posts are alarms."})
     alarm: str = field(
         metadata={
-            "help": "What alarms must keep: rate=0.1, that of new timelines without the class at most this share has "
-            "an alarm, or with rate=0.1/30d of their stretches of 30 days; missed=0.2, that of a new timeline's "
-            "changes at most this share is missed, in the mean."
+            "help": "What alarms must keep. rate=0.1: at most this share of new timelines without the class has an "
+            "alarm; rate=0.1/30d: at most this share of their stretches of 30 days; missed=0.2: at most this share of "
+            "a new timeline's changes is missed, in the mean."
         }
     )
     early: int = field(

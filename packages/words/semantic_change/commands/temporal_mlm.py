@@ -80,7 +80,7 @@ class TemporalModelArguments(CheckpointArguments):
 
 
 def count_texts(texts: Dataset | None, tokenizer, time_column: str, before: dict[str, int]) -> list[int]:
-    """Counts the training texts of each time point, and adds those of earlier trainings."""
+    """Counts the training texts of each time point, and adds the counts `before`, of earlier trainings."""
     if texts is None:
         raise ValueError("--time_scaling documents counts the training texts, which must be given.")
     counts = Counter(before) + Counter(map(tokenizer.time_points.get, texts[time_column]))
@@ -187,7 +187,7 @@ def train_dated(
     data: TextDataTrainingArguments,
     training: TemporalTrainingArguments,
 ):
-    """Trains, evaluates, predicts and pushes, as the arguments say. `config` is that of the checkpoint."""
+    """Trains, evaluates, predicts and pushes, as the arguments say. `config` is the checkpoint's."""
     set_seed(training.seed)
 
     # Read

@@ -1,5 +1,5 @@
 """
-Ranks words by how much their meaning changed between time points: those of a list, or the most changed of a corpus.
+Ranks words by how much their meaning changed between time points: a list of words, or the most changed of a corpus.
 
     tempoformer words --model_name_or_path out --corpora 1810-1860.txt 1960-2010.txt --targets targets.txt \
         --output_dir change
@@ -85,8 +85,8 @@ class ChangeArguments:
         default=None,
         metadata={
             "help": "A file of words that are known to be steady, as in --targets; or the number of words to draw "
-            "from --corpora, most of which are steady. They join the list, and the column above_steady is how much "
-            "more a word changed than they do in the middle."
+            "from --corpora, most of them steady. They join the list, and the column above_steady is how much more a "
+            "word changed than their median."
         },
     )
     discover: int | None = field(
@@ -414,7 +414,7 @@ def rank_words(
     words = words | {word: forms for word, forms in steady.items() if word not in words}
     texts = take_words(texts, words)
     found, frequencies, frequent = find_words(args, words, reader.ignores_case, tell)
-    # Known senses are those of today.
+    # Known senses are of today, the last time.
     given = to_usages(texts, found, args.times[-1])
     drawn = usages.draw_usages(found, args.num_samples, args.seed)
     warn_of_language(args.model_name_or_path, reader.tokenizer, drawn, args.seed)

@@ -130,7 +130,7 @@ def numbers_in(name: str) -> tuple[int, ...]:
 
 
 def choose_times(splits: dict[str, Dataset], arguments: TextDataTrainingArguments, saved: Sequence[str]) -> list[str]:
-    """Returns the time points: `--times`, else those of a saved model, else those of the texts."""
+    """Returns the time points: from `--times`, else from a saved model, else from the texts."""
     times = arguments.times or list(saved)
     if not times:
         texts = splits.get("train", next(iter(splits.values())))
@@ -315,7 +315,7 @@ def check_texts(
     text_column: str = "text",
     must_have_time: bool = True,
 ) -> list[int]:
-    """Checks texts, and returns their time ids; see [`check_text`]."""
+    """Checks texts, and returns their time ids ([`check_text`])."""
     columns = zip(texts[SOURCE], texts[time_column], texts[text_column], strict=True)
     return [check_text(tokenizer, *text, must_have_time) for text in columns]
 

@@ -57,7 +57,7 @@ def read_paragraphs(
 ) -> Iterator[Passage]:
     """
     Yields the paragraphs of wrapped text, which blank lines divide. Words that the ends of lines divide are joined;
-    `compounds` are those of the whole text ([`find_compounds`]).
+    `compounds` are the words of the whole text with a hyphen ([`find_compounds`]).
     """
     first, parts = 0, []
     for number, line in (*lines, (0, "")):

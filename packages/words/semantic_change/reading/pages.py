@@ -1,4 +1,4 @@
-"""Reads volumes whose pages are files, such as those of HathiTrust, as paragraphs."""
+"""Reads the paragraphs of volumes whose pages are files, as in HathiTrust."""
 
 import re
 from collections import Counter
@@ -14,12 +14,12 @@ from .gutenberg import read_paragraphs
 from .passages import Dropped, Passage, find_compounds, find_date_in_name, join_divided, origin_of_file
 
 
-# The names of pages, after that of their volume: `00000001.txt` and `39002088672754_000001.txt` of HathiTrust, and
+# The names of pages, after the volume's name: `00000001.txt` and `39002088672754_000001.txt` of HathiTrust, and
 # `page_1.txt`. Other numbers may count letters or articles.
 PAGE = re.compile(
     r"(.*?)(?:(?<![^\W_])page[-_. ]?|(?<!\d)(?=0\d{7}\.)|(?<=\d{9}_)(?=0\d{5}\.))(\d+)\.txt", re.IGNORECASE
 )
-# A running head is among the first lines of this many pages, of which none has lines of its own before it.
+# A running head is among this many first lines, on this many pages or more, and no line of text stands before it.
 NUM_HEAD_LINES, FEWEST_HEADS = 2, 3
 NOT_A_LETTER = re.compile(r"[\W\d_]+")
 

@@ -15,8 +15,8 @@ from modeling_tempoformer import read_date
 
 logger = logging.get_logger(__name__)
 
-# Parts of speech after words: those of SemEval-2020, of Universal Dependencies (spaCy's `pos_`), of the Penn Treebank
-# (spaCy's `tag_`), and of nouns, verbs, adjectives and adverbs in CLAWS 7 (COHA).
+# Parts of speech after words, as SemEval-2020, Universal Dependencies (spaCy's `pos_`) and the Penn Treebank (spaCy's
+# `tag_`) name them, and CLAWS 7 (COHA), for nouns, verbs, adjectives and adverbs.
 TAG = re.compile(
     r"(?<=.)_(?:nn|vb"
     "|ADJ|ADP|ADV|AUX|CCONJ|CONJ|DET|INTJ|NOUN|NUM|PART|PRON|PROPN|PUNCT|SCONJ|SPACE|SYM|VERB|X"
@@ -24,7 +24,7 @@ TAG = re.compile(
     r"|n(?:n[abltou]?|p[dm]?)[12]?|v(?:v|b|d|h)[0dgimnrz]|jj[rt]?|r[rlt]|-LRB-|-RRB-|[.,:]|``|''"
     ")$"
 )
-# A year, a month or a day between other characters, of which none is a letter or a digit.
+# A year, a month or a day, without a letter or a digit right before or after it.
 DATE = re.compile(r"(?<![^\W_])(?:1\d|20)\d\d(?:-(?:0[1-9]|1[0-2])(?:-[0-3]\d)?)?(?![^\W_])")
 # The place of a date in the table of files, where a text has none of its own
 IN_NAME = "file's name"
@@ -56,7 +56,7 @@ PRINTED = str.maketrans(
 )
 # Marks at the end of a line that divide a word and are never part of one; a hyphen may be.
 DIVISIONS = "\u00ac\u00ad"
-# A double hyphen ("Hau=" and "ses") is that of old German print.
+# Old German print divides by a double hyphen ("Hau=" and "ses").
 LINE_HYPHENS = f"-={HYPHENS}{DIVISIONS}"
 # The second half of "pre- and post-war" is no part of a word.
 CONJUNCTIONS = {"and", "or", "und", "oder"}
@@ -66,8 +66,8 @@ LETTERS = re.compile(r"[^\W\d_]+(?:[-'][^\W\d_]+)*")
 
 class TextColumns(NamedTuple):
     """
-    The columns of a table of texts, or the names of these values in a corpus. A table may lack those of dates and
-    sources if they have the default names. `search` names the columns in which target words are looked up, in a
+    The columns of a table of texts, or the names of these values in a corpus. A table may lack dates and sources if
+    their columns have the default names. `search` names the columns in which target words are looked up, in a
     corpus with a token on each line; several are joined by underscores.
     """
 
@@ -176,7 +176,7 @@ def compose_accents(text: str) -> str:
 
 def fold(text: str) -> str:
     """
-    Returns the key of a word or text: typographic apostrophes and hyphens become those of keyboards; ligatures, long
+    Returns the key of a word or text: typographic apostrophes and hyphens become `'` and `-`; ligatures, long
     s, round r and a small e above a vowel become the letters of today; accents are composed; soft hyphens and other
     characters that are not seen are left out. Words are compared and counted by their keys. Quotations keep the
     characters of the text.

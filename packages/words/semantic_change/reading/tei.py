@@ -28,13 +28,13 @@ def read_tei(path: str | Path, name: str, search: Sequence[str], dropped: Droppe
     Yields the paragraphs, headings, stanzas, speeches and utterances of a TEI file (P4 or P5, also compressed), one
     text or a corpus.
 
-    The date is that of the creation, of the first edition or another source, or of the setting in the header, else
-    that on which a play was written, performed or printed, else that in the file's name. The date of a digital edition
-    is not read. The source has author and title, and the place of each word, if parts, pages or lines have numbers.
-    Notes, running heads, deletions and stand-off annotations are left out, the editor's readings in `choice` and `app`
-    are taken, and words that the ends of lines and pages divide are joined. Tokens (`w`, `pc`) are words, with the
-    spaces that `@join` and the file tell; `search` names the attributes that are looked up in their place, `word` for
-    the token itself.
+    The header dates the text by its creation, by its first edition or another source, or by its setting; else a play
+    is dated by when it was written, performed or printed; else the file's name has the date. The date of a digital
+    edition is not read. The source has author and title, and the place of each word, if parts, pages or lines have
+    numbers. Notes, running heads, deletions and stand-off annotations are left out, the editor's readings in `choice`
+    and `app` are taken, and words that the ends of lines and pages divide are joined. Tokens (`w`, `pc`) are words,
+    with the spaces that `@join` and the file tell; `search` names the attributes that are looked up in their place,
+    `word` for the token itself.
 
     The standard library's parser is enough: it loads no other file and limits how far entities expand. Therefore an
     entity of an external DTD is an error.

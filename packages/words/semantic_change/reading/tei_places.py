@@ -71,7 +71,7 @@ class Divisions:
         return Divisions([*self.parts, (kind.lower(), number)])
 
     def number_here(self, number: str) -> str:
-        """Returns the number of a part or line without those of the divisions around it, such as 56 of 3.1.56."""
+        """Returns the number of a part or line inside the divisions around it, such as 56 for 3.1.56."""
         return number.strip().removeprefix("".join(f"{outer}." for _, outer in self.parts))
 
     def describe(self) -> str:
@@ -87,8 +87,8 @@ class Divisions:
 
     def places_of(self, words: Sequence[str], page: str, marks: Sequence[Mark]) -> Iterator[tuple[int, str]]:
         """
-        Yields the indices of words from which on the page or line is another one, with the place from there on. A
-        line has its page only if no division numbers it. `page` is that of the beginning.
+        Yields the index of each word at which the page or line changes, with the place from there on. A line has its
+        page only if no division numbers it. `page` is the page at the beginning.
         """
         starts = list(accumulate(map(count_letters, words), initial=0))[:-1]
         line, places = "", {}

@@ -40,7 +40,7 @@ class Spaces(NamedTuple):
     Attributes:
         are_between (`bool`): Whether a space is between any two tokens, unless `@join` denies it.
         are_guessed (`bool`): Whether punctuation tells which tokens have none.
-        are_marked (`bool`): Whether spaces are elements (`<c> </c>`), so that those of the file are its layout only.
+        are_marked (`bool`): Whether spaces are elements (`<c> </c>`), so that other white space is layout only.
     """
 
     are_between: bool
@@ -50,8 +50,8 @@ class Spaces(NamedTuple):
     @classmethod
     def of(cls, text: ElementTree.Element) -> "Spaces":
         """
-        Finds the spaces of a text, which are `<c>` or follow from `@join` if some token has it. Else they are those of
-        the file, unless no word has a space after it, so that the file tells none.
+        Returns how a text marks spaces: by `<c>`, else by `@join` if some token has it, else by white space, or if no
+        word has white space after it, by punctuation.
         """
         if any(space.text and space.text.isspace() for space in text.iter("c")):
             return cls(False, False, True)
@@ -92,7 +92,7 @@ class TokenReader(NamedTuple):
         """
         Makes the reader of a text, whose tokens are looked up by `search`: names of attributes, or `word`. A text
         without tokens is read as running text. Returns None if no token has one of the attributes, and counts the text
-        as left out: its words would be looked up in another way than those of other texts.
+        as left out: its words would be looked up in another way than in other texts.
         """
         spaces, known = Spaces.of(text), {name for token in text.iter("w") for name in token.attrib}
         if tuple(search) == ("word",) or text.find(".//w") is None:

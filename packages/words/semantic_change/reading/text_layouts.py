@@ -54,7 +54,7 @@ DOC = re.compile(rf"<doc\s{IN_TAG}>")
 
 
 def is_table(path: str | Path) -> bool:
-    """Tells whether the name of a file is that of a table."""
+    """Tells whether a file is a table, by its name."""
     return Path(path).name.lower().endswith(TABLES)
 
 
@@ -180,8 +180,8 @@ def read_texts(path: Path, name: str, columns: TextColumns, dropped: Dropped) ->
 
 def find_line_id(sample: Sequence[str]) -> re.Pattern:
     """
-    Returns the form of the identifiers before the texts of lines: with a tab after them if all lines have one of their
-    own, else those of COHA.
+    Returns the form of the identifiers before the texts of lines: any identifier and a tab if each line has another
+    one, else COHA's.
     """
     found = [LINE_ID.match(line) for line in sample if line.strip()]
     are_ids = all(found) and len({one[1] for one in found}) == len(found)

@@ -359,7 +359,7 @@ class Elements:
 
 def read_vrt(lines: Lines, file: TokenFile, sample: Sequence[str]) -> Iterator[Passage]:
     """
-    Reads VRT, the input of the Corpus Workbench and of Sketch Engine: columns of tokens between tags, of which `<g/>`
+    Reads VRT, the input of the Corpus Workbench and of Sketch Engine: columns of tokens between tags; the tag `<g/>`
     joins two tokens. Date and title are attributes of the elements around a sentence. Sentences end at `<s>` or
     `<sentence>`, without these at blank lines, paragraphs and punctuation.
     """

@@ -15,7 +15,7 @@ from .passages import LINE_HYPHENS, Passage
 
 logger = logging.get_logger(__name__)
 
-# Fewer texts say little about their layout. Those of several small files are judged together.
+# Fewer texts say little about their layout. Small files are judged together.
 FEWEST_TEXTS = 20
 # A file is judged after this many texts, so that a wrong stream ends early, and again at its end.
 FIRST_TEXTS = 1000

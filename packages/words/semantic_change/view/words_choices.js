@@ -215,9 +215,9 @@ function sharesOf(documents, counts) {
   return totals.map((total, group) => (total ? wilson(sum(counts[group]), total, effects[group]) : null));
 }
 
-// Returns for each time how many times as large as that of independent usages the variance of a share is, because usages
-// in one document are alike. It is that of measures.py, from the numbers of usages by time and document; null if each
-// time has one document. The page has the quantiles of the t distribution by its degrees of freedom, from 1.
+// Returns the `design_effects` of measures.py, from the numbers of usages by time and document: for each time how many
+// times as large the variance of a share is as for independent usages, because usages in one document are alike; null if
+// each time has one document. The page has the quantiles of the t distribution by its degrees of freedom, from 1.
 function designEffects(counts, sizes) {
   const freedom = sum(sizes.map((list) => Math.max(list.length - 1, 0)));
   if (!freedom) return sizes.map(() => null);

@@ -1,6 +1,6 @@
 // The page of words: the table, and the chosen word.
 
-// `senses` are those of the chosen word with the reader's choices; see words_choices.js.
+// `senses` has the chosen word's senses with the reader's choices; see words_choices.js.
 const state = { column: null, down: false, word: null, senses: [], labels: [], sense: NO_SENSE, usage: -1 };
 const rows = words.slice(0, page.data.ranked).map((word, index) => ({ ...word, index }));
 const charts = {};
@@ -222,8 +222,8 @@ function describeCollocate([word, count, strength], total) {
   return `${word} (${count} of ${total}, × ${strength.toFixed(strength < 10 ? 1 : 0)})`;
 }
 
-// Shows the senses of the chosen word with the reader's choices. The focus stays, and so do the sense on the map and that of
-// the list.
+// Shows the senses of the chosen word with the reader's choices. The focus stays, and so do the senses on the map and
+// in the list.
 function showSenses() {
   const { word, entry } = words[state.word];
   Object.assign(state, readSenses(word, entry));
@@ -251,7 +251,7 @@ function showSenses() {
   focus();
 }
 
-// Returns a function that gives the focus to the field that stands where the one that has it stood.
+// Returns a function that gives the focus to the field in the place of the focused one.
 function focusOf() {
   const place = document.activeElement.closest("#earliest, #senses, #usage, #usages");
   const fields = () => [...place.querySelectorAll("button, input, select")];
@@ -266,7 +266,7 @@ function orderOf(counts) {
   const present = times.filter((_, time) => counts.some((row) => row[time]));
   if (counts.length === 1) return "";
   return present.length > 1
-    ? `The share of the first sense grew most from ${present[0]} to ${present.at(-1)}, and that of the last one shrank most.`
+    ? `The share of the first sense grew most from ${present[0]} to ${present.at(-1)}, and the share of the last sense shrank most.`
     : "The first sense has most usages, and the last one fewest.";
 }
 
@@ -478,7 +478,7 @@ function forgetChoices() {
   showOtherSenses();
 }
 
-// Shows senses of which none is one of those that are shown.
+// Shows senses that replace all the shown ones.
 function showOtherSenses() {
   state.sense = NO_SENSE;
   byId("of-sense").value = "all";
@@ -564,7 +564,7 @@ function showUsage() {
   );
 }
 
-// Steps from left to right through the usages, or through those of the chosen sense.
+// Steps from left to right through the usages, or through the usages of the chosen sense.
 function stepUsage(event) {
   const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
   if (!step) return;

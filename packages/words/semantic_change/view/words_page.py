@@ -33,8 +33,8 @@ from ..usages import Frequencies, Frequency, Usage, number_documents
 PAGE = "_changes.html"
 # Words with usages on the page; many more make browsers slow.
 MAX_WORDS = 200
-# The points of curves. Where there are more senses than colours, such as those of a lexicographer and clusters beside
-# them, each shape has all colours.
+# The points of curves. Where there are more senses than colours, such as a lexicographer's and clusters beside them,
+# each shape has all colours.
 SHAPES = ("circle", "square", "triangle-up", "diamond")
 # The kind of a column of changes.csv, which sets how the page writes and sorts it, and its meaning. Other columns are
 # scores.
@@ -260,7 +260,7 @@ def time_colours(number: int) -> list[str]:
 
 def usage_map(names: list[str]) -> alt.LayerChart:
     """
-    Charts a map of a word's usages. The signal `tall` is the end of its vertical scale (that of the horizontal one is
+    Charts a map of a word's usages. The signal `tall` is the end of its vertical scale (the horizontal scale ends at
     1), `sense` the sense whose usages are not faint, `chosen` the usage with a ring; -1 is none.
     """
     sense, chosen = alt.param(name="sense", value=-1), alt.param(name="chosen", value=-1)

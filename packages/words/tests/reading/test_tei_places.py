@@ -30,7 +30,7 @@ PLAY = """<div type="act" n="3"><head>ACT 3</head><pb n="41"/><div type="Scene" 
 
 
 def test_a_play_is_cited_by_act_scene_and_line(tmp_path):
-    """A line without a number of its own is not cited by that of the line before."""
+    """A line without a number of its own is not cited by the number of the line before."""
     assert citations(write(tmp_path / "wood.xml", PLAY)) == [
         "Ann Lee, The Wood, III.1, l. 56",
         "Ann Lee, The Wood, III.1, p. 41",
@@ -56,7 +56,7 @@ def test_a_play_is_cited_by_act_scene_and_line(tmp_path):
             "<pb n='8'/>plane</p>",
             ["p. 7", "p. 7", "p. 8"],
         ),
-        # Lines of prose are those of a page, in verse those of a poem or a book.
+        # Lines of prose are numbered on a page, lines of verse in a poem or a book.
         ("<pb n='7'/><p><lb n='1'/>the sad <lb n='2'/>plane <lb/>plane</p>", ["p. 7, l. 2", "p. 7"]),
         ("<div type='book' n='2'><l n='1'>It flew</l><l n='2'>a plane.</l></div>", ["book 2, l. 2"]),
         ("<lg type='sonnet' n='18'><lg><l n='1'>It flew</l><l n='18.2'>a plane.</l></lg></lg>", ["sonnet 18, l. 2"]),

@@ -66,7 +66,7 @@ JOINED = (
 @pytest.mark.parametrize(
     ("body", "texts"),
     [
-        # Spaces are those of @join or of the file. If the file has none, they follow from punctuation.
+        # Spaces follow from @join or are in the file. If the file has none, they follow from punctuation.
         (
             f"<p><s>{W.format('')}</s><s>{W.format('')}</s></p>",
             ["The planes didn't leave (it) The planes didn't leave (it)"],
@@ -145,7 +145,7 @@ def test_words_that_tei_divides(tmp_path, body, text):
             "1808",
         ),
         ('<bibl type="digitalSource"><bibl><date>2015</date></bibl></bibl>', "", "1700"),
-        # The date of the edition is not that of the text. Else the file's name has it.
+        # The date of an edition does not date the text, but the file's name does.
         ("<bibl/>", "", "1700"),
     ],
 )

@@ -115,7 +115,7 @@ def test_a_value_or_a_comment_may_have_angle_brackets(tmp_path):
 
 
 def test_a_block_that_is_left_open_ends_at_the_next_of_its_name(tmp_path):
-    """Else a text without a date or a title gets those of the one before. Parts end in their own text only."""
+    """Else a text without a date or a title takes them from the text before. Parts end in their own text only."""
     sentence = ["The|the", *["planes|plane"] * 3, "", ""]
     first = ['<doc date="1815" title="One">', '<p date="1816">', *sentence, '<p title="Two">', *sentence]
     lines = [*first, '<doc title="Three">', *sentence, "<p>", "<article date='1999'>", "<p>", *sentence]

@@ -29,7 +29,7 @@ def content_of(path, content: str) -> list[str]:
 
 # Files of other layouts than those that are read, and what the error must say of them.
 NOT_TEXTS = {
-    # The columns of CoNLL-U Plus without their names: a number before each token looks like that of a text.
+    # The columns of CoNLL-U Plus without their names: the number before each token looks like the number of a text.
     "tokens of four columns": ("a.conll.txt", token_rows("\t"), "one word.*210 texts of 1.0 words.*'the', 'old'"),
     "tokens between spaces": (
         "a.txt",

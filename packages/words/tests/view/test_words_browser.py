@@ -434,7 +434,7 @@ def test_a_text_has_one_of_the_earliest_usages(browser, tmp_path):
 
 
 def test_the_sentences_of_a_sense_are_of_different_documents(browser, tmp_path):
-    """The letter has the five usages nearest to the middle. The diary has the one that is farthest but one."""
+    """The letter has the five usages nearest to the middle, the diary the farthest but one."""
     letters = [
         Usage("1800", f"letter {number} plane", 9, 14, source="letter", document="letter") for number in range(5)
     ]

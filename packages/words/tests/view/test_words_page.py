@@ -109,7 +109,7 @@ def test_the_numbers_of_a_word():
     for option, senses in zip(shown["options"], entry.options, strict=True):
         assert option["labels"] == senses.labels.tolist() and option["nearest"] == senses.nearest.tolist()
         assert option["keywords"] == senses.keywords
-    # Distances on the map are proportional to those of the projection, and the longer side has length 2.
+    # Distances on the map are proportional to distances in the projection, and the longer side has length 2.
     original, variance = principal_components(np.concatenate(list(vectors["plane"].values())), 2)
     points, unit = np.array([shown["x"], shown["y"]]).T, np.ptp(original, axis=0).max() / 2
     assert pdist(points) == pytest.approx(pdist(original) / unit, abs=0.003)
