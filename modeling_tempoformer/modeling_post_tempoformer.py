@@ -109,7 +109,8 @@ class StreamLayersOutput(ModelOutput):
 class MemberLinear(nn.Module):
     """
     One linear layer for each member of the ensemble. Maps (members, ..., inputs), or (1, ..., inputs) if all members
-    have the same input, to (members, ..., outputs).
+    have the same input, to (members, ..., outputs). The `scale` (members, inputs) and `shift` of a layer norm before it
+    are multiplied into the weights, which are fewer than the inputs.
     """
 
     def __init__(self, members: int, inputs: int, outputs: int, bias: bool = True):
@@ -118,10 +119,15 @@ class MemberLinear(nn.Module):
         self.weight = nn.Parameter(torch.empty(members, inputs, outputs))
         self.bias = nn.Parameter(torch.empty(members, 1, outputs)) if bias else None
 
-    def forward(self, states: torch.Tensor) -> torch.Tensor:
-        members = self.weight.shape[0]
-        rows = states.expand(members, *states.shape[1:]).flatten(1, -2)
-        outputs = rows @ self.weight if self.bias is None else torch.baddbmm(self.bias, rows, self.weight)
+    def forward(
+        self, states: torch.Tensor, scale: torch.Tensor | None = None, shift: torch.Tensor | None = None
+    ) -> torch.Tensor:
+        weight, bias = self.weight, self.bias
+        rows = states.expand(weight.shape[0], *states.shape[1:]).flatten(1, -2)
+        if scale is not None:
+            added = shift.unsqueeze(1) @ weight
+            weight, bias = scale.unsqueeze(-1) * weight, added if bias is None else bias + added
+        outputs = rows @ weight if bias is None else torch.baddbmm(bias, rows, weight)
         return outputs.unflatten(1, states.shape[1:-1])
 
 
@@ -134,16 +140,23 @@ class MemberResidualLinear(ZeroStart, MemberLinear):
 
 
 class MemberLayerNorm(nn.Module):
-    """One layer norm for each member, of (members, ..., width). The library initialises it by its class name."""
+    """
+    One layer norm for each member, of (members, ..., width). The library initialises it by its class name. With
+    `for_linear` returns the arguments of [`MemberLinear`] that a linear layer after the norm takes.
+    """
 
     def __init__(self, members: int, width: int):
         super().__init__()
         self.weight = nn.Parameter(torch.ones(members, width))
         self.bias = nn.Parameter(torch.zeros(members, width))
 
-    def forward(self, states: torch.Tensor) -> torch.Tensor:
+    def forward(
+        self, states: torch.Tensor, for_linear: bool = False
+    ) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         shape = (-1, *[1] * (states.dim() - 2), states.shape[-1])
         normal = nn.functional.layer_norm(states, states.shape[-1:], eps=NORM_EPSILON)
+        if for_linear:
+            return normal, self.weight, self.bias
         return torch.addcmul(self.bias.view(shape), normal, self.weight.view(shape))
 
 
@@ -253,12 +266,12 @@ def project_slots(
     `posts` (members, posts, width) and `positions` (members, slots, width).
     """
     if torch.compiler.is_compiling() or slot_post.numel() <= posts.shape[1]:
-        normal = norm(posts[:, slot_post] + positions.unsqueeze(1))
-        return [linear(normal) for linear in linears]
+        normal = norm(posts[:, slot_post] + positions.unsqueeze(1), for_linear=True)
+        return [linear(*normal) for linear in linears]
     # A post stands in many streams. All is linear but the division by the spread of a sum, so that each post and each
     # position is projected once. The last row, of zeros, gives what norm and layer add.
     parts = torch.cat((posts, positions, torch.zeros_like(posts[:, :1])), dim=1)
-    normal = norm(parts)
+    normal = norm(parts, for_linear=True)
     # In float32, as 16 bits are too coarse for the difference of squares.
     wide = parts.float()
     wide = wide - wide.mean(-1, keepdim=True)
@@ -271,7 +284,7 @@ def project_slots(
     spread = variance.add(NORM_EPSILON).sqrt().to(posts.dtype)
     projected = []
     for linear in linears:
-        values = linear(normal)
+        values = linear(*normal)
         shift = values[:, -1:]
         values = (values - shift) * spread
         summed = values[:, slot_post] + values[:, posts.shape[1] : -1].unsqueeze(1)
@@ -331,7 +344,8 @@ class PostTempoFormerStreamLayers(nn.Module):
         if not (with_network or output_attentions or all_posts):
             return StreamLayersOutput(cosines.new_zeros(1, len(cosines), 0), compared, cosines, [], [])
         # Precomputed vectors may have a wider dtype than the model.
-        projected = self.projection(self.norm(vectors.unsqueeze(0).to(self.norm.weight.dtype)))
+        normal = self.norm(vectors.unsqueeze(0).to(self.projection.weight.dtype), for_linear=True)
+        projected = self.projection(*normal)
         posts, slots = projected, slot_post
         all_states, attentions = [projected[:, slot_post]] if all_posts else [], []
         for index, layer in enumerate(self.layers):

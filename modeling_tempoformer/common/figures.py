@@ -32,6 +32,9 @@ def new_figure(width: float, height: float) -> Figure:
 @rc_context(STYLE)
 def save_figure(figure: Figure, path: Path):
     """Writes a figure as PNG to `path`, and as SVG and PDF beside it. Each file is written whole or not at all."""
+    # Laid out once, and not for each file.
+    figure.draw_without_rendering()
+    figure.set_layout_engine("none")
     for form in FORMS:
         with written_whole(path.with_suffix(form)) as partial:
             figure.savefig(partial, dpi=DPI, format=form[1:])
