@@ -1,12 +1,17 @@
-"""The style of all figures, and their files."""
+"""The style of all figures, and their files. Matplotlib is imported when a figure is drawn, and not before."""
 
+from collections.abc import Callable
+from functools import wraps
 from pathlib import Path
-
-from matplotlib import rc_context
-from matplotlib.figure import Figure
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from .files import written_whole
 
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+Arguments, Result = ParamSpec("Arguments"), TypeVar("Result")
 
 FORMS = (".png", ".svg", ".pdf")
 DPI = 300  # of the PNG
@@ -24,13 +29,28 @@ STYLE = {
 DARK, LIGHT = {"color": "#0b3c5d", "marker": "s"}, {"color": "#e08214", "marker": "o", "linestyle": "--"}
 
 
-def new_figure(width: float, height: float) -> Figure:
-    """An empty figure, with sizes in inches."""
+def in_style(draw: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
+    """Decorates a function so that it draws in the style of all figures."""
+
+    @wraps(draw)
+    def styled(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
+        from matplotlib import rc_context
+
+        with rc_context(STYLE):
+            return draw(*args, **kwargs)
+
+    return styled
+
+
+def new_figure(width: float, height: float) -> "Figure":
+    """Returns an empty figure, with sizes in inches."""
+    from matplotlib.figure import Figure
+
     return Figure(figsize=(width, height), layout="constrained")
 
 
-@rc_context(STYLE)
-def save_figure(figure: Figure, path: Path):
+@in_style
+def save_figure(figure: "Figure", path: Path):
     """Writes a figure as PNG to `path`, and as SVG and PDF beside it. Each file is written whole or not at all."""
     # Laid out once, and not for each file.
     figure.draw_without_rendering()

@@ -3,17 +3,13 @@
 import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-from matplotlib import rc_context
-from matplotlib.figure import Figure
-from sklearn.calibration import CalibrationDisplay, calibration_curve
-from sklearn.metrics import ConfusionMatrixDisplay, confusion_matrix
 from transformers import PreTrainedConfig
 
-from ..common.figures import COLUMN, DARK, LIGHT, STYLE, new_figure, save_figure
+from ..common.figures import COLUMN, DARK, LIGHT, in_style, new_figure, save_figure
 from ..decisions_tempoformer import class_names
 from ..timeline_tempoformer import Timeline
 from .alarm_costs import PER_DAY, PER_HUNDRED, alarm_curve, false_alarm_rates
@@ -21,6 +17,9 @@ from .calibration import expected_calibration_error
 from .metrics import change_detection
 from .predictions import all_labels
 
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 LEARNING_CURVE, RELIABILITY, CONFUSION = "learning_curve.png", "reliability.png", "confusion_matrix.png"
 ALARMS = "alarms.png"
@@ -53,8 +52,8 @@ def print_figures(folder: str | Path):
         print(f"Figures in {folder}, as PNG, SVG and PDF: {', '.join(names)}")
 
 
-@rc_context(STYLE)
-def learning_curve(history: Sequence[Mapping[str, Any]], kept_step: int, num_classes: int) -> Figure | None:
+@in_style
+def learning_curve(history: Sequence[Mapping[str, Any]], kept_step: int, num_classes: int) -> "Figure | None":
     """
     The losses and macro F1 of a `log_history` by step, with the macro F1 of guessing; None if nothing was logged.
     """
@@ -83,12 +82,14 @@ def learning_curve(history: Sequence[Mapping[str, Any]], kept_step: int, num_cla
     return figure
 
 
-@rc_context(STYLE)
-def confusion_figure(labels: Sequence[int], predictions: Sequence[int], label_names: Sequence[str]) -> Figure:
+@in_style
+def confusion_figure(labels: Sequence[int], predictions: Sequence[int], label_names: Sequence[str]) -> "Figure":
     """
     The confusion matrix, with labels as rows. A cell has the number of posts and their share of the row, which is also
     its colour.
     """
+    from sklearn.metrics import ConfusionMatrixDisplay, confusion_matrix
+
     classes = range(len(label_names))
     counts = confusion_matrix(labels, predictions, labels=classes)
     shares = confusion_matrix(labels, predictions, labels=classes, normalize="true")
@@ -106,12 +107,14 @@ def confusion_figure(labels: Sequence[int], predictions: Sequence[int], label_na
     return figure
 
 
-@rc_context(STYLE)
-def reliability_figure(labels: np.ndarray, probabilities: Mapping[str, np.ndarray]) -> Figure:
+@in_style
+def reliability_figure(labels: np.ndarray, probabilities: Mapping[str, np.ndarray]) -> "Figure":
     """
     The share of right predictions by confidence, in bins of at least 10 posts, and the number of posts by confidence.
     `probabilities` are one or two arrays (posts, classes) by name.
     """
+    from sklearn.calibration import CalibrationDisplay, calibration_curve
+
     figure, num_bins = new_figure(COLUMN, COLUMN), change_detection().NUM_BINS
     upper, lower = figure.subplots(2, sharex=True, height_ratios=(5, 2))
     title, confidences = ["Expected calibration error"], []
@@ -156,8 +159,8 @@ def write_test_figures(
     save_figure(reliability_figure(labels[labelled], shown), Path(output_dir) / RELIABILITY)
 
 
-@rc_context(STYLE)
-def alarm_figure(false: np.ndarray, found: np.ndarray, costs: Mapping[str, Any], name: str) -> Figure:
+@in_style
+def alarm_figure(false: np.ndarray, found: np.ndarray, costs: Mapping[str, Any], name: str) -> "Figure":
     """
     The share of changes found by the number of false alarms for all thresholds, and the model's own alarms.
 

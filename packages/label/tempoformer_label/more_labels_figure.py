@@ -4,14 +4,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from modeling_tempoformer.common.figures import COLUMN, DARK, LIGHT, STYLE, new_figure
+from modeling_tempoformer.common.figures import COLUMN, DARK, LIGHT, in_style, new_figure
 
 
-@rc_context(STYLE)
+@in_style
 def more_labels_figure(worth: Mapping[str, Any]) -> Figure:
     """The macro F1 by the number of labelled timelines, from [`expect_more`], with intervals of 95 %."""
     figure = new_figure(COLUMN, 0.85 * COLUMN)

@@ -6,13 +6,12 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from matplotlib import rc_context
 from matplotlib.figure import Figure
 from scipy.stats import entropy, fisher_exact, ks_2samp, permutation_test
 
 from modeling_tempoformer import read_predictions
 from modeling_tempoformer.common.data_frames import to_table
-from modeling_tempoformer.common.figures import COLUMN, DARK, LIGHT, STYLE, new_figure
+from modeling_tempoformer.common.figures import COLUMN, DARK, LIGHT, in_style, new_figure
 
 
 SIDES = ("before", "after")
@@ -165,7 +164,7 @@ def drift_text(found: dict[str, Any], watched: str) -> str:
     return "\n".join([to_table(rows), "", *lines])
 
 
-@rc_context(STYLE)
+@in_style
 def drift_figure(found: dict[str, Any], watched: str) -> Figure:
     """Draws the two histograms of the result of [`find_drift`], beside each other in each bin."""
     figure = new_figure(COLUMN, 0.7 * COLUMN)
