@@ -109,8 +109,8 @@ class StreamLayersOutput(ModelOutput):
 class MemberLinear(nn.Module):
     """
     One linear layer for each member of the ensemble. Maps (members, ..., inputs), or (1, ..., inputs) if all members
-    have the same input, to (members, ..., outputs). The `scale` (members, inputs) and `shift` of a layer norm before it
-    are multiplied into the weights, which are fewer than the inputs.
+    have the same input, to (members, ..., outputs). The `scale` and `shift` (members, inputs) of a layer norm before
+    it are multiplied into the weights, which are fewer than the inputs.
     """
 
     def __init__(self, members: int, inputs: int, outputs: int, bias: bool = True):

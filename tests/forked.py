@@ -68,12 +68,3 @@ def run_forked(script: str, arguments: Sequence[str], processes: int = 1) -> tup
         for process in started:
             process.join()
         return max(abs(process.exitcode) for process in started), Path(output.name).read_text(encoding="utf-8")
-
-
-def run_program(command: Sequence[str | Path], log: Path) -> int:
-    """Takes the place of `cross_validation.run_program`."""
-    _, script, *arguments = map(str, command)
-    status, output = run_forked(script, arguments)
-    with log.open("a", encoding="utf-8") as file:
-        file.write(output)
-    return status

@@ -18,6 +18,7 @@ import logging
 import sys
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import chain
 from pathlib import Path
 
@@ -29,7 +30,7 @@ from ..common.files import lock_folder, write_json
 from ..common.markdown import table as markdown_table
 from ..common.renamed_options import RENAMED_METHOD, check_renamed
 from ..common.splits import SPLITS
-from ..evaluation.cross_validation import FOLDS, collect, compare_all, cross_validate
+from ..evaluation.cross_validation import FOLDS, PROCESSES, collect, compare_all, cross_validate
 from ..evaluation.latex import write_latex
 from ..evaluation.method_names import checkpoint_name, method_name
 from ..evaluation.predictions import all_labels
@@ -49,6 +50,7 @@ from ..posts.surveys import survey
 from ..timeline_tempoformer import Timeline
 from ..training.arguments import ModelArguments
 from ..training.fine_tuning import with_default_settings
+from .fold import run_fold
 
 
 logger = logging.getLogger(__name__)
@@ -57,6 +59,7 @@ COMPARISON = "comparison"
 FOLD_SEED = 0
 DEFAULT = "default"
 TRAIN = "modeling_tempoformer.training.fine_tuning:train"
+PROCESSES.set_forkserver_preload([program.split(":")[0] for program in (TRAIN, BASELINES.program)])
 # Options that no baseline reads
 UNREAD = {"known_states", "freeze_encoder", "freeze_layers", "no_change_label"}
 # Arguments that must not come after `--`. A run's folder names timelines, so it is never pushed.
@@ -223,7 +226,7 @@ def main(arguments: list[str], methods: Methods = BASELINES, kind: type = Compar
             hashes = {path: hashlib.sha256(Path(path).read_bytes()).hexdigest() for path in recipes}
             runs = cross_validate(
                 folder,
-                ("-m", "modeling_tempoformer.commands.fold", program),
+                partial(run_fold, program),
                 run_arguments,
                 {"posts": posts, "recipes": hashes},
                 output_dir / FOLDS,

@@ -2,10 +2,11 @@
 
 import json
 import logging
+import multiprocessing
+import os
 import shutil
-import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
@@ -32,6 +33,10 @@ logger = logging.getLogger(__name__)
 FOLDS, RESULTS, PREDICTIONS = "folds.json", "results.json", "predictions.csv"
 # Seconds after which the progress bar of a run can estimate the remaining time.
 FIRST_LOOK = 60
+# On Linux a run is forked from a process that has imported the libraries, which takes as long as a short training.
+PROCESSES = multiprocessing.get_context("forkserver" if sys.platform == "linux" else "spawn")
+# Trains and tests one fold, by a command line. Its module is importable, as it runs in another process.
+Program = Callable[[list[str]], None]
 
 
 @dataclass(frozen=True)
@@ -52,7 +57,7 @@ class Run:
         """Returns the results of each split that the program has written."""
         return json.loads((self.folder / RUN_RESULTS).read_text(encoding="utf-8"))
 
-    def execute(self, program: Sequence[str], folds_file: Path, arguments: Sequence[str], inputs: dict[str, Any]):
+    def execute(self, program: Program, folds_file: Path, arguments: Sequence[str], inputs: dict[str, Any]):
         """Trains, evaluates and predicts, unless this is done. Raises a `ValueError` for the folder of another run."""
         done, command = self.folder / "command.json", {"arguments": list(arguments), **inputs}
         if done.exists():
@@ -66,33 +71,38 @@ class Run:
             # A resumed run reports only the time since it resumed.
             (self.folder / "resumed").touch()
         rate = [] if self.learning_rate is None else ["--learning_rate", self.learning_rate]
-        whole_command = [
-            *(sys.executable, *program, folds_file, str(self.fold)),
-            *(*arguments, *rate, "--seed", str(self.seed)),
-            *("--output_dir", self.folder, "--do_train", "--do_eval", "--do_predict"),
+        command_line = [
+            *(str(folds_file), str(self.fold), *arguments, *rate, "--seed", str(self.seed)),
+            *("--output_dir", str(self.folder), "--do_train", "--do_eval", "--do_predict"),
             # A recipe may ask for a push, but the folder names timelines.
             *("--push_to_hub", "false"),
         ]
         log = self.folder / "run.log"
         logger.info("Running %s; its progress is in %s there.", self.folder, log.name)
-        if status := run_program(whole_command, log):
+        if status := run_program(program, command_line, log):
             raise ChildProcessError(f"{self.folder} failed with exit status {status}, see {log}: {last_line(log)}")
         write_json(done, command)
         for checkpoint in self.folder.glob("checkpoint-*"):
             shutil.rmtree(checkpoint)
 
 
-def run_program(command: Sequence[str | Path], log: Path) -> int:
-    """Runs a program, whose output goes to the end of a log. Returns its exit status."""
-    with (
-        log.open("a", encoding="utf-8") as file,
-        subprocess.Popen(command, stdout=file, stderr=subprocess.STDOUT) as process,
-    ):
-        try:
-            return process.wait(FIRST_LOOK)
-        except subprocess.TimeoutExpired:
-            logger.info("After a minute: %s", last_line(log))
-            return process.wait()
+def run_program(program: Program, arguments: list[str], log: Path) -> int:
+    """Runs a program in a process, whose output goes to the end of a log. Returns its exit status."""
+    process = PROCESSES.Process(target=run_logged, args=(program, arguments, log))
+    process.start()
+    process.join(FIRST_LOOK)
+    if process.is_alive():
+        logger.info("After a minute: %s", last_line(log))
+        process.join()
+    return process.exitcode
+
+
+def run_logged(program: Program, arguments: list[str], log: Path):
+    """Runs a program in this process, whose output goes to the end of a log."""
+    with log.open("a", encoding="utf-8") as file:
+        for stream in (sys.stdout, sys.stderr):
+            os.dup2(file.fileno(), stream.fileno())
+    program(arguments)
 
 
 def last_line(log: Path) -> str:
@@ -103,7 +113,7 @@ def last_line(log: Path) -> str:
 
 def cross_validate(
     output_dir: Path,
-    program: Sequence[str],
+    program: Program,
     arguments: Sequence[str],
     inputs: dict[str, Any],
     folds_file: Path,
@@ -113,9 +123,8 @@ def cross_validate(
 ) -> list[Run]:
     """
     Runs every learning rate with the first seed, then every seed with the learning rate that has the best macro F1 on
-    the validation split of the fold, or of the first fold with `tune_on_first_fold`. `program` is a Python script or a
-    module (`-m`), whose arguments are a file of folds, the number of one, and options. Returns one run for each fold
-    and seed.
+    the validation split of the fold, or of the first fold with `tune_on_first_fold`. The arguments of `program` are a
+    file of folds, the number of one, and options. Returns one run for each fold and seed.
     """
     folds = json.loads(folds_file.read_text(encoding="utf-8"))
 

@@ -4,9 +4,9 @@ repeated command skips finished runs.
 """
 
 import json
+import sys
 from pathlib import Path
 
-import forked
 import pandas as pd
 import pytest
 from helpers import NAMES, ROOT, read_json, read_table, save_encoder, write_posts
@@ -29,40 +29,35 @@ from modeling_tempoformer.posts.synthetic import synthetic_posts
 
 pytestmark = pytest.mark.slow
 
-# Stands in for `tempoformer train`. It predicts rightly with a seed below 5, and otherwise always "Switch". On
-# validation 2e-3 is best in the first fold, 1e-3 in the others. It stops with a checkpoint if its folder has a file
-# "stop".
-SCRIPT = """
-import csv, json, pathlib, sys
-folds_file, fold, options = sys.argv[1], int(sys.argv[2]), dict(zip(sys.argv[3:], sys.argv[4:]))
-folder, seed = pathlib.Path(options["--output_dir"]), int(options["--seed"])
-print("it runs", flush=True)
-(folder / "checkpoint-1").mkdir(exist_ok=True)
-if (folder / "stop").exists() or "--broken" in sys.argv:
-    sys.exit("no more memory")
-test = json.loads(pathlib.Path(folds_file).read_text())[fold]["test"]
-with open(options["--train_file"], newline="") as file:
-    posts = [post for post in csv.DictReader(file) if post["timeline_id"] in test]
-with (folder / "_predictions.csv").open("w", newline="") as file:
-    writer = csv.writer(file)
-    probabilities = ["probability_No-Switch", "probability_Switch"]
-    writer.writerow(["post_id", "timeline_id", "text", "label", "prediction", *probabilities])
-    for post in posts:
-        guess = post["label"] if seed < 5 else "Switch"
-        writer.writerow([post["post_id"], post["timeline_id"], post["text"], post["label"], guess, 0.7, 0.3])
-macro_f1 = 0.9 if (options.get("--learning_rate") == "2e-3") == (fold == 0) else 0.5
-results = {"train": {"seconds": 3.0 + fold}, "validation": {"macro_f1": macro_f1}}
-results["test"] = {"loss": 1.0}
-(folder / "all_results.json").write_text(json.dumps(results))
-"""
 INPUTS = {"posts": "a fingerprint"}
+
+
+def write_run(arguments: list[str]):
+    """
+    Stands in for a training. It predicts rightly with a seed below 5, and otherwise always "Switch". On validation
+    2e-3 is best in the first fold, 1e-3 in the others. It stops with a checkpoint if its folder has a file "stop".
+    """
+    folds_file, fold, options = arguments[0], int(arguments[1]), dict(zip(arguments[2:], arguments[3:]))
+    folder, seed = Path(options["--output_dir"]), int(options["--seed"])
+    print("it runs", flush=True)
+    (folder / "checkpoint-1").mkdir(exist_ok=True)
+    if (folder / "stop").exists():
+        sys.exit("no more memory")
+    test = read_json(Path(folds_file))[fold]["test"]
+    posts = [post for post in read_table(Path(options["--train_file"])) if post["timeline_id"] in test]
+    for post in posts:
+        post["prediction"] = post["label"] if seed < 5 else "Switch"
+        post |= {"probability_No-Switch": 0.7, "probability_Switch": 0.3}
+    names = ["post_id", "timeline_id", "text", "label", "prediction", "probability_No-Switch", "probability_Switch"]
+    write_posts(folder / "_predictions.csv", [{name: post[name] for name in names} for post in posts])
+    macro_f1 = 0.9 if (options.get("--learning_rate") == "2e-3") == (fold == 0) else 0.5
+    results = {"train": {"seconds": 3.0 + fold}, "validation": {"macro_f1": macro_f1}, "test": {"loss": 1.0}}
+    (folder / "all_results.json").write_text(json.dumps(results))
 
 
 @pytest.fixture
 def start(tmp_path):
-    """Cross-validates twelve timelines in three folds with the script above."""
-    script = tmp_path / "script.py"
-    script.write_text(SCRIPT)
+    """Cross-validates twelve timelines in three folds with the function above."""
     posts = [{"post_id": f"{number:03}", **post} for number, post in enumerate(synthetic_posts(12, 0, 5))]
     file = write_posts(tmp_path / "posts.csv", posts)
     timelines = list(dict.fromkeys(post["timeline_id"] for post in posts))
@@ -73,7 +68,7 @@ def start(tmp_path):
 
     def run(output: Path, *arguments: str, seeds=(0,), inputs=INPUTS, folds="folds.json", **settings) -> list[Run]:
         given = ["--train_file", file, *arguments]
-        return cross_validate(output, [str(script)], given, inputs, tmp_path / folds, seeds, **settings)
+        return cross_validate(output, write_run, given, inputs, tmp_path / folds, seeds, **settings)
 
     return run
 
@@ -281,7 +276,6 @@ def test_baselines_ignore_what_they_cannot_read():
 def test_methods_are_compared_with_the_real_commands(tmp_path, monkeypatch, capsys):
     """The folds are given."""
     monkeypatch.chdir(ROOT)
-    monkeypatch.setattr(cross_validation, "run_program", forked.run_program)
     made = list(synthetic_posts(12, seed=0, posts_per_timeline=5))
     posts, output, folds = write_posts(tmp_path / "posts.csv", made), tmp_path / "out", tmp_path / "folds.json"
     people = list(dict.fromkeys(post["timeline_id"] for post in made))
@@ -312,7 +306,6 @@ def test_methods_are_compared_with_the_real_commands(tmp_path, monkeypatch, caps
 
 def test_the_paper_s_model_is_not_called_the_default(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(ROOT)
-    monkeypatch.setattr(cross_validation, "run_program", forked.run_program)
     posts = write_posts(tmp_path / "posts.csv", list(synthetic_posts(12, seed=0, posts_per_timeline=5)))
     command = ["--output_dir", str(tmp_path / "out"), "--num_folds", "1", "--seeds", "0"]
     command += ["--methods", "class_prior", "default", "--", "--model_type", "tempoformer", "--max_steps", "1"]

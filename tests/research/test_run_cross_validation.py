@@ -1,6 +1,5 @@
 """Checks that research.run_cross_validation gives baselines their recipes, and runs them beside the default."""
 
-import forked
 import pandas as pd
 import pytest
 from helpers import ROOT, write_posts
@@ -8,7 +7,6 @@ from helpers import ROOT, write_posts
 from modeling_tempoformer.baselines.methods import BASELINES
 from modeling_tempoformer.commands import compare
 from modeling_tempoformer.common.command_line import parse
-from modeling_tempoformer.evaluation import cross_validation
 from modeling_tempoformer.posts.arguments import DataTrainingArguments
 from modeling_tempoformer.posts.synthetic import synthetic_posts
 from modeling_tempoformer.training.stream_trainer import StreamTrainingArguments
@@ -37,7 +35,6 @@ def test_a_method_has_the_settings_of_its_recipe(tmp_path):
 def test_the_methods_of_the_command_and_baselines_are_compared(tmp_path, encoder, monkeypatch):
     """A method of the package scores the same, whether the package or research runs it."""
     monkeypatch.chdir(ROOT)
-    monkeypatch.setattr(cross_validation, "run_program", forked.run_program)
     posts = write_posts(tmp_path / "posts.csv", list(synthetic_posts(12, seed=0, posts_per_timeline=5)))
     shared = ["--", "--model_name_or_path", encoder, "--train_file", posts, "--max_steps", "2"]
     rows = {}

@@ -1,6 +1,5 @@
 """Checks several seeds on one split, the spread of their scores, and a split that Python gives."""
 
-import forked
 import numpy as np
 import pandas as pd
 import pytest
@@ -8,7 +7,6 @@ from helpers import NAMES, ROOT, read_json, read_table, with_other_ids, write_po
 from sklearn.metrics import f1_score
 
 from modeling_tempoformer.commands import compare
-from modeling_tempoformer.evaluation import cross_validation
 from modeling_tempoformer.posts.arguments import DataTrainingArguments
 from modeling_tempoformer.posts.post_splits import load_splits, split_posts
 from modeling_tempoformer.posts.synthetic import synthetic_posts
@@ -28,7 +26,6 @@ def posts_of(rows: list[dict[str, str]]) -> list[tuple[str, str]]:
 def test_several_seeds_are_whole_runs_on_the_same_test_posts(tmp_path, encoder, trained, monkeypatch, has_test_file):
     """They are the posts that `tempoformer train` tests by the first seed."""
     monkeypatch.chdir(ROOT)
-    monkeypatch.setattr(cross_validation, "run_program", forked.run_program)
     given = ["--train_file", str(trained.parent / "posts.csv"), "--model_name_or_path", encoder, "--window", "3"]
     given += ["--max_steps", "3", "--model_type", "tempoformer", "--report_to", "none"]
     if has_test_file:
