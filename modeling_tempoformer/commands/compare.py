@@ -59,7 +59,13 @@ COMPARISON = "comparison"
 FOLD_SEED = 0
 DEFAULT = "default"
 TRAIN = "modeling_tempoformer.training.fine_tuning:train"
-PROCESSES.set_forkserver_preload([program.split(":")[0] for program in (TRAIN, BASELINES.program)])
+# What a run imports, the figures' libraries, too
+PROCESSES.set_forkserver_preload(
+    [
+        *(program.split(":")[0] for program in (TRAIN, BASELINES.program)),
+        *(f"matplotlib.backends.backend_{form}" for form in ("agg", "pdf", "svg")),
+    ]
+)
 # Options that no baseline reads
 UNREAD = {"known_states", "freeze_encoder", "freeze_layers", "no_change_label"}
 # Arguments that must not come after `--`. A run's folder names timelines, so it is never pushed.
