@@ -78,7 +78,7 @@ if TYPE_CHECKING:
     from .posts.splits import hold_out, recall_parts, split_timelines
     from .posts.tables import load_table, read_tables
     from .posts.timelines import UnknownPeople, label_names, read_posts, to_timelines
-    from .training.encoder_backends import convert_encoder
+    from .training.encoder_backends import convert_encoder, export_encoder
     from .training.experts import GrowExperts, grow_experts
     from .training.fine_tuning import fine_tune
     from .training.frozen_encoder import embed_rows, freeze_encoder, freeze_layers
@@ -113,6 +113,7 @@ LAZY = {
     "describe_test": ".evaluation.report",
     "embed_parts": ".training.stock_trainer",
     "embed_rows": ".training.frozen_encoder",
+    "export_encoder": ".training.encoder_backends",
     "fields_of_posts": ".posts.model_fields",
     "find_cases": ".evaluation.risk_control",
     "fine_tune": ".training.fine_tuning",
@@ -262,6 +263,7 @@ __all__ = [
     "describe_test",
     "embed_parts",
     "embed_rows",
+    "export_encoder",
     "fields_of_posts",
     "find_cases",
     "fine_tune",

@@ -47,7 +47,8 @@ class MethodArguments(ChangeArguments):
         default_factory=lambda: list(STATIC),
         metadata={"choices": ("clusters", "time_diff", *STATIC), "help": "The first one orders the table."},
     )
-    # The encoder of `--discover` has no place here: these methods take a list of words.
+    # The encoders of `--discover` and in 8 bits have no place here: these methods take a list of words.
+    encoder_backend: str = field(init=False, default="torch")
     steady: str | None = field(init=False, default=None)
     discover: int | None = field(init=False, default=None)
     without_names: bool = field(init=False, default=False)

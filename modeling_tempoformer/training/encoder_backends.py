@@ -1,6 +1,5 @@
 """Converts a frozen encoder to the format of ONNX, in float32 or in 8 bits."""
 
-import importlib.util
 import logging
 import tempfile
 import warnings
@@ -13,33 +12,38 @@ from torch import nn
 from torch.export import Dim
 from transformers import PreTrainedModel
 
+from ..common.onnx_packages import check_onnx
+from ..configuration_post_tempoformer import PostTempoFormerConfig
 from ..modeling_post_tempoformer import PostTempoFormerForStreamClassification
 from ..modeling_streams_tempoformer import StreamPreTrainedModel
 from ..onnx_encoder_tempoformer import OnnxEncoder
 from .processors import warn_of_processor
 
 
-PACKAGES = ("onnx", "onnxruntime", "onnxscript")
-
-
 class HiddenStates(nn.Module):
-    """The hidden states of an encoder (posts, tokens, hidden), as a function of its inputs alone."""
+    """
+    The mean of the last `num_layers` hidden states of an encoder (posts, tokens, hidden), as a function of its inputs
+    alone.
+    """
 
-    def __init__(self, encoder: PreTrainedModel):
+    def __init__(self, encoder: PreTrainedModel, num_layers: int):
         super().__init__()
-        self.encoder = encoder
+        self.encoder, self.num_layers = encoder, num_layers
 
     def forward(
         self, input_ids: torch.Tensor, attention_mask: torch.Tensor, token_type_ids: torch.Tensor | None = None
     ) -> torch.Tensor:
         segments = {} if token_type_ids is None else {"token_type_ids": token_type_ids}
-        return self.encoder(input_ids=input_ids, attention_mask=attention_mask, **segments).last_hidden_state
+        given = {"input_ids": input_ids, "attention_mask": attention_mask, **segments}
+        if self.num_layers == 1:
+            return self.encoder(**given).last_hidden_state
+        return torch.stack(self.encoder(**given, output_hidden_states=True).hidden_states[-self.num_layers :]).mean(0)
 
 
 def check_backend(model: StreamPreTrainedModel, backend: str, is_fitted: bool):
     """
-    Raises a `ValueError` if the encoder of a model cannot be converted to `backend`, and an `ImportError` if packages
-    are missing. `is_fitted` says that other parts were fitted on the vectors of the encoder as it is.
+    Raises a `ValueError` if the encoder of a model cannot be converted to `backend`. `is_fitted` says that other parts
+    were fitted on the vectors of the encoder as it is.
     """
     if not isinstance(model, PostTempoFormerForStreamClassification):
         raise ValueError(
@@ -52,9 +56,6 @@ def check_backend(model: StreamPreTrainedModel, backend: str, is_fitted: bool):
         raise ValueError(
             "--encoder_backend onnx-int8 gives other vectors than the model was fitted on: train it with this option."
         )
-    if missing := [name for name in PACKAGES if importlib.util.find_spec(name) is None]:
-        hint = 'pip install "modeling-tempoformer[onnx]"'
-        raise ImportError(f"--encoder_backend {backend} needs {', '.join(missing)}: {hint}.")
 
 
 def convert_encoder(model: StreamPreTrainedModel, backend: str = "onnx", is_fitted: bool = True):
@@ -76,13 +77,32 @@ def convert_encoder(model: StreamPreTrainedModel, backend: str = "onnx", is_fitt
     if backend == getattr(model.config, "encoder_backend", "torch"):
         return
     check_backend(model, backend, is_fitted)
+    encoder = export_encoder(model.base_model.encoder, backend)
+    model.config.encoder_backend, model.config.encoder_bytes = backend, len(encoder.graph)
+    model.base_model.encoder = encoder
+
+
+def export_encoder(encoder: PreTrainedModel, backend: str, num_layers: int = 1) -> OnnxEncoder:
+    """
+    Returns an encoder that ONNX Runtime computes on the CPU, and which cannot learn.
+
+    Args:
+        encoder (`PreTrainedModel`): The encoder, in float32 on the CPU; it reads nothing but tokens.
+        backend (`str`): `"onnx"` or `"onnx-int8"`, as for [`convert_encoder`].
+        num_layers (`int`, *optional*, defaults to 1):
+            The number of last hidden layers, whose mean is the `last_hidden_state` that the new encoder returns.
+
+    Raises a `ValueError` for an encoder that PyTorch cannot export, and an `ImportError` without onnx, onnxruntime and
+    onnxscript.
+    """
+    check_onnx(backend)
     if backend == "onnx-int8":
         warn_of_processor("8 bits", "avx512_vnni", "avx_vnni", "amx_int8")
-    graph = export(model.base_model.encoder, backend == "onnx-int8")
-    model.config.encoder_backend, model.config.encoder_bytes = backend, len(graph)
-    encoder = OnnxEncoder(model.config).eval()
-    encoder.graph.copy_(torch.frombuffer(bytearray(graph), dtype=torch.uint8))
-    model.base_model.encoder = encoder
+    graph = export(encoder, backend == "onnx-int8", num_layers)
+    settings = {"encoder_config": encoder.config, "encoder_backend": backend, "encoder_bytes": len(graph)}
+    exported = OnnxEncoder(PostTempoFormerConfig(**settings)).eval()
+    exported.graph.copy_(torch.frombuffer(bytearray(graph), dtype=torch.uint8))
+    return exported
 
 
 @contextmanager
@@ -101,8 +121,8 @@ def without_warnings(*packages: str) -> Iterator[None]:
             logger.setLevel(level)
 
 
-def export(encoder: PreTrainedModel, in_8_bits: bool) -> bytes:
-    """Returns an encoder as a file in the format of ONNX, for any number of posts and tokens."""
+def export(encoder: PreTrainedModel, in_8_bits: bool, num_layers: int) -> bytes:
+    """Returns an encoder's [`HiddenStates`] as a file in the format of ONNX, for any number of posts and tokens."""
     from onnxruntime.quantization import QuantType, quant_pre_process, quantize_dynamic
 
     # Any two posts of several tokens
@@ -111,7 +131,7 @@ def export(encoder: PreTrainedModel, in_8_bits: bool) -> bytes:
     if getattr(encoder.config, "type_vocab_size", 0):
         inputs["token_type_ids"] = torch.zeros_like(ids)
     shapes = {name: [Dim.AUTO, Dim.AUTO] for name in inputs}
-    module = HiddenStates(encoder).eval()
+    module = HiddenStates(encoder, num_layers).eval()
     try:
         with without_warnings("torch.onnx", "onnxscript"):
             program = torch.onnx.export(module, (), kwargs=inputs, dynamic_shapes=shapes, dynamo=True, verbose=False)

@@ -34,12 +34,13 @@ class KeptVectors:
         num_read, num_encoded (`int`): Numbers of usages whose vectors were in the database, and were added to it.
     """
 
-    def __init__(self, model: PreTrainedModel):
-        """Hashes the weights and the configuration of a model, which are a part of each key."""
+    def __init__(self, model: PreTrainedModel, backend: str = "torch"):
+        """Hashes a part of each key: a model's weights and configuration, and the `backend` that computes it."""
         self.path = datasets.config.HF_DATASETS_CACHE / "usage_vectors" / "vectors.sqlite"
         self.num_read = self.num_encoded = 0
+        settings = [] if backend == "torch" else [backend]
         # A checkpoint may lack a pooler, whose weights are then random numbers in each run.
-        self._model = hash_inputs(model.base_model, [], has_pooler=False)
+        self._model = hash_inputs(model.base_model, settings, has_pooler=False)
         self._is_broken = False
         self._new: list[tuple[bytes, bytes]] = []
 

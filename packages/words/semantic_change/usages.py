@@ -382,6 +382,21 @@ def encode_usage(
     return row, len(before) + first, len(before) + last
 
 
+def count_layers(
+    model: PreTrainedModel, num_last_layers: int | None = None, target_marks: Sequence[str] | None = None
+) -> int:
+    """
+    Returns the number of last hidden layers that [`embed_usages`] averages. Raises a `ValueError` if the model has
+    fewer than `num_last_layers`.
+    """
+    layers = model.config.num_hidden_layers
+    if num_last_layers is None:
+        num_last_layers = 1 if target_marks else min(4, layers)
+    if not 1 <= num_last_layers <= layers:
+        raise ValueError(f"`num_last_layers` must be between 1 and {layers}, got {num_last_layers}.")
+    return num_last_layers
+
+
 @torch.inference_mode()
 def embed_usages(
     model: PreTrainedModel,
@@ -393,6 +408,7 @@ def embed_usages(
     target_marks: tuple[str, str] | None = None,
     read_names: bool = True,
     kept_vectors: KeptVectors | None = None,
+    compute: Callable[..., torch.Tensor] | None = None,
 ) -> dict[str, dict[str, np.ndarray]]:
     """
     Computes a vector for each usage: the mean of the last hidden layers, averaged over the word's tokens (section 4 of
@@ -409,6 +425,7 @@ def embed_usages(
         read_names: If True, the model reads a word's name, the key of its usages, instead of each form (Laicher et
             al., 2021).
         kept_vectors: Vectors of earlier runs with this model, which are read and not computed; new ones are added.
+        compute: Computes the mean of the last layers `(texts, tokens, hidden_size)` of a batch in the model's place.
 
     Returns:
         A float32 array of shape `(usages, hidden_size)` for each word and time, in the order of the usages, without
@@ -416,12 +433,13 @@ def embed_usages(
         model, or if a vector is not finite.
     """
     check_same_times(model, tokenizer)
-    layers = model.config.num_hidden_layers
-    if num_last_layers is None:
-        num_last_layers = 1 if target_marks else min(4, layers)
-    if not 1 <= num_last_layers <= layers:
-        raise ValueError(f"`num_last_layers` must be between 1 and {layers}, got {num_last_layers}.")
+    num_last_layers = count_layers(model, num_last_layers, target_marks)
     encoder = model.base_model.eval()
+
+    def mean_layers(**batch: torch.Tensor) -> torch.Tensor:
+        return torch.stack(encoder(**batch, output_hidden_states=True).hidden_states[-num_last_layers:]).mean(0)
+
+    compute = compute or mean_layers
     max_length = min(max_length, token_limit(model, tokenizer))
     kept = drop_unknown(tokenizer, usages, read_names)
 
@@ -454,8 +472,7 @@ def embed_usages(
     unread = [rows[number] for number in members]
     usages_of = list(members.values())
     for indices, batch in batches_by_length(unread, tokenizer, batch_size, model.device, "Reading usages"):
-        layers = encoder(**batch, output_hidden_states=True).hidden_states[-num_last_layers:]
-        for state, row in zip(torch.stack(layers).mean(0).float(), indices, strict=True):
+        for state, row in zip(compute(**batch).float(), indices, strict=True):
             for index in usages_of[row]:
                 _, first, last = places[index]
                 vectors[index] = state[first:last].mean(0).cpu().numpy()

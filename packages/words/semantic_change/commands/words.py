@@ -12,16 +12,18 @@ from dataclasses import dataclass, field
 from functools import cached_property, partial
 from itertools import pairwise
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import pandas as pd
 import torch
 from transformers import AutoModel, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import logging
 
+from modeling_tempoformer import export_encoder
 from modeling_tempoformer.common.command_line import check_positive, check_read, options_given, parse
 from modeling_tempoformer.common.figures import all_forms
 from modeling_tempoformer.common.files import lock_folder, written_whole
+from modeling_tempoformer.common.onnx_packages import check_onnx
 from modeling_tempoformer.common.pages import check_view, write_html
 from modeling_tempoformer.common.progress import Progress
 
@@ -43,6 +45,11 @@ from ..usages import Frequencies, Usages, UsagesByText
 
 
 logger = logging.get_logger(__name__)
+
+IN_8_BITS = (
+    "The vectors were computed in 8 bits (--encoder_backend onnx-int8): "
+    "compare the scores with those of other runs in 8 bits alone."
+)
 
 
 @dataclass
@@ -147,6 +154,10 @@ class ChangeArguments:
         },
     )
     max_seq_length: int = field(default=128, metadata={"help": "Maximum number of tokens around a word."})
+    encoder_backend: Literal["torch", "onnx-int8"] = field(
+        default="torch",
+        metadata={"help": "How the encoder is computed: torch, or onnx-int8, by ONNX Runtime in 8 bits on the CPU."},
+    )
     per_device_eval_batch_size: int = 32
     seed: int = 42
 
@@ -256,10 +267,11 @@ def embed_words(
     model: PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase,
     kept: KeptVectors | None = None,
+    compute: Callable[..., torch.Tensor] | None = None,
 ) -> dict[str, measures.Vectors]:
-    """Returns the vectors of the usages."""
+    """Returns the vectors of the usages, as [`embed_usages`] does."""
     settings = (args.num_last_layers, args.per_device_eval_batch_size, args.max_seq_length, args.target_marks)
-    return usages.embed_usages(model, tokenizer, by_word, *settings, args.reads_names, kept)
+    return usages.embed_usages(model, tokenizer, by_word, *settings, args.reads_names, kept, compute)
 
 
 class Reader:
@@ -267,15 +279,29 @@ class Reader:
 
     def __init__(self, args: ChangeArguments):
         self.args, self.tokenizer = args, load_word_tokenizer(args)
+        self.is_in_8_bits = args.encoder_backend == "onnx-int8"
+        if self.is_in_8_bits and hasattr(self.tokenizer, "time_points"):
+            raise ValueError("--encoder_backend onnx-int8 computes no model that knows when a text was written.")
 
     @cached_property
     def model(self) -> PreTrainedModel:
-        return load_encoder(self.args)
+        model = load_encoder(self.args)
+        return model.cpu().float() if self.is_in_8_bits else model
+
+    @cached_property
+    def exported(self) -> torch.nn.Module:
+        """The encoder in 8 bits, which is not made if earlier runs kept all vectors."""
+        layers = usages.count_layers(self.model, self.args.num_last_layers, self.args.target_marks)
+        return export_encoder(self.model.base_model, self.args.encoder_backend, layers)
+
+    def compute_in_8_bits(self, **batch: torch.Tensor) -> torch.Tensor:
+        """Returns the mean of the last layers (texts, tokens, hidden) of a batch."""
+        return self.exported(**batch).last_hidden_state
 
     @cached_property
     def kept(self) -> KeptVectors:
         """The vectors of earlier runs with this encoder."""
-        return KeptVectors(self.model)
+        return KeptVectors(self.model, self.args.encoder_backend)
 
     @property
     def ignores_case(self) -> bool:
@@ -287,7 +313,8 @@ class Reader:
 
     def embed(self, by_word: Usages) -> dict[str, measures.Vectors]:
         """Returns the vectors of usages."""
-        return embed_words(self.args, by_word, self.model, self.tokenizer, self.kept)
+        compute = self.compute_in_8_bits if self.is_in_8_bits else None
+        return embed_words(self.args, by_word, self.model, self.tokenizer, self.kept, compute)
 
     def read_known(self, by_word: Usages) -> tuple[Usages, dict[str, measures.Vectors]]:
         """Returns the usages that the tokenizer knows, and their vectors."""
@@ -401,12 +428,13 @@ def rank_words(
     # Files of an earlier run, which this run may not overwrite
     for name in (CHANGES, RESULTS, *all_forms(FIGURE), UNRANKED, *ENTRY_FILES, USES, JUDGED, SEARCHED, FILES, PAGE):
         (folder / name).unlink(missing_ok=True)
-    num_searched, remarks, tell = 0, [], partial(tell_files, folder)
+    num_searched, tell = 0, partial(tell_files, folder)
+    remarks = [IN_8_BITS] if reader.is_in_8_bits else []
     if words is None or args.num_drawn:
         searched, tell = search_words(args, reader), None
     if words is None:
         discovered = discover_words(args, reader, searched, steady)
-        words, remarks = discovered.words, [discovered.remarks]
+        words, remarks = discovered.words, [*remarks, discovered.remarks]
         # The search may not have compared the steady words, which are tested, too.
         num_searched = len({*discovered.compared, *steady})
     if args.num_drawn:
@@ -481,6 +509,8 @@ def main(arguments: list[str]):
     reads = {"without_names": (args.discover, "without --discover")}
     check_read(options_given(arguments), reads | dict.fromkeys(columns, (args.corpora, "with --dwug")))
     check_view()
+    if args.encoder_backend == "onnx-int8":
+        check_onnx(args.encoder_backend)
     words, truth = read_search(args)
     texts = {} if args.senses is None else read_known_senses(args.senses)
     judgments = None if args.judgments is None else read_judgments(args.judgments)
