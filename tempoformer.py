@@ -10,6 +10,7 @@ It lies outside the package, because importing that takes seconds, and `tempofor
 """
 
 import argparse
+import os
 import sys
 from importlib.metadata import entry_points
 from importlib.util import find_spec
@@ -84,6 +85,9 @@ def main():
     if command in FIRST and arguments and not arguments[0].startswith("-"):
         arguments.insert(0, FIRST[command])
 
+    # Threads of OpenMP that wait keep their processor from whatever else runs: here for a hundredth of the usual turns.
+    if "OMP_WAIT_POLICY" not in os.environ:
+        os.environ.setdefault("GOMP_SPINCOUNT", "3000")
     from modeling_tempoformer.common.command_line import run_script
 
     sys.argv = [f"tempoformer {command}", *arguments]
