@@ -85,7 +85,7 @@ def main():
     if command in FIRST and arguments and not arguments[0].startswith("-"):
         arguments.insert(0, FIRST[command])
 
-    # Threads of OpenMP that wait keep their processor from whatever else runs: here for a hundredth of the usual turns.
+    # Threads of OpenMP that wait keep a processor from whatever else runs: here for a hundredth of the usual turns.
     if "OMP_WAIT_POLICY" not in os.environ:
         os.environ.setdefault("GOMP_SPINCOUNT", "3000")
     from modeling_tempoformer.common.command_line import run_script
