@@ -1,5 +1,6 @@
 """Checks the command `tempoformer`: what it imports, and that its subcommands do what the scripts do."""
 
+import os
 import re
 import runpy
 import subprocess
@@ -133,3 +134,19 @@ def test_a_file_of_posts_may_stand_first(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["tempoformer", *arguments])
     tempoformer.main()
     assert sum(row["stretch"] != "" for row in read_table(output)) == 6
+
+
+@pytest.mark.parametrize(
+    ("given", "spins"),
+    [({}, "3000"), ({"GOMP_SPINCOUNT": "7"}, "7"), ({"OMP_WAIT_POLICY": "active"}, None)],
+)
+def test_waiting_threads_spin_little_unless_the_environment_says_how(given, spins, tmp_path, monkeypatch):
+    for name in ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY"):
+        # Set first, so that it is deleted again after the test.
+        monkeypatch.setenv(name, given.get(name, ""))
+        if name not in given:
+            monkeypatch.delenv(name)
+    monkeypatch.setattr(sys, "argv", ["tempoformer", "convert", str(tmp_path / "none.csv"), "--output", "posts.csv"])
+    with pytest.raises(SystemExit, match="none.csv"):
+        tempoformer.main()
+    assert os.environ.get("GOMP_SPINCOUNT") == spins
