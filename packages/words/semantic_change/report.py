@@ -161,7 +161,7 @@ def conclude(
             # Some of these may have changed.
             bound = changes.quantile(0.9)
             sentences.append(
-                f"Words drawn from the corpora, mostly steady ones: {len(changes)}, {middle}, and nine in ten "
+                f"Words drawn from the corpora, most of them steady: {len(changes)}, {middle}, and nine in ten "
                 f"have at most {bound:.1f} ({', '.join(changes.index)})"
             )
         else:
