@@ -15,6 +15,7 @@ run on another GPU at the same time, in another --output_dir.
 
 import hashlib
 import logging
+import math
 import sys
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -30,7 +31,7 @@ from ..common.files import lock_folder, write_json
 from ..common.markdown import table as markdown_table
 from ..common.renamed_options import RENAMED_METHOD, check_renamed
 from ..common.splits import SPLITS
-from ..evaluation.cross_validation import FOLDS, PROCESSES, collect, compare_all, cross_validate
+from ..evaluation.cross_validation import FOLDS, PROCESSES, collect, compare_all, cross_validate, first_run
 from ..evaluation.latex import write_latex
 from ..evaluation.method_names import checkpoint_name, method_name
 from ..evaluation.predictions import all_labels
@@ -226,11 +227,12 @@ def main(arguments: list[str], methods: Methods = BASELINES, kind: type = Compar
         folds, names, timelines = prepare_folds(args, model_args, data, given)
         posts = survey(timelines).fingerprint
         write_json(output_dir / FOLDS, folds)
+        jobs = {}
         for folder, (model_args, _, run_arguments) in parsed.items():
             program = methods.program if isinstance(model_args, Baseline) else TRAIN
             recipes, _ = split_recipes(run_arguments)
             hashes = {path: hashlib.sha256(Path(path).read_bytes()).hexdigest() for path in recipes}
-            runs = cross_validate(
+            jobs[folder] = (
                 folder,
                 partial(run_fold, program),
                 run_arguments,
@@ -240,6 +242,13 @@ def main(arguments: list[str], methods: Methods = BASELINES, kind: type = Compar
                 args.learning_rates,
                 args.tune_on_first_fold,
             )
+        logger.info("One run of each method comes first, and tells how many minutes all take.")
+        firsts = [first_run(*job) for job in jobs.values()]
+        if all(seconds is not None and others for seconds, others in firsts):
+            minutes = sum(seconds * others for seconds, others in firsts) / 60
+            logger.info("%d runs are left, about %d minutes.", sum(others for _, others in firsts), math.ceil(minutes))
+        for folder, job in jobs.items():
+            runs = cross_validate(*job)
             table = collect(folder, runs, names)
             if args.methods and folder.name == DEFAULT:
                 titles[DEFAULT] = method_name(AutoConfig.from_pretrained(runs[0].folder).model_type)

@@ -6,6 +6,7 @@ import multiprocessing
 import os
 import shutil
 import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -57,15 +58,20 @@ class Run:
         """Returns the results of each split that the program has written."""
         return json.loads((self.folder / RUN_RESULTS).read_text(encoding="utf-8"))
 
-    def execute(self, program: Program, folds_file: Path, arguments: Sequence[str], inputs: dict[str, Any]):
-        """Trains, evaluates and predicts, unless this is done. Raises a `ValueError` for the folder of another run."""
+    def execute(
+        self, program: Program, folds_file: Path, arguments: Sequence[str], inputs: dict[str, Any]
+    ) -> float | None:
+        """
+        Trains, evaluates and predicts, and returns the seconds that this took; returns None if it was done before.
+        Raises a `ValueError` for the folder of another run.
+        """
         done, command = self.folder / "command.json", {"arguments": list(arguments), **inputs}
         if done.exists():
             if json.loads(done.read_text(encoding="utf-8")) != command:
                 raise ValueError(
                     f"{self.folder} has a run of other arguments, recipes, posts or folds: give another --output_dir."
                 )
-            return
+            return None
         self.folder.mkdir(parents=True, exist_ok=True)
         if any(self.folder.glob("checkpoint-*")):
             # A resumed run reports only the time since it resumed.
@@ -79,11 +85,13 @@ class Run:
         ]
         log = self.folder / "run.log"
         logger.info("Running %s; its progress is in %s there.", self.folder, log.name)
+        begun = time.perf_counter()
         if status := run_program(program, command_line, log):
             raise ChildProcessError(f"{self.folder} failed with exit status {status}, see {log}: {last_line(log)}")
         write_json(done, command)
         for checkpoint in self.folder.glob("checkpoint-*"):
             shutil.rmtree(checkpoint)
+        return time.perf_counter() - begun
 
 
 def run_program(program: Program, arguments: list[str], log: Path) -> int:
@@ -144,6 +152,27 @@ def cross_validate(
         rates = [best_rate(fold) for fold in range(len(folds))]
     plan = [(fold, rate, seed) for fold, rate in enumerate(rates) for seed in seeds]
     return [execute(*one) for one in tqdm(plan, f"Runs of {output_dir.name}", unit="run")]
+
+
+def first_run(
+    output_dir: Path,
+    program: Program,
+    arguments: Sequence[str],
+    inputs: dict[str, Any],
+    folds_file: Path,
+    seeds: Sequence[int],
+    learning_rates: Sequence[str] = (),
+    tune_on_first_fold: bool = False,
+) -> tuple[float | None, int]:
+    """
+    Executes the first run of [`cross_validate`] with the same arguments. Returns its seconds, None if it was done
+    before, and the number of all other runs.
+    """
+    folds = json.loads(folds_file.read_text(encoding="utf-8"))
+    run = Run(output_dir, 0, [*learning_rates, None][0], seeds[0])
+    seconds = run.execute(program, folds_file, arguments, {**inputs, "fold": folds[0]})
+    tuned = max(0, len(learning_rates) - 1) * (1 if tune_on_first_fold else len(folds))
+    return seconds, len(folds) * len(seeds) + tuned - 1
 
 
 def collect(output_dir: Path, runs: Sequence[Run], names: list[str]) -> str:

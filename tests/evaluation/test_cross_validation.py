@@ -5,6 +5,7 @@ repeated command skips finished runs.
 
 import json
 import sys
+from functools import partial
 from pathlib import Path
 
 import pandas as pd
@@ -20,6 +21,7 @@ from modeling_tempoformer.evaluation.cross_validation import (
     Run,
     collect,
     cross_validate,
+    first_run,
     printed,
     to_predictions,
 )
@@ -110,6 +112,20 @@ def test_one_rate_for_all_folds(tmp_path, start):
     assert {run.learning_rate for run in runs} == {"2e-3"} and count_runs(tmp_path / "out") == 4
     runs = start(tmp_path / "only", learning_rates=["1e-3"])
     assert {run.learning_rate for run in runs} == {"1e-3"} and count_runs(tmp_path / "only") == 3
+
+
+@pytest.mark.parametrize("settings", [{}, {"tune_on_first_fold": True}, {"learning_rates": []}])
+def test_the_first_run_tells_how_many_others_there_are(tmp_path, start, settings):
+    output, settings = tmp_path / "out", {"learning_rates": ["1e-3", "2e-3"], **settings}
+    start(tmp_path / "all", seeds=(0, 7), **settings)
+    given = ["--train_file", str(tmp_path / "posts.csv")]
+    first = partial(first_run, output, write_run, given, INPUTS, tmp_path / "folds.json", (0, 7), **settings)
+    seconds, others = first()
+    assert seconds > 0 and others == count_runs(tmp_path / "all") - 1
+    # It is a run as any other, and is not repeated.
+    assert first() == (None, others)
+    start(output, seeds=(0, 7), **settings)
+    assert count_runs(output) == count_runs(tmp_path / "all")
 
 
 def test_results_of_another_command_are_not_taken_for_these(tmp_path, start):
