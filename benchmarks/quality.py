@@ -15,6 +15,7 @@ macro F1 on the posts of all seeds together, with a 95 % interval over their tim
 
 import argparse
 import json
+import os
 import shlex
 import subprocess
 import sys
@@ -94,6 +95,12 @@ METHODS = {
         + ALL_STEPS
     ),
 }
+# Other projects' methods, in an environment of their own (`benchmarks/peers.py`)
+PEERS = {
+    name: f"-m benchmarks.peers --peer {name}"
+    for name in ("setfit", "setfit_of_two", "static_linear", "static_trees", "chat")
+}
+METHODS |= PEERS
 USUAL = ["default", "BiLSTM", "trees", "post alone", "position and time", "words alone", "class prior"]
 # All others are compared with the first of --methods.
 COMPARED_WITH = dict.fromkeys(("network, rotated by the distance in posts", "network, no rotation"), "network alone")
@@ -126,8 +133,13 @@ def split(corpus: str, timelines: list[Timeline], seed: int, size: int) -> tuple
     return np.random.default_rng(seed).permutation(rest)[: size or None], test
 
 
-def run(method: str, output: Path, parts: dict[str, pd.DataFrame], options: list[str]) -> tuple[pd.DataFrame, float]:
-    """Runs a method's command. Returns the predictions of the labelled posts, and the seconds that it took."""
+def run(
+    method: str, output: Path, parts: dict[str, pd.DataFrame], options: list[str], python: str
+) -> tuple[pd.DataFrame, dict[str, float]]:
+    """
+    Runs a method's command. Returns the predictions of the labelled posts, and the seconds and MiB of memory that it
+    took.
+    """
     done = output.with_suffix(".json")
     if not done.exists():
         output.mkdir(parents=True, exist_ok=True)
@@ -135,19 +147,23 @@ def run(method: str, output: Path, parts: dict[str, pd.DataFrame], options: list
             path = output / f"{part}.csv"
             posts.drop(columns=LEFT_OUT.get(method, []), errors="ignore").to_csv(path, index=False)
             options = [*options, f"--{part}_file", path]
-        command = [sys.executable, *shlex.split(METHODS[method]), *options, "--output_dir", output]
+        command = [python, *shlex.split(METHODS[method]), *options, "--output_dir", output]
         start = time.perf_counter()
         with output.with_suffix(".log").open("w", encoding="utf-8") as log:
-            subprocess.run(command, check=True, stdout=log, stderr=log)
-        done.write_text(json.dumps({"seconds": time.perf_counter() - start}) + "\n", encoding="utf-8")
+            process = subprocess.Popen(command, stdout=log, stderr=log)
+            _, status, used = os.wait4(process.pid, 0)
+        if status:
+            raise ChildProcessError(f"{method} failed: see {output.with_suffix('.log')}.")
+        costs = {"seconds": time.perf_counter() - start, "MiB": used.ru_maxrss / 1024}
+        done.write_text(json.dumps(costs) + "\n", encoding="utf-8")
     predicted = read_predictions(output / "_predictions.csv")
-    return predicted[predicted["label"].notna()], json.loads(done.read_text(encoding="utf-8"))["seconds"]
+    return predicted[predicted["label"].notna()], json.loads(done.read_text(encoding="utf-8"))
 
 
 def run_all(
     args: argparse.Namespace, corpus: str, size: int, names: list[str], timelines: list[Timeline], posts: pd.DataFrame
 ):
-    """Runs all methods with all seeds. Returns for each method its predictions and its seconds, by seed."""
+    """Runs all methods with all seeds. Returns for each method its predictions and its costs, by seed."""
     ids = np.array([timeline.timeline_id for timeline in timelines])
     results = {method: ([], []) for method in args.methods}
     for seed, method in product(args.seeds, args.methods):
@@ -156,11 +172,15 @@ def run_all(
         options = ["--labels", *names, "--seed", str(seed)]
         if method not in WITHOUT_ENCODER:
             options += ["--model_name_or_path", args.model_name_or_path]
+        if method in PEERS:
+            values = {name: getattr(args, name) for name in ("static_vectors", "chat_model")}
+            options += [word for name, value in values.items() if value for word in (f"--{name}", value)]
+        python = args.peers_python if method in PEERS else sys.executable
         folder = args.output_dir / f"{corpus}-{size or 'all'}-{seed}"
-        predicted, seconds = run(method, folder / method.replace(" ", "_"), parts, options)
+        predicted, costs = run(method, folder / method.replace(" ", "_"), parts, options, python)
         # Ids differ between seeds, which may test the same timeline.
         results[method][0].append(predicted.assign(timeline_id=predicted["timeline_id"] + f" {seed}"))
-        results[method][1].append(seconds)
+        results[method][1].append(costs)
     return results
 
 
@@ -183,12 +203,12 @@ def table_rows(args: argparse.Namespace) -> Iterator[dict]:
     for corpus, names, timelines, posts in read_corpora(args):
         for size in args.sizes or SIZES[corpus]:
             results = run_all(args, corpus, size, names, timelines, posts)
-            for method, (predicted, seconds) in results.items():
+            for method, (predicted, costs) in results.items():
                 scores = [100 * f1_score(run["label"], run["prediction"], average="macro") for run in predicted]
                 row = {"corpus": corpus, "size": size or "all", "method": method, "macro_f1": np.mean(scores)}
                 row |= {"worst": min(scores), "best": max(scores)}
                 row["one_class"] = sum(run["prediction"].nunique() == 1 for run in predicted)
-                row["seconds"] = np.median(seconds)
+                row |= {cost: np.median([run[cost] for run in costs]) for cost in costs[0]}
                 other = COMPARED_WITH.get(method)
                 other = other if other in results else args.methods[0]
                 if method != other:
@@ -209,6 +229,9 @@ def main():
     parser.add_argument("--sizes", nargs="+", type=int, help="Training timelines of each corpus, 0 for all.")
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2, 3])
     parser.add_argument("--methods", nargs="+", choices=METHODS, default=USUAL)
+    parser.add_argument("--peers_python", default=sys.executable, help="The Python that has SetFit and model2vec.")
+    parser.add_argument("--static_vectors", help="A folder of model2vec.")
+    parser.add_argument("--chat_model", help="A file in the format GGUF.")
     parser.add_argument("--output_dir", type=Path, required=True)
     args = parser.parse_args()
     table = pd.DataFrame(table_rows(args)).set_index(["corpus", "size", "method"])
