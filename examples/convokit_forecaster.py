@@ -37,6 +37,9 @@ class TempoFormerForecaster(ForecasterModel):
     def fit(self, contexts: Iterable, val_contexts: Iterable | None = None):
         """Trains the model on `contexts`, and chooses the policy's threshold on `val_contexts`."""
         self.fit_belief_estimator(contexts)
+        val_contexts = list(val_contexts or [])
+        for context in whole_conversations(val_contexts):
+            self.read(context)
         self.fit_decision_policy([], val_contexts)
 
     def fit_belief_estimator(self, contexts: Iterable, val_contexts: Iterable | None = None):
