@@ -58,8 +58,8 @@ def lay_out_streams(
     first: int | torch.LongTensor = 0,
 ) -> dict[str, torch.Tensor]:
     """
-    Lays out the streams of a stretch of a timeline, or of stretches of several timelines, one after the other. The last
-    three arguments are of the target's own timeline: a value for all targets, or a tensor `(num_targets,)`.
+    Lays out the streams of a stretch of a timeline, or of stretches of several timelines, one after the other. The
+    last three arguments are of the target's own timeline: a value for all targets, or a tensor `(num_targets,)`.
 
     Args:
         posts (`torch.LongTensor` of shape `(num_posts,)`): The place of each post of the stretch in the batch's row.

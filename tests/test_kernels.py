@@ -6,7 +6,7 @@ import pytest
 import torch
 from helpers import WITH_STATES, tiny_model
 from torch.utils._python_dispatch import TorchDispatchMode
-from transformers import AutoConfig
+from transformers import AttentionInterface, AutoConfig
 
 from modeling_tempoformer import (
     PostTempoFormerConfig,
@@ -15,6 +15,7 @@ from modeling_tempoformer import (
     TempoFormerForStreamClassification,
     packing_tempoformer,
 )
+from modeling_tempoformer.packing_tempoformer import TORCH_VARLEN, varlen_attention
 from modeling_tempoformer.streams_tempoformer import stream_windows
 from tempoformer_live.stepping import Stepper
 
@@ -25,6 +26,7 @@ WINDOW, TARGETS, ROWS, LONGEST = 20, 16, 3, 72
 @pytest.fixture(autouse=True)
 def groups_of_a_gpu(monkeypatch):
     monkeypatch.setattr(packing_tempoformer, "CPU_COST", packing_tempoformer.GPU_COST)
+    monkeypatch.setattr(packing_tempoformer, "CPU_TOKENS", packing_tempoformer.GPU_TOKENS)
 
 
 # The model is as deep as BERT-base, with narrow layers. Attention has no dropout, which the CPU's kernel lacks.
@@ -128,17 +130,49 @@ def test_forward_passes_and_training_steps_are_few_kernels(family):
     assert not forward.waits and not step.waits
 
 
-@EVERY_FAMILY
-def test_the_post_model_runs_its_encoder_a_few_times(family):
-    """Posts of 3 to 72 tokens are read in five groups; the library's masks wait once or twice for each."""
+def deep_post_model(family: str) -> PostTempoFormerForStreamClassification:
     torch.manual_seed(0)
     encoder = AutoConfig.for_model(family, **SIZES, **FAMILIES[family])
     config = PostTempoFormerConfig(encoder_config=encoder, window=WINDOW, stream_hidden_size=24)
-    model, batch = PostTempoFormerForStreamClassification(config), mixed_batch()
+    return PostTempoFormerForStreamClassification(config)
+
+
+@EVERY_FAMILY
+def test_the_post_model_runs_its_encoder_once(family):
+    """Posts of 3 to 72 tokens are read in one group; the library's masks wait once or twice for it."""
+    model, batch = deep_post_model(family), mixed_batch()
     with GpuWork() as work:
         model(**batch).loss.backward()
-    assert 2500 < work.kernels.total() <= 5000, work.kernels
-    assert work.waits.total() <= 10, work.waits
+    assert 600 < work.kernels.total() <= 1300, work.kernels
+    assert work.waits.total() <= 2, work.waits
+
+
+@pytest.fixture
+def one_kernel():
+    """Puts one kernel in the place of a GPU's attention, whose values do not matter here."""
+
+    def attend(module, query, key, value, attention_mask, **kwargs):
+        return torch.nn.functional.scaled_dot_product_attention(query, key, value).transpose(1, 2), None
+
+    AttentionInterface.register(TORCH_VARLEN, attend)
+    yield
+    AttentionInterface.register(TORCH_VARLEN, varlen_attention)
+
+
+@EVERY_FAMILY
+@pytest.mark.usefixtures("one_kernel")
+@pytest.mark.parametrize(("make", "most"), [(deep_model, (450, 1350)), (deep_post_model, (570, 1250))])
+def test_packed_posts_are_few_kernels_and_never_waited_for(family, make, most):
+    model, batch = make(family), mixed_batch()
+    batch["timeline_position"] = torch.zeros(ROWS, TARGETS, 2)
+    model.set_attn_implementation(TORCH_VARLEN)
+    with torch.no_grad(), GpuWork() as forward:
+        model.eval()(**batch)
+    with GpuWork() as step:
+        model.train()(**batch).loss.backward()
+    assert 200 < forward.kernels.total() <= most[0], forward.kernels
+    assert 600 < step.kernels.total() <= most[1], step.kernels
+    assert not forward.waits and not step.waits
 
 
 @pytest.mark.parametrize("pooling", ["mean", "cls"])
