@@ -68,9 +68,13 @@ bench: .venv/installed_slow .venv/redis
 	$(BIN)/python benchmarks/live.py
 	$(BIN)/python benchmarks/scoring.py --posts 200000 --timelines 5000
 
-# On a GPU, with any Python that has torch and Transformers: `make bench-gpu PYTHON=python3`.
+# On a GPU, with any Python that has torch and Transformers: `make bench-gpu PYTHON=python3`. With flash-attn or kernels
+# installed also ATTENTION="torch_varlen flash_attention_2".
+ATTENTION ?= torch_varlen
+
 bench-gpu:
-	PYTHONPATH=.:packages/live $(PYTHON) benchmarks/speed.py --device cuda --rows 3 --targets 16 64 --timelines 1 64 1024 --turns 20
+	PYTHONPATH=.:packages/live $(PYTHON) benchmarks/speed.py --device cuda --rows 3 --targets 16 64 --timelines 1 64 1024 --turns 20 \
+		--attention $(ATTENTION)
 
 # What a contributor runs: one test process for each of JOBS cores, one thread in each.
 JOBS ?= 2

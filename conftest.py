@@ -10,7 +10,7 @@ import pytest
 import torch
 from helpers import tiny_batch
 
-from modeling_tempoformer import modeling_post_tempoformer, packing_tempoformer
+from modeling_tempoformer import packing_tempoformer
 from modeling_tempoformer.common import figures
 
 
@@ -101,4 +101,3 @@ def browser():
 def many_groups(monkeypatch):
     """Groups posts by length even if they are few and short."""
     monkeypatch.setattr(packing_tempoformer, "CPU_COST", 4)
-    monkeypatch.setattr(modeling_post_tempoformer, "FEW_TOKENS", 1)

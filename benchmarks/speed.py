@@ -2,7 +2,7 @@
 Measures the speed of the models, of plain BERT, and of the dense form, which computes each post anew in every stream.
 
     python benchmarks/speed.py
-    python benchmarks/speed.py --device cuda --rows 3 --targets 16 64 --timelines 1 64 1024
+    python benchmarks/speed.py --device cuda --rows 3 --targets 16 64 --timelines 1 64 1024 --attention torch_varlen
     python benchmarks/speed.py --cases small --size small --threads 1
     python benchmarks/speed.py --cases step --encoder sentence-transformers/all-MiniLM-L6-v2 --threads 1 --turns 100
 
@@ -17,7 +17,7 @@ import copy
 import itertools
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -116,8 +116,17 @@ class Bench:
                     seconds[name].append(time.perf_counter() - start)
         return seconds
 
-    def model(self, model_type: str, window: int = WINDOW) -> nn.Module:
-        return make_model(model_type, self.encoder, window).to(self.device)
+    def model(self, model_type: str, window: int = WINDOW, attention: str | None = None) -> nn.Module:
+        model = make_model(model_type, self.encoder, window).to(self.device)
+        if attention is not None:
+            model.set_attn_implementation(attention)
+        return model
+
+    def models(self, window: int = WINDOW) -> Iterator[tuple[str, nn.Module]]:
+        """Yields the name of each form of our models, and the form: with padded posts, and with each attention."""
+        for model_type, attention in itertools.product(self.args.model_type, (None, *self.args.attention)):
+            name = model_type if attention is None else f"{model_type}, {attention}"
+            yield name, self.model(model_type, window, attention)
 
     def plain(self) -> nn.Module:
         return BertForSequenceClassification(self.encoder).to(self.device)
@@ -171,8 +180,8 @@ def forward_passes(bench: Bench):
         batch, posts, streams = make_rows(bench, window, targets)
         total = batch["stream_index"].shape[:2].numel()
         forms = {PLAIN: (total, bench.forward(bench.plain(), posts)), DENSE: bench.dense(streams, window)}
-        for name in bench.args.model_type:
-            forms[name] = total, bench.forward(bench.model(name, window), batch)
+        for name, model in bench.models(window):
+            forms[name] = total, bench.forward(model, batch)
         bench.measure("forward", forms, window=window, size=targets)
 
 
@@ -192,8 +201,8 @@ def training_steps(bench: Bench):
             PLAIN: (total, bench.step(bench.plain(), {**posts, "labels": post_labels})),
             DENSE: (stream_labels.numel(), bench.step(paper, compute_loss=compute_loss)),
         }
-        for name in bench.args.model_type:
-            forms[name] = total, bench.step(bench.model(name, window), {**batch, "labels": labels})
+        for name, model in bench.models(window):
+            forms[name] = total, bench.step(model, {**batch, "labels": labels})
         if "post_tempoformer" in bench.args.model_type:
             frozen = bench.model("post_tempoformer", window)
             frozen.base_model.encoder.requires_grad_(False)
@@ -263,8 +272,7 @@ def online_steps(bench: Bench):
             PLAIN: (timelines, bench.forward(bench.plain(), bench.to_device(new))),
             DENSE: bench.dense(bench.to_device(to_streams(row, bench.args.dense_streams))),
         }
-        for name in bench.args.model_type:
-            model = bench.model(name)
+        for name, model in bench.models():
             forms[name] = timelines, bench.forward(model, compute=new_posts(model.to(bench.dtype), row, new))
         bench.measure("one new post", forms, window=WINDOW, size=timelines)
 
@@ -361,6 +369,20 @@ def distance_from_dense(bench: Bench, window: int) -> float:
     return float((logits - dense).abs().max() / dense.std(0).mean())
 
 
+@torch.inference_mode()
+def distances_from_padded(bench: Bench) -> dict[str, float]:
+    """Returns the largest difference between a logit of packed and of padded posts, in standard deviations."""
+    batch, distances = bench.to_device(full_windows(bench.args.dense_streams, WINDOW)), {}
+    for model_type in bench.args.model_type if bench.args.attention else ():
+        model = bench.model(model_type).to(bench.dtype)
+        padded = model(**batch).logits.float()
+        for attention in bench.args.attention:
+            model.set_attn_implementation(attention)
+            distance = (model(**batch).logits.float() - padded).abs().max() / padded.std()
+            distances[f"{model_type}, {attention}"] = float(distance)
+    return distances
+
+
 def show_table(results: list[dict]):
     """Prints all figures, each in its column."""
     header = list(dict.fromkeys(name for result in results for name in result))
@@ -385,6 +407,12 @@ def main():
     parser.add_argument(
         "--texts", type=int, nargs=2, default=[32, 128], help="Texts of temporal attention, and tokens."
     )
+    parser.add_argument(
+        "--attention",
+        nargs="*",
+        default=[],
+        help="Attention of packed posts, measured beside padded ones on a GPU: torch_varlen, flash_attention_2, ...",
+    )
     parser.add_argument("--turns", type=int, default=5)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--output", type=Path, default=Path("outputs/speed.json"))
@@ -399,6 +427,7 @@ def main():
         "versions": {"torch": torch.__version__, "transformers": transformers.__version__},
         "settings": {**vars(args), "output": str(args.output)},
         "distance_from_dense": distances,
+        "distance_from_padded": distances_from_padded(bench),
         "results": bench.results,
     }
     args.output.parent.mkdir(parents=True, exist_ok=True)

@@ -87,6 +87,20 @@ def check_indices(source: Any, name: str, indices: torch.Tensor, count: int):
         )
 
 
+def find_positions(encoder: PreTrainedModel) -> nn.Embedding | None:
+    """Returns the table of an encoder's absolute positions, None where there is none."""
+    for name, table in encoder.named_modules():
+        if name.endswith("position_embeddings") and isinstance(table, nn.Embedding):
+            return table
+    return None
+
+
+def first_position(encoder: PreTrainedModel) -> int:
+    """Returns the position of the first token: the one after the padding's, if that has one, else 0."""
+    padding = getattr(find_positions(encoder), "padding_idx", None)
+    return 0 if padding is None else padding + 1
+
+
 def longest_input(encoder: PreTrainedModel) -> int:
     """
     Returns the largest number of tokens that an encoder has positions for; 1e30 without a limit.
@@ -94,9 +108,7 @@ def longest_input(encoder: PreTrainedModel) -> int:
     Args:
         encoder (`PreTrainedModel`): The encoder, or a model that contains it.
     """
-    for name, table in encoder.named_modules():
-        if name.endswith("position_embeddings") and isinstance(table, nn.Embedding):
-            # Positions start after the id of padding, if there is one.
-            return table.num_embeddings - (0 if table.padding_idx is None else table.padding_idx + 1)
+    if (table := find_positions(encoder)) is not None:
+        return table.num_embeddings - first_position(encoder)
     most = getattr(encoder.config, "max_position_embeddings", None) or -1
     return most if most > 0 else int(1e30)

@@ -39,11 +39,10 @@ from .modeling_streams_tempoformer import (
     focal_loss,
     has_equal_calls,
 )
+from .packing_tempoformer import GPU_TOKENS, PackedPosts, Packing, arrangement, read
 from .states_tempoformer import States
 
 
-# Tokens per encoder batch, padding included. Batches below FEW_TOKENS may mix lengths.
-TOKENS_AT_ONCE, FEW_TOKENS = 8192, 256
 # Streams that new layers read at once on a CPU.
 STREAMS_AT_ONCE = 32
 # Added to a variance by a layer norm
@@ -539,27 +538,30 @@ class PostTempoFormerModel(StreamReaderMixin, PostTempoFormerPreTrainedModel):
             inputs.pop("token_type_ids", None)
         first = next(iter(inputs.values()))
         mask = torch.ones(first.shape[:2], device=first.device) if attention_mask is None else attention_mask
-        mask, vectors = mask.bool(), []
-        batches = batches_of(mask, has_equal_calls(self))
-        if not batches:
+        mask, as_one = mask.bool(), has_equal_calls(self)
+        (host_mask,), form = read(mask), arrangement(self.encoder)
+        if host_mask is not None and not host_mask.any() and not as_one:
             width = self.config.encoder_config.hidden_size
-            return torch.zeros(len(mask), width, dtype=self.dtype, device=mask.device)
+            return torch.zeros(len(mask), width, dtype=self.dtype, device=first.device)
+        if form is PackedPosts and host_mask.sum() > GPU_TOKENS and len(mask) > 1 and not as_one:
+            # With their masks on the host, which does not wait for the first half then.
+            given = {"attention_mask": torch.from_numpy(host_mask), **inputs}
+            halves = zip(*(values.tensor_split(2) for values in given.values()), strict=True)
+            return torch.cat([self.encode_posts(**dict(zip(given, half, strict=True))) for half in halves])
         # Sent before the encoder begins, as later the host would wait for the encoder.
-        order, is_absent = torch.cat([chosen for chosen, _ in batches]), ~mask.any(-1, keepdim=True)
-        order, is_absent = order.to(first.device), is_absent.to(first.device)
-        for chosen, length in batches:
-            tokens = mask[chosen, :length].to(first.device)
-            states = self.encoder(
-                **{name: values[chosen, :length] for name, values in inputs.items()}, attention_mask=tokens.long()
+        mask = mask.to(first.device)
+        posts, is_absent = form(mask, host_mask, as_one), ~mask.any(-1, keepdim=True)
+        positions = posts.split_positions(self.encoder, input_ids)
+        groups = zip(posts.masks, positions, *map(posts.split, inputs.values()), strict=True)
+        states = [
+            self.encoder(
+                **(tokens.attention if isinstance(tokens, Packing) else {"attention_mask": tokens.long()}),
+                **position,
+                **dict(zip(inputs, group, strict=True)),
             ).last_hidden_state
-            if self.config.post_pooling == "cls":
-                vectors.append(states[:, 0])
-            else:
-                tokens = tokens.unsqueeze(-1).to(states)
-                vectors.append((states * tokens).sum(1) / tokens.sum(1).clamp_min(1))
-        vectors = torch.cat(vectors)
-        empty = vectors.new_zeros(mask.shape[0], vectors.shape[-1])
-        vectors = empty.index_copy(0, order.to(vectors.device), vectors)
+            for tokens, position, *group in groups
+        ]
+        vectors = posts.join(posts.first(states) if self.config.post_pooling == "cls" else posts.mean(states))
         return vectors.masked_fill(is_absent.to(vectors.device), 0.0)
 
     def post_inputs(self, attention_mask: torch.LongTensor, **tokens: torch.Tensor) -> dict[str, torch.Tensor]:
@@ -573,26 +575,6 @@ class PostTempoFormerModel(StreamReaderMixin, PostTempoFormerPreTrainedModel):
         vectors = self.embed_posts(attention_mask=attention_mask.flatten(0, 1), **flat)
         is_post = attention_mask.amax(-1, keepdim=True)
         return {"attention_mask": is_post, "post_embeds": vectors.unflatten(0, attention_mask.shape[:2])}
-
-
-def batches_of(mask: torch.BoolTensor, as_one: bool = False) -> list[tuple[torch.LongTensor, int]]:
-    """
-    Returns batches of posts of similar length, or with `as_one` one batch, from the mask of tokens (posts, tokens).
-    Each batch is the indices of its posts, and the length of the longest.
-    """
-    if as_one or torch.compiler.is_compiling():
-        # While compiling, shapes must not depend on values.
-        return [(torch.arange(mask.shape[0], device=mask.device), mask.shape[1])]
-    lengths = (mask * torch.arange(1, mask.shape[1] + 1, device=mask.device)).amax(-1).tolist()
-    batches: list[list[int]] = [[]]
-    for post in sorted((post for post, length in enumerate(lengths) if length), key=lengths.__getitem__):
-        batch, length = batches[-1], lengths[post]
-        num_tokens = len(batch) * length
-        # The longest post of a batch has at most 1.5 times the tokens of the shortest, unless the batch is small.
-        if num_tokens >= TOKENS_AT_ONCE or (num_tokens >= FEW_TOKENS and 2 * length > 3 * lengths[batch[0]]):
-            batches.append([])
-        batches[-1].append(post)
-    return [(torch.tensor(batch, device=mask.device), lengths[batch[-1]]) for batch in batches if batch]
 
 
 class PostTempoFormerForStreamClassification(StreamClassificationMixin, PostTempoFormerPreTrainedModel):

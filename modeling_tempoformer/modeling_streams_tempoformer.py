@@ -245,6 +245,8 @@ class StreamPreTrainedModel(PreTrainedModel):
     main_input_name = "input_ids"
     supports_gradient_checkpointing = True
     _supports_sdpa = True
+    # Where the encoder's family does
+    _supports_flash_attn = True
     _supports_attention_backend = True
 
     @torch.no_grad()

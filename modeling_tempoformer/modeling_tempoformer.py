@@ -27,7 +27,7 @@ from .modeling_streams_tempoformer import (
     has_equal_calls,
 )
 from .modeling_tempoformer_encoders import Pooler, get_encoder_adapter
-from .packing_tempoformer import PostGroups, read, scatter, to_device
+from .packing_tempoformer import PostGroups, arrangement, read, scatter, to_device
 
 
 logger = logging.get_logger(__name__)
@@ -239,11 +239,9 @@ class TempoFormerModel(StreamReaderMixin, TempoFormerPreTrainedModel):
         output_hidden_states, output_attentions, output_stream_attentions = self.output_settings(kwargs)
         given = {"input_ids": input_ids, "token_type_ids": token_type_ids, "inputs_embeds": inputs_embeds}
         inputs, streams = self.lay_out(given, attention_mask, stream_index, elapsed)
-        # All values that shapes depend on, in one transfer: the position after each post's last token, and the slots.
-        ends = torch.arange(1, streams.token_mask.shape[1] + 1, device=streams.token_mask.device)
-        slot_post = streams.slot_post.masked_fill(~streams.slot_mask, -1)
-        lengths, slots = read((streams.token_mask * ends).amax(-1), slot_post)
-        posts = PostGroups(streams.token_mask, lengths, has_equal_calls(self))
+        # All values that shapes depend on, in one transfer
+        mask, slots = read(streams.token_mask, streams.slot_post.masked_fill(~streams.slot_mask, -1))
+        posts = arrangement(self.encoder)(streams.token_mask, mask, has_equal_calls(self))
 
         if output_attentions and self.encoder.config._attn_implementation != "eager":
             if not torch.compiler.is_compiling():
@@ -254,6 +252,7 @@ class TempoFormerModel(StreamReaderMixin, TempoFormerPreTrainedModel):
             posts, inputs, rows[0], output_hidden_states, output_attentions=output_attentions, return_dict=True
         )
         states, attentions = encoded["states"], encoded.get("attentions", ())
+        slots = None if slots is None else slots.flatten().tolist()
         outputs, pooled, stream_attentions = self.read_streams(posts, states, streams, slots, output_stream_attentions)
 
         per_layer, by_row = len(posts.members), partial(torch.unflatten, dim=0, sizes=streams.shape)
@@ -289,8 +288,12 @@ class TempoFormerModel(StreamReaderMixin, TempoFormerPreTrainedModel):
         of all layers (rows, posts, tokens, hidden); and with `output_attentions=True` the library's record,
         `attentions` (posts, heads, width, width) of each layer and group.
         """
-        groups = zip(*(posts.split(values) for values in inputs.values()), strict=True)
-        states = [self.adapter.embed(self.encoder, **dict(zip(inputs, group, strict=True))) for group in groups]
+        positions = posts.split_positions(self.encoder, inputs.get("input_ids"))
+        groups = zip(positions, *(posts.split(values) for values in inputs.values()), strict=True)
+        states = [
+            self.adapter.embed(self.encoder, **position, **dict(zip(inputs, group, strict=True)))
+            for position, *group in groups
+        ]
         layer_inputs, hidden_states = self.layer_inputs(posts, states), []
         for layer in (None, *self.local_layers):
             if layer is not None:
@@ -329,7 +332,7 @@ class TempoFormerModel(StreamReaderMixin, TempoFormerPreTrainedModel):
         slot_post, slot_mask = streams.slot_post, streams.slot_mask
         pooled = None
         if has_pooler(self.config):
-            pooled = self.pool(posts.join([group[:, 0] for group in states]))
+            pooled = self.pool(posts.join(posts.first(states)))
         if not len(self.stream_layers):
             return zero_outside(slot_mask, pooled[slot_post.to(pooled.device)]), None, []
         outputs, attentions = self.run_stream_layers(posts, states, streams, slots, output_attentions)
@@ -343,8 +346,8 @@ class TempoFormerModel(StreamReaderMixin, TempoFormerPreTrainedModel):
         self, posts: PostGroups, states: list[torch.Tensor], source: torch.LongTensor, numbers: list[int] | None
     ) -> tuple[PostGroups, list[torch.Tensor]]:
         """Returns a copy of a post and its states for each index in `source`; `numbers` has these on the host."""
-        lengths = None if numbers is None else [posts.lengths[post] for post in numbers]
-        copies = PostGroups(posts.mask[source], lengths, posts.as_one)
+        host_mask = None if numbers is None else posts.host_mask[numbers]
+        copies = type(posts)(posts.mask[source], host_mask, posts.as_one)
         return copies, copies.split(posts.join_states(states), source)
 
     def pool(self, cls: torch.Tensor) -> torch.Tensor:
@@ -383,7 +386,7 @@ class TempoFormerModel(StreamReaderMixin, TempoFormerPreTrainedModel):
             if len(layers) > 1 and len(distinct) < len(pairs):
                 # The first layer reads a post at a position once, however many streams have it there.
                 shared, pairs = [distinct[pair] for pair in pairs], list(distinct)
-            numbers, positions = zip(*pairs, strict=True)
+            numbers, positions = map(list, zip(*pairs, strict=True))
             filled, source, positions = (to_device(values, device) for values in (filled, numbers, positions))
         posts, states = self.copy_posts(posts, states, source, numbers)
         # The newest post always has the last position.
@@ -393,10 +396,10 @@ class TempoFormerModel(StreamReaderMixin, TempoFormerPreTrainedModel):
         for index, (stream_layer, layer) in enumerate(zip(self.stream_layers, layers, strict=True)):
             is_last = index == len(layers) - 1
             if stream_layer.position is not None:
-                groups = zip(states, posts.select(positions), strict=True)
-                states = [stream_layer.position(group, position.unsqueeze(1)) for group, position in groups]
-            if is_last:
-                groups = zip(states, inputs, posts.masks, strict=True)
+                states = [stream_layer.position(*group) for group in zip(states, posts.spread(positions), strict=True)]
+            if is_last and self.adapter.reads_cls_alone:
+                posts, states = posts.to_groups(states)
+                groups = zip(states, posts.masks, strict=True)
                 cls = [self.adapter.run_layer_for_cls(layer, *group) for group in groups]
             else:
                 states = self.run_layer(layer, states, inputs)
@@ -405,7 +408,7 @@ class TempoFormerModel(StreamReaderMixin, TempoFormerPreTrainedModel):
                     posts, states = self.copy_posts(posts, states, source, shared)
                     positions = positions[source]
                     inputs, shared = self.layer_inputs(posts, states), None
-                cls = [group[:, 0] for group in states]
+                cls = posts.first(states)
             raw_cls = scatter(posts.join(cls), filled, streams.slot_post.shape)
             cls = self.adapter.final_norm(self.encoder, raw_cls)
             context, weights = stream_layer.attention(cls.unsqueeze(0), streams, output_attentions)
@@ -415,11 +418,7 @@ class TempoFormerModel(StreamReaderMixin, TempoFormerPreTrainedModel):
             attentions.append(weights)
             if not is_last:
                 contexts = posts.select(context.flatten(0, 1)[filled.to(context.device)])
-                # Under autocast the two need not have the same dtype.
-                states = [
-                    torch.cat((new.unsqueeze(1).to(group), group[:, 1:]), dim=1)
-                    for new, group in zip(contexts, states, strict=True)
-                ]
+                states = posts.replace_first(states, contexts)
         return (context if self.fusion is None else self.fusion(cls, context)), attentions
 
 

@@ -14,24 +14,28 @@ from transformers.models.deberta_v2.modeling_deberta_v2 import DebertaV2Layer, D
 from transformers.models.mpnet.modeling_mpnet import MPNetLayer, MPNetModel
 
 from .modeling_streams_tempoformer import MASKED
+from .packing_tempoformer import Packing
 
 
-def make_mask(
-    config: PreTrainedConfig, tokens: torch.BoolTensor, dtype: torch.dtype, window: int | None = None
-) -> Any:
+def attention_inputs(
+    config: PreTrainedConfig, tokens: torch.BoolTensor | Packing, dtype: torch.dtype, window: int | None = None
+) -> dict[str, Any]:
     """
-    Returns the attention mask for the backend that `config` names, from `tokens` (posts, tokens), True for real
-    tokens; with `window`, each token sees so many others on each side. For eager and SDPA attention the mask is built
-    here, because the library's function would wait for the device.
+    Returns the arguments of attention for the backend that `config` names, from `tokens` (posts, tokens), True for
+    real tokens, or from a packed sequence; with `window`, each token sees so many others on each side. For eager and
+    SDPA attention the mask is built here, because the library's function would wait for the device.
     """
+    if isinstance(tokens, Packing):
+        # A layer with a window knows it.
+        return tokens.attention
     if config._attn_implementation not in ("eager", "sdpa"):
         make = create_bidirectional_mask if window is None else create_bidirectional_sliding_window_mask
         # The library reads only the shape, dtype and device of these states.
-        return make(config, tokens.new_empty(*tokens.shape, 1, dtype=dtype), tokens)
+        return {"attention_mask": make(config, tokens.new_empty(*tokens.shape, 1, dtype=dtype), tokens)}
     seen = tokens[:, None, None]
     if window is not None:
         seen = seen & seen.new_ones(tokens.shape[1], tokens.shape[1]).tril(window).triu(-window)
-    return torch.full_like(seen, MASKED, dtype=dtype).masked_fill_(seen, 0.0)
+    return {"attention_mask": torch.full_like(seen, MASKED, dtype=dtype).masked_fill_(seen, 0.0)}
 
 
 def is_plain(linear: nn.Module) -> bool:
@@ -104,7 +108,8 @@ class Pooler(nn.Module):
 class EncoderAdapter:
     """
     The default for all families: `embeddings`, post-norm layers in `encoder.layer`, no pooler, and a last layer that
-    is computed for all tokens, though only [CLS] is read. All tensors are of a batch of posts of similar length.
+    is computed for all tokens, though only [CLS] is read. All tensors are of one group of posts: a batch of posts of
+    similar length (posts, tokens, ...), or a packed sequence (1, tokens, ...).
     """
 
     # Builds and loads the encoder.
@@ -112,6 +117,10 @@ class EncoderAdapter:
     # The family has a pooler, and its class takes `add_pooling_layer`.
     takes_pooler = False
     takes_token_types = False
+    # The embeddings read positions, not the layers.
+    takes_positions = True
+    # The last layer can be computed for [CLS] alone, by `run_layer_for_cls`, in padded groups.
+    reads_cls_alone = False
     # Layers normalise what they read, not what they return; the encoder normalises its output once.
     is_pre_norm = False
 
@@ -148,6 +157,8 @@ class EncoderAdapter:
         """
         if not self.takes_token_types:
             inputs.pop("token_type_ids", None)
+        if not self.takes_positions:
+            inputs.pop("position_ids", None)
         return encoder.embeddings(**{"input_ids": None, **inputs})
 
     def layers(self, encoder: PreTrainedModel) -> nn.ModuleList:
@@ -158,23 +169,17 @@ class EncoderAdapter:
         self,
         encoder: PreTrainedModel,
         hidden_states: torch.Tensor,
-        tokens: torch.BoolTensor,
+        tokens: torch.BoolTensor | Packing,
     ) -> dict[str, Any]:
         """
-        Returns the arguments of all layers. `hidden_states` is (posts, tokens, hidden); `tokens` (posts, tokens) is
-        True for real tokens.
+        Returns the arguments of all layers. `tokens` (posts, tokens) is True for real tokens, or tells the posts of a
+        packed sequence.
         """
-        return {"attention_mask": make_mask(encoder.config, tokens, hidden_states.dtype)}
+        return attention_inputs(encoder.config, tokens, hidden_states.dtype)
 
     def run_layer(self, layer: nn.Module, hidden_states: torch.Tensor, inputs: dict[str, Any]) -> torch.Tensor:
         """Calls one layer. Hidden states are passed by position, as gradient checkpointing requires."""
         return layer(hidden_states, **inputs)
-
-    def run_layer_for_cls(
-        self, layer: nn.Module, hidden_states: torch.Tensor, inputs: dict[str, Any], tokens: torch.BoolTensor
-    ) -> torch.Tensor:
-        """Runs the last layer and returns the [CLS] of each post (posts, hidden)."""
-        return self.run_layer(layer, hidden_states, inputs)[:, 0]
 
     def final_norm(self, encoder: PreTrainedModel, hidden_states: torch.Tensor) -> torch.Tensor:
         """Normalises hidden states of any layer as the encoder normalises its last layer's."""
@@ -186,14 +191,18 @@ class BertAdapter(EncoderAdapter):
 
     takes_pooler = True
     takes_token_types = True
+    reads_cls_alone = True
 
     def prepare(self, encoder: PreTrainedModel) -> PreTrainedModel:
         last = self.layers(encoder)[-1]
         last.attention = ClsAttention(last.attention)
         return super().prepare(encoder)
 
-    def run_layer_for_cls(self, layer, hidden_states, inputs, tokens) -> torch.Tensor:
-        return layer(hidden_states, **{**inputs, "attention_mask": tokens}, cls_only=True)[:, 0]
+    def run_layer_for_cls(
+        self, layer: nn.Module, hidden_states: torch.Tensor, tokens: torch.BoolTensor
+    ) -> torch.Tensor:
+        """Runs the last layer and returns the [CLS] of each post (posts, hidden)."""
+        return layer(hidden_states, attention_mask=tokens, cls_only=True)[:, 0]
 
 
 class ElectraAdapter(BertAdapter):
@@ -293,6 +302,7 @@ class ModernBertAdapter(EncoderAdapter):
     """
 
     is_pre_norm = True
+    takes_positions = False
 
     def dropout(self, config: PreTrainedConfig) -> float:
         return config.mlp_dropout
@@ -302,10 +312,13 @@ class ModernBertAdapter(EncoderAdapter):
 
     def layer_inputs(self, encoder, hidden_states, tokens) -> dict[str, dict[str, Any]]:
         windows = {"full_attention": None, "sliding_attention": encoder.config.sliding_window}
-        positions = torch.arange(tokens.shape[1], device=tokens.device).unsqueeze(0)
+        if isinstance(tokens, Packing):
+            positions = tokens.places
+        else:
+            positions = torch.arange(tokens.shape[1], device=tokens.device).unsqueeze(0)
         return {
             kind: {
-                "attention_mask": make_mask(encoder.config, tokens, hidden_states.dtype, windows[kind]),
+                **attention_inputs(encoder.config, tokens, hidden_states.dtype, windows[kind]),
                 "position_embeddings": encoder.rotary_emb(hidden_states, positions, kind),
             }
             for kind in dict.fromkeys(encoder.config.layer_types)

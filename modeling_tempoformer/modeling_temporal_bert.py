@@ -40,35 +40,49 @@ class TextTimes:
 
     # The module instead of its vectors, so that gradients reach it from checkpointed layers.
     embeddings: nn.Embedding
-    # (points,): the time ids in the batch.
+    # (texts, points of a text): the time ids of each text.
     points: torch.LongTensor
-    # (texts, points of a text): the time points of each text, as indices into `points`.
-    text_points: torch.LongTensor
-    # (texts, points of a text): the number of the text's real tokens with each time point; 0 for padding.
-    counts: torch.FloatTensor
+    # (texts, points of a text, 1): the square root of the number of the text's real tokens with each time point; 0 for
+    # padding.
+    weights: torch.FloatTensor
+    # (texts, 1, d, d) for heads of d dimensions: the identity where queries keep their own value, else 0.
+    identity: torch.FloatTensor
+    # (points,): all time ids, where these are fewer than `points`, so that each is projected once.
+    every_point: torch.LongTensor | None = None
 
     def to(self, device: torch.device | int | str, non_blocking: bool = False) -> "TextTimes":
         """Moves the tensors to the device of a layer, as Accelerate's hooks do; `embeddings` stays where it is."""
-        tensors = (self.points, self.text_points, self.counts)
-        return TextTimes(self.embeddings, *(tensor.to(device, non_blocking=non_blocking) for tensor in tensors))
+        tensors = (self.points, self.weights, self.identity, self.every_point)
+        moved = (None if tensor is None else tensor.to(device, non_blocking=non_blocking) for tensor in tensors)
+        return TextTimes(self.embeddings, *moved)
 
 
 def collect_times(
-    embeddings: nn.Embedding, time_ids: torch.LongTensor, attention_mask: torch.Tensor | None
+    embeddings: nn.Embedding,
+    config: TemporalBertConfig | TemporalRobertaConfig,
+    time_ids: torch.LongTensor,
+    attention_mask: torch.Tensor | None,
 ) -> TextTimes:
     """Collects the time points of the real tokens; `time_ids` and `attention_mask` are (batch, sequence)."""
     has_time = (time_ids != PADDING_TIME) & (time_ids != UNKNOWN_TIME)
     if attention_mask is not None:
         has_time = has_time & attention_mask.bool()
-    counts = torch.zeros(time_ids.shape[0], embeddings.num_embeddings, device=time_ids.device)
+    num_points = embeddings.num_embeddings
+    counts = torch.zeros(time_ids.shape[0], num_points, device=time_ids.device)
     counts = counts.scatter_add(1, time_ids, has_time.to(counts.dtype))
-    if torch.compiler.is_compiling():
-        # An upper bound keeps shapes static.
-        counts, text_points = counts.topk(torch.sym_min(counts.shape[1], time_ids.shape[1]))
-        points = torch.arange(embeddings.num_embeddings, device=time_ids.device)
-        return TextTimes(embeddings, points, text_points, counts)
-    counts, text_points = counts.topk(max(1, int((counts > 0).sum(1).max())))
-    return TextTimes(embeddings, *text_points.unique(return_inverse=True), counts)
+    is_compiling = torch.compiler.is_compiling()
+    # While compiling an upper bound, which keeps shapes static.
+    most = torch.sym_min(num_points, time_ids.shape[1]) if is_compiling else max(1, int((counts > 0).sum(1).max()))
+    counts, points = counts.topk(most)
+    identity = torch.eye(config.hidden_size // config.num_attention_heads, device=counts.device).expand(
+        len(counts), 1, -1, -1
+    )
+    if not config.temporal_residual:
+        identity = identity * (counts[:, :1, None, None] == 0)
+    every_point = (
+        torch.arange(num_points, device=points.device) if is_compiling or points.numel() > num_points else None
+    )
+    return TextTimes(embeddings, points, counts.sqrt().unsqueeze(-1), identity, every_point)
 
 
 class TimeResidual(nn.Module):
@@ -78,9 +92,9 @@ class TimeResidual(nn.Module):
         super().__init__()
         self.weight = nn.Parameter(torch.zeros(num_heads))
 
-    def forward(self, scale: torch.Tensor) -> torch.Tensor:
-        """Multiplies `scale` (batch, heads) by alpha."""
-        return scale * self.weight.float()
+    def forward(self, rows: torch.Tensor) -> torch.Tensor:
+        """Multiplies `rows` (batch, heads, points, d) by alpha."""
+        return rows * self.weight.float()[:, None, None]
 
 
 class TemporalSelfAttention(BertSelfAttention):
@@ -134,9 +148,10 @@ class TemporalSelfAttention(BertSelfAttention):
         sequence).
         """
         if text_times is not None:
-            time = self.time(text_times.embeddings(text_times.points)).float()
-            time = time.unflatten(-1, (-1, self.attention_head_size))
-            arguments = (query, time, text_times.text_points, text_times.counts)
+            points = text_times.points if text_times.every_point is None else text_times.every_point
+            arguments = query, self.time(text_times.embeddings(points)), text_times
+            if not torch.is_grad_enabled():
+                return self.multiply_by_times(*arguments)
             # The backward pass computes it again, to save memory.
             query = checkpoint(self.multiply_by_times, *arguments, use_reentrant=False, preserve_rng_state=False)
         if query_scale is not None:
@@ -146,29 +161,23 @@ class TemporalSelfAttention(BertSelfAttention):
             query = (query * factor).to(query.dtype)
         return query
 
-    def multiply_by_times(
-        self, query: torch.Tensor, time: torch.Tensor, text_points: torch.LongTensor, counts: torch.FloatTensor
-    ) -> torch.Tensor:
+    def multiply_by_times(self, query: torch.Tensor, time: torch.Tensor, text_times: TextTimes) -> torch.Tensor:
         """
         Multiplies queries by `T^T T / |T|`, or with the residual by `I + alpha T^T T / |T|`. Queries of a text without
-        known time stay as they are. `time` (points, heads, d) holds the projected time points; for the other arguments
-        see [`TextTimes`].
+        known time stay as they are. `time` (texts, points of a text, heads * d) holds the projected time points, or
+        (points, heads * d) where `text_times` has `every_point`.
         """
-        heads = torch.arange(time.shape[1], device=time.device)
+        if text_times.every_point is not None:
+            time = nn.functional.embedding(text_times.points, time)
         # Tokens of one time share a row of T, which is kept once and scaled by the square root of their count.
-        rows = time[text_points.unsqueeze(1), heads.unsqueeze(-1)] * counts.sqrt()[:, None, :, None]
+        rows = (time.float() * text_times.weights).unflatten(-1, (-1, self.attention_head_size)).transpose(1, 2)
         # Without autocast, because long time vectors overflow in 16 bits.
         with maybe_autocast(time.device.type, enabled=False):
-            product = rows.mT @ rows
-        # The trace of T^T T is |T|^2.
-        norm_squared = product.diagonal(dim1=-2, dim2=-1).sum(-1)
-        has_time = norm_squared > 0
-        scale = norm_squared.masked_fill(~has_time, 1.0).rsqrt()
-        identity = torch.eye(product.shape[-1], device=product.device)
-        if self.residual is not None:
-            product = identity + product * self.residual(scale)[..., None, None]
-        else:
-            product = torch.where(has_time[..., None, None], product * scale[..., None, None], identity)
+            norm = torch.linalg.vector_norm(rows, dim=(-2, -1), keepdim=True)
+            scaled = rows / norm.clamp_min(torch.finfo(norm.dtype).tiny)
+            if self.residual is not None:
+                scaled = self.residual(scaled)
+            product = text_times.identity + scaled.mT @ rows
         return query @ product.to(query.dtype)
 
 
@@ -256,7 +265,7 @@ class TemporalEncoder(TemporalInitialisation):
         if time_ids is None:
             raise ValueError(f"`time_ids` are needed with `temporal_attention='{kind}'`.")
         if kind == "attention":
-            return {"text_times": collect_times(self.time_embeddings, time_ids, attention_mask)}
+            return {"text_times": collect_times(self.time_embeddings, self.config, time_ids, attention_mask)}
         return {"query_scale": torch.tensor(time_factors(self.config), device=time_ids.device)[time_ids]}
 
     def resize_time_embeddings(self, times: list[str], time_document_counts: list[int] | None = None):

@@ -53,32 +53,36 @@ def lay_out_streams(
     targets: torch.LongTensor,
     window: int,
     timestamps: torch.Tensor | None = None,
-    num_before: int = 0,
-    start_time: float | None = None,
+    num_before: int | torch.LongTensor = 0,
+    start_time: float | torch.Tensor | None = None,
+    first: int | torch.LongTensor = 0,
 ) -> dict[str, torch.Tensor]:
     """
-    Lays out the streams of a stretch of a timeline.
+    Lays out the streams of a stretch of a timeline, or of stretches of several timelines, one after the other. The
+    last three arguments are of the target's own timeline: a value for all targets, or a tensor `(num_targets,)`.
 
     Args:
         posts (`torch.LongTensor` of shape `(num_posts,)`): The place of each post of the stretch in the batch's row.
         targets (`torch.LongTensor` of shape `(num_targets,)`): Positions in the stretch of the posts to classify.
         window (`int`): Number of posts in a stream, at least 1.
         timestamps (`torch.Tensor` of shape `(num_posts,)`, *optional*): Seconds, in float64 or int64.
-        num_before (`int`, *optional*, defaults to 0): Posts of the timeline before the stretch.
-        start_time (`float`, *optional*): When the timeline began. By default with the stretch.
+        num_before (`int` or `torch.LongTensor`, *optional*, defaults to 0): Posts of the timeline before the stretch.
+        start_time (`float` or `torch.Tensor`, *optional*): When the timeline began. By default with its stretch.
+        first (`int` or `torch.LongTensor`, *optional*, defaults to 0): Where the timeline's stretch begins in `posts`.
 
     Returns:
         `stream_index` (num_targets, window), -1 where there is no post; `timeline_position` (num_targets, 2), the
         number of posts of the timeline before each target, and the seconds since the first; and with times `elapsed`
         (num_targets, window) in seconds.
     """
-    windows = stream_windows(targets, window)
+    windows, first = stream_windows(targets, window), torch.as_tensor(first)
+    windows = windows.masked_fill(windows < first.unsqueeze(-1), -1)
     streams = {"stream_index": posts[windows.clamp_min(0)].masked_fill(windows < 0, -1)}
     since_first = torch.zeros(len(targets))
     if timestamps is not None:
         streams["elapsed"] = elapsed_seconds(timestamps, windows)
-        since_first = (timestamps[targets] - (timestamps[0] if start_time is None else start_time)).float()
-    streams["timeline_position"] = torch.stack(((targets + num_before).float(), since_first), dim=-1)
+        since_first = (timestamps[targets] - (timestamps[first] if start_time is None else start_time)).float()
+    streams["timeline_position"] = torch.stack(((targets - first + num_before).float(), since_first), dim=-1)
     return streams
 
 

@@ -64,6 +64,7 @@ POST_MODULES = {
     *STREAM_MODULES,
     "configuration_post_tempoformer",
     "modeling_post_tempoformer",
+    "packing_tempoformer",
     "states_tempoformer",
     "experts_tempoformer",
 }

@@ -10,7 +10,7 @@ from helpers import MODELS, fixed_batch, tiny_encoder, tiny_model
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from modeling_tempoformer import modeling_post_tempoformer, packing_tempoformer
+from modeling_tempoformer import packing_tempoformer
 from modeling_tempoformer.streams_tempoformer import elapsed_seconds, stream_windows
 
 
@@ -71,10 +71,10 @@ def test_agrees_with_the_plain_form(model_type, data):
     pad = model.config.encoder_config.pad_token_id
     batch = data.draw(batches(config["window"], pad))
     # These numbers decide how many groups of posts there are.
-    cost, few = data.draw(st.sampled_from([4, 64])), data.draw(st.sampled_from([16, 2500]))
+    cost, most = data.draw(st.sampled_from([4, 64])), data.draw(st.sampled_from([40, 8192]))
     one, other = (
         mock.patch.object(packing_tempoformer, "CPU_COST", cost),
-        mock.patch.object(modeling_post_tempoformer, "FEW_TOKENS", few),
+        mock.patch.object(packing_tempoformer, "CPU_TOKENS", most),
     )
     with torch.no_grad(), one, other:
         torch.testing.assert_close(model(**batch).logits, dense_logits(model, batch), atol=1e-5, rtol=1e-5)

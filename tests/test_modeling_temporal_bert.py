@@ -73,7 +73,7 @@ def test_the_paper_s_formula(case, attention):
     mask = real[:, None, None].expand(-1, 1, 7, 7)
     if attention == "eager":
         mask = torch.zeros(mask.shape).masked_fill(~mask, torch.finfo(torch.float32).min)
-    times = collect_times(embeddings, time_ids, real)
+    times = collect_times(embeddings, config, time_ids, real)
     context, weights = layer(oracle["in.hidden_states"], mask, text_times=times)
     torch.testing.assert_close(context[real], oracle["paper.context"][real].float(), atol=1e-5, rtol=0)
     if attention == "eager":
@@ -92,7 +92,7 @@ def test_the_product_is_the_formula_token_by_token(residual, batch_size, length)
     mask = torch.ones(batch_size, length).bool()
     mask[0, -2:] = False
     query = torch.randn(batch_size, 2, length, 8)
-    actual = layer.apply_time(query, collect_times(embeddings, time_ids, mask))
+    actual = layer.apply_time(query, collect_times(embeddings, model.config, time_ids, mask))
     for text in range(batch_size):
         real = [time for time, is_real in zip(time_ids[text].tolist(), mask[text], strict=True) if is_real]
         projected = layer.time(embeddings.weight[[time for time in real if time not in (0, 2)]])
@@ -252,7 +252,7 @@ def test_times_that_scale_far_stay_finite_in_float16():
 def test_long_time_vectors_stay_finite_in_float16():
     """The square of their norm overflows in float16, in which autocast multiplies."""
     model, batch = make_model(BertWithTemporalAttention, time_initializer_range=30.0), make_batch()
-    times = collect_times(model.time_embeddings, batch["time_ids"], batch["attention_mask"])
+    times = collect_times(model.time_embeddings, model.config, batch["time_ids"], batch["attention_mask"])
     attention = model.encoder.layer[0].attention.self
     query = torch.randn(4, 2, 7, 8)
     with torch.no_grad():

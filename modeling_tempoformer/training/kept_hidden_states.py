@@ -21,6 +21,7 @@ from ..common.hashes import hash_inputs
 from ..modeling_streams_tempoformer import StreamPreTrainedModel
 from ..modeling_tempoformer import TempoFormerForStreamClassification
 from ..modeling_tempoformer_encoders import get_encoder_adapter
+from ..packing_tempoformer import PackedPosts, arrangement
 from .frozen_encoder import BATCH_SIZE
 
 
@@ -53,7 +54,8 @@ def keep_lower_states(
     size = 2 * model.config.encoder_config.hidden_size * sum(map(len, posts))
     # The convolution of large DeBERTa models stands between the layers.
     has_more = any(name == "encoder.conv" for name, _ in encoder.named_modules())
-    if count < 1 or size > MOST_BYTES or has_more:
+    is_packed = arrangement(encoder) is PackedPosts
+    if count < 1 or size > MOST_BYTES or has_more or is_packed:
         logger.warning(f"The hidden states of frozen layers ({size / 2**30:.1f} GiB) are computed anew in each step.")
         yield
         return

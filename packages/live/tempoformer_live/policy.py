@@ -7,7 +7,7 @@ import hashlib
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +49,8 @@ class AlarmState:
     rule: str = ""
 
     def copy(self) -> "AlarmState":
-        return AlarmState(**asdict(self))
+        # The pairs of a number and a time are replaced, not changed.
+        return replace(self, recent=list(self.recent))
 
 
 @dataclass(frozen=True)

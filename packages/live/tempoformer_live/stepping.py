@@ -285,7 +285,9 @@ class Stepper:
             places.append((list(range(first, end)), {name: [end + n] for n, name in enumerate(timeline.by_speaker)}))
             row.remembered += [*timeline.posts, *timeline.by_speaker.values()]
             row.timelines[timeline_id] = timeline
-        targets, parts = [], []
+        # Of the stretches of all timelines, one after the other, and of the targets
+        row_places, times = [], []
+        targets, numbers, start_times, earlier_posts, earlier_states = [], [], [], [], []
         for (timeline_id, timeline), (stretch, by_speaker) in zip(row.timelines.items(), places, strict=True):
             num_remembered, num_before, arrived = len(stretch), timeline.num_seen - len(stretch), []
             for post in posts_of[timeline_id]:
@@ -298,26 +300,35 @@ class Stepper:
                 arrived.append(post)
             stretch += [len(row.remembered) + post for post in arrived]
             chosen = [number for number, post in enumerate(arrived) if not new.is_context[post]]
-            times = None if timeline.times is None else torch.tensor(timeline.times, dtype=torch.float64)
-            positions = torch.tensor(chosen, dtype=torch.long) + num_remembered
-            start = times, num_before, timeline.start_time
-            part = lay_out_streams(torch.tensor(stretch), positions, self.model.config.window, *start)
+            first = len(row_places)
+            numbers += [(first + num_remembered + number, num_before, first) for number in chosen]
+            start_times += [timeline.start_time] * len(chosen)
+            row_places += stretch
+            times += timeline.times or []
             if new.speakers is not None:
                 earlier = posts_before(stretch, [new.speakers[post] for post in arrived], by_speaker=by_speaker)
-                part["speaker_posts"] = torch.tensor([earlier[number] for number in chosen], dtype=torch.long)
+                earlier_posts += [earlier[number] for number in chosen]
             if self.model.config.reads_known_states:
-                about = ([values[post] for post in arrived] for values in (new.states, new.previous_states))
-                states, previous_states = about
+                states, previous_states = (
+                    [values[post] for post in arrived] for values in (new.states, new.previous_states)
+                )
                 speakers = None if new.speakers is None else [new.speakers[post] for post in arrived]
                 settings = len(self.model.config.states), timeline.state_history, previous_states
-                part["earlier_states"] = states_before(states, speakers, *settings)[chosen]
+                earlier_states.append(states_before(states, speakers, *settings)[chosen])
             for number, post in enumerate(arrived, num_remembered + 1):
                 row.lengths[post] = min(number, self.model.config.window)
-            if chosen:
-                targets += [arrived[number] for number in chosen]
-                parts.append(part)
+            targets += [arrived[number] for number in chosen]
         row.targets = torch.tensor(targets, dtype=torch.long)
-        row.streams = {name: torch.cat([part[name] for part in parts]) for name in (parts[0] if parts else ())}
+        if targets:
+            positions, num_before, first = torch.tensor(numbers).unbind(-1)
+            moments, start_times = (torch.tensor(values, dtype=torch.float64) for values in (times, start_times))
+            timestamps, about = moments if times else None, (num_before, start_times, first)
+            row_places, window = torch.tensor(row_places), self.model.config.window
+            row.streams = lay_out_streams(row_places, positions, window, timestamps, *about)
+            if new.speakers is not None:
+                row.streams["speaker_posts"] = torch.tensor(earlier_posts, dtype=torch.long)
+            if self.model.config.reads_known_states:
+                row.streams["earlier_states"] = torch.cat(earlier_states)
         return row
 
     def answer(self, output: StreamStepOutput) -> list[dict[str, Any]]:
