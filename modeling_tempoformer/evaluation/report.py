@@ -398,6 +398,13 @@ def state_lines(results: Mapping[str, Any]) -> list[str]:
     ]
 
 
+def confusion_rows(results: Mapping[str, Any]) -> list[list[str]]:
+    """Returns how many posts of each given state are predicted as each state, the header first; empty without."""
+    confusion = results.get("states", {}).get("confusion", {})
+    rows = [[name, *map(str, counts)] for name, counts in confusion.items()]
+    return [["State given, and in columns predicted", *confusion], *rows] if rows else []
+
+
 def group_rows(results: Mapping[str, Any]) -> list[list[str]]:
     """The scores of the groups of a part as the rows of a table, the header first; none without groups."""
     rows = [
@@ -547,6 +554,8 @@ def results_table(part: str, results: Mapping[str, Any]) -> str:
     if rows := alarm_rows(results):
         paragraphs.append(f"{rows[0][0]}:\n{to_table(rows)}")
     if rows := cost_rows(results):
+        paragraphs.append(f"{rows[0][0]}:\n{to_table(rows)}")
+    if rows := confusion_rows(results):
         paragraphs.append(f"{rows[0][0]}:\n{to_table(rows)}")
     if rows := group_rows(results):
         paragraphs.append(to_table(rows))

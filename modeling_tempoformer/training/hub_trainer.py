@@ -259,6 +259,7 @@ class HubTrainer(Trainer):
             alarm=self.card_alarm(),
             groups=self.card_groups(),
             costs=self.card_costs(),
+            confusion=self.card_confusion(),
             figures=figures_in(folder),
             training=self.training_content(summary) if self.state.global_step else None,
             trained_on=self.training_posts() if self.state.global_step else None,
@@ -398,6 +399,10 @@ class HubTrainer(Trainer):
 
     def card_costs(self) -> list[list[str]]:
         """The costs of alarms on test posts as the rows of a table, the header first."""
+        return []
+
+    def card_confusion(self) -> list[list[str]]:
+        """The confusion matrix of the states of test posts as the rows of a table, the header first."""
         return []
 
     def training_content(self, summary: TrainingSummary) -> dict[str, Any]:

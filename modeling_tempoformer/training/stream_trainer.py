@@ -34,6 +34,7 @@ from ..evaluation.prediction_table import (
 from ..evaluation.predictions import attach_logits, decide_experts, decide_posts
 from ..evaluation.report import (
     RESULTS,
+    confusion_rows,
     cost_rows,
     group_by_class,
     group_rows,
@@ -322,6 +323,9 @@ class StreamTrainer(HubTrainer):
 
     def card_costs(self) -> list[list[str]]:
         return cost_rows(self.test_results())
+
+    def card_confusion(self) -> list[list[str]]:
+        return confusion_rows(self.test_results())
 
     def training_posts(self) -> dict[str, Any] | None:
         if self.train_survey is None:
