@@ -26,7 +26,7 @@ def predict(
     Returns the probabilities (posts, num_labels) of classes that follow from predicted states. The class of a post is
     the most frequent one in training for its likeliest state and that of the post that it is compared with
     ([`Timeline.compared_posts`]): a change where the two differ, if labels are such changes. The class has half of the
-    probability; the other half is divided by the probabilities of all pairs of states, which grades posts of one class.
+    probability; the other half is divided by the probabilities of all pairs of states, and grades posts of one class.
 
     Args:
         train (`Sequence[Timeline]`): The timelines with states from which the regression learns, from 20,000 posts at

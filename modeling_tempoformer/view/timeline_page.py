@@ -465,7 +465,11 @@ def why_chart(layers: int) -> alt.VConcatChart:
     axis = alt.Axis(format="+.1f", tickCount=5, labelOverlap=True)
     effect = alt.Y("effect:Q", title="log-odds", stack=None, scale=scale, axis=axis)
     colour = alt.condition("datum.effect < 0", alt.value("var(--warn)"), alt.value("var(--accent)"))
-    bars = rows("stream").mark_bar().encode(x=hidden, y=effect, color=colour, description="description:N")
+    bars = (
+        rows("stream")
+        .mark_bar()
+        .encode(x=hidden if layers else x, y=effect, color=colour, description="description:N")
+    )
     zero = rows("stream").mark_rule(stroke="var(--edge)", aria=False).encode(y=alt.datum(0))
     charts = [alt.layer(bars, zero).properties(width=WIDTH, height=110)]
     for layer in range(layers):

@@ -25,7 +25,7 @@ STATES = StateNames(MOODS, None)
 
 
 def conversations(seed: int, count: int = 40, noise: float = 0.1) -> tuple[list[Timeline], np.ndarray]:
-    """Returns timelines of two speakers, whose labels are changes of mood, and vectors (posts, 6) that show the mood."""
+    """Returns timelines of two speakers, whose labels are changes of mood, and vectors (posts, 6) that show moods."""
     generator = np.random.default_rng(seed)
     timelines, vectors = [], []
     for number in range(count):
