@@ -79,8 +79,8 @@ def counts_of(timelines: list[dict], threshold: float) -> dict:
         for name, number in zip(counts, sums, strict=False):
             counts[name] += int(number)
         judged = change_detection.Posts(is_class[labelled], raised[labelled], times[labelled])
-        for late, seconds in change_detection.detection_delays(judged):
-            delay = {"posts": late, "seconds": pytest.approx(seconds, abs=0.002)}
+        for late, seconds in change_detection.judge_alarms(judged).delays:
+            delay = {"posts": pytest.approx(late), "seconds": pytest.approx(seconds, abs=0.002)}
             counts["delays"].append(None if math.isnan(late) else delay)
     return counts
 
