@@ -252,7 +252,7 @@ class HubTrainer(Trainer):
             base_model=base_model,
             license=summary.license,
             tags=summary.tags,
-            titles=card_titles(),
+            titles=self.card_titles(),
             max_tokens=limit if limit != VERY_LARGE_INTEGER else None,
             scores=self.card_scores(),
             verdict=self.card_verdict(),
@@ -380,6 +380,10 @@ class HubTrainer(Trainer):
             }
             for prefix, split in splits.items()
         }
+
+    def card_titles(self) -> dict[str, str]:
+        """The titles of the scores on the card, by name."""
+        return card_titles()
 
     def card_verdict(self) -> list[str]:
         """A summary of the model's test, in sentences."""

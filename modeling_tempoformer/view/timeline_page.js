@@ -83,6 +83,7 @@ function scoreRows(count) {
   if (!isLabelled) return rows;
   return {
     ...rows,
+    "alarms on labelled posts": plainNumber(count.judged),
     precision: share(count.hits, count.judged),
     recall: share(count.hits, count.ofClass),
     "median delay": medianDelay(count.delays),
