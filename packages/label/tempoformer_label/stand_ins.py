@@ -53,7 +53,7 @@ def measure_more_labels(
         seed (`int`, *optional*, defaults to 42): Seed of the parts and of the trees.
 
     Returns the result of [`expect_more`]. Raises a `ValueError` for a model without experts, for fewer than 20 or more
-    than 200 timelines with labels, for more than 4,000 labelled posts, and where a quarter lacks a class or a state.
+    than 400 timelines with labels, for more than 8,000 labelled posts, and where a quarter lacks a class or a state.
     """
     learned = tokens["train"]
     if model.mixture is None:
