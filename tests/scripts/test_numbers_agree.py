@@ -80,7 +80,7 @@ def check_tables(text: str, rows: dict[tuple[str, str], list[float]]) -> set[tup
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
-    """Trains on scenes whose speakers' moods change, a tenth of them without a label. Returns the folder and console."""
+    """Trains on scenes whose speakers' moods change, a tenth of them without a label. Returns the folder."""
     folder = tmp_path_factory.mktemp("run")
     posts = scenes(number=False)
     labels = derived(posts, 0)
