@@ -27,7 +27,7 @@ from .more_labels import expect_more, f1_counts
 
 # All timelines, both halves, and the four quarters
 PARTS = (1, 2, 4)
-# With fewer, a quarter has no timeline of some fold. With more, the fits would take longer than two minutes of a core.
+# With fewer, a quarter has no timeline of some fold. With more, the fits would take minutes.
 FEWEST_TIMELINES, MOST_TIMELINES, MOST_POSTS = 20, 400, 8_000
 BATCH_SIZE = 256  # rows
 
