@@ -60,6 +60,7 @@ METHODS = {
     "post alone": "-m research.run_baseline --method post",
     "position and time": "-m research.run_baseline --method position_and_time",
     "words alone": "-m research.run_baseline --method words",
+    "predicted states": "-m research.run_baseline --method predicted_states",
     "class prior": "-m research.run_baseline --method class_prior",
     "trained encoder": "run_glue_style.py configuration/default.yaml configuration/trained_encoder.yaml " + ALL_STEPS,
     "trained in bfloat16": (

@@ -27,6 +27,7 @@ BATCHES_AT_ONCE, POSTS_AT_ONCE = 16, 512
 
 def explain_streams(
     model: torch.nn.Module,
+    empty: dict[str, torch.Tensor],
     stream_index: torch.LongTensor,
     elapsed: torch.FloatTensor | None = None,
     timeline_position: torch.FloatTensor | None = None,
@@ -36,32 +37,46 @@ def explain_streams(
 ) -> dict[str, torch.Tensor]:
     """
     Computes the logits of streams, and of the same streams with one thing changed ([`change_streams`]), by `forward`
-    on the same posts with more streams.
+    on the same posts with more streams. `empty` are the tokens (1, tokens) of an empty text.
 
     Returns `logits` (batch_size, num_streams, window + 3, num_labels) of these streams. `attention` (batch_size,
-    num_streams, num_stream_layers, window) is from the newest post, mean over heads. `state_logits` (batch_size,
+    num_streams, num_stream_layers, window) is from the newest post, mean over heads; of no layer where the network has
+    no weight among the experts. `state_logits` (batch_size,
     num_streams, num_states) is of the unchanged streams, if the model has learned states. `by_rule` (batch_size,
     num_streams, window + 3) is where a stream's class follows from the rule of first posts. Values at padding mean
     nothing.
     """
     shape, posts = stream_index.shape[:2], model.post_inputs(**posts)
-    inputs = change_streams(model.config.window, stream_index, elapsed, timeline_position, speaker_posts)
+    # The posts of all rows become one row, from which the streams are read. Its last post is empty.
+    num_posts = posts["attention_mask"].shape[1]
+    posts = {name: values.flatten(0, 1) for name, values in posts.items()}
+    last = model.post_inputs(**{name: values.unsqueeze(0) for name, values in empty.items()})
+    for name, values in posts.items():
+        added = nn.functional.pad(last[name][0], (0, values.shape[-1] - last[name].shape[-1]))
+        posts[name] = torch.cat((values, added.to(values)))
+    offset = torch.arange(shape[0], device=stream_index.device)[:, None, None] * num_posts
+    places = [
+        None if index is None else torch.where(index < 0, -1, index + offset)
+        for index in (stream_index, speaker_posts)
+    ]
+    inputs = change_streams(
+        model.config.window, shape[0] * num_posts, places[0], elapsed, timeline_position, places[1]
+    )
     if earlier_states is not None:
         # A person's known states stay, except where the post is said to begin the timeline.
         inputs["earlier_states"] = earlier_states.unsqueeze(2).repeat(1, 1, inputs["stream_index"].shape[2], 1, 1)
         inputs["earlier_states"][:, :, -1] = 0.0
-    # The posts of all rows become one row, from which the streams are read.
-    num_posts = posts["attention_mask"].shape[1]
-    posts = {name: values.flatten(0, 1) for name, values in posts.items()}
-    offset = torch.arange(shape[0], device=stream_index.device)[:, None, None, None] * num_posts
-    for name in INDICES & inputs.keys():
-        inputs[name] = torch.where(inputs[name] < 0, -1, inputs[name] + offset)
-    # Only the unchanged streams need attention weights; without these, layers compute less.
-    usual = read_streams(model, posts, {name: values[:, :, 0].flatten(0, 1) for name, values in inputs.items()}, True)
+    # Only the unchanged streams need attention weights, and these only if the network decides; without, layers compute
+    # less.
+    mixture = getattr(model, "mixture", None)
+    attends = model.config.num_stream_layers > 0 and (mixture is None or bool(mixture.weights[0]))
+    unchanged = {name: values[:, :, 0].flatten(0, 1) for name, values in inputs.items()}
+    usual = read_streams(model, posts, unchanged, attends)
     changed = read_streams(model, posts, {name: values[:, :, 1:].flatten(0, 2) for name, values in inputs.items()})
     logits = usual["logits"].unsqueeze(1), changed["logits"].unflatten(0, (len(usual["logits"]), -1))
     logits = torch.cat(logits, dim=1)
-    found = usual | {"logits": logits, "by_rule": model.find_ruled(logits)}
+    none = torch.zeros(len(logits), 0, model.config.window, device=stream_index.device)
+    found = {"attention": none} | usual | {"logits": logits, "by_rule": model.find_ruled(logits)}
     return {name: values.unflatten(0, shape) for name, values in found.items()}
 
 
@@ -80,11 +95,12 @@ def read_streams(
         # The pass has only the posts and the slots that it reads.
         absent = int((part["stream_index"] < 0).sum(1).min())
         part |= {name: part[name][:, absent:] for name in ("stream_index", "elapsed") if name in part}
-        read = torch.cat([part[name].flatten() for name in INDICES & part.keys()])
-        first, end = int(read[read >= 0].min()), int(read.max()) + 1
-        part |= {name: torch.where(part[name] < 0, -1, part[name] - first) for name in INDICES & part.keys()}
+        read = torch.cat([part[name].flatten() for name in INDICES & part.keys()]).unique()
+        read = read[read >= 0]
+        places = {name: torch.searchsorted(read, part[name].contiguous()) for name in INDICES & part.keys()}
+        part |= {name: torch.where(part[name] < 0, -1, values) for name, values in places.items()}
         output = model(
-            **{name: values[first:end].unsqueeze(0) for name, values in posts.items()},
+            **{name: values[read.to(values.device)].unsqueeze(0) for name, values in posts.items()},
             **{name: values.unsqueeze(0) for name, values in part.items()},
             output_stream_attentions=attends,
         )
@@ -92,8 +108,7 @@ def read_streams(
         if attends:
             # The attention of the newest posts.
             layers = [weights[0, :, :, -1].float().mean(1).to(index.device) for weights in output.stream_attentions]
-            none = index.new_zeros(len(chosen), 0, index.shape[1] - absent, dtype=torch.float32)
-            answers["attention"] = nn.functional.pad(torch.stack(layers, 1) if layers else none, (absent, 0))
+            answers["attention"] = nn.functional.pad(torch.stack(layers, 1), (absent, 0))
         for name, values in answers.items():
             empty = values.new_zeros(len(index), *values.shape[1:])
             found.setdefault(name, empty)[chosen.to(values.device)] = values
@@ -250,11 +265,11 @@ class StreamClassificationPipeline(Pipeline):
               by class, or None without any.
             - `stream`, a list of the posts of its stream: indices in the input, oldest first, the post itself last.
             - `attention`, for each stream layer a list of how much the post looked at each of `stream`: the mean over
-              heads, summing to 1.
+              heads, summing to 1. Of no layer where the network has no weight among the model's experts.
             - `effects`, a dict from each class to a list: the probability of the class minus its probability after one
               change. The changes are, for each earlier post of `stream`, to leave it out (the posts before it move up
-              by one, and one older post enters); then to give the post itself the text of the post before it; to put
-              no time between these two; and to make the post the first of its timeline, which trees read. 0 where
+              by one, and one older post enters); then to give the post itself an empty text; to put no time between it
+              and the post before; and to make the post the first of its timeline, which trees read. 0 where
               nothing changes; None where the post is a first one, or the change makes it one, and the class of first
               posts is a rule (`config.first_posts`).
             - `log_odds_effects`, the same for `log(p / (1 - p))`, also where a probability is close to 0 or 1.
@@ -380,7 +395,8 @@ class StreamClassificationPipeline(Pipeline):
             row = self.model.post_inputs(**{name: values.unsqueeze(0) for name, values in model_inputs.items()})
             return {"post_embeds": row["post_embeds"][0]}
         if explains:
-            return explain_streams(self.model, **model_inputs)
+            empty = self.tokenizer([""], return_tensors="pt").to(self.device)
+            return explain_streams(self.model, empty, **model_inputs)
         output = self.model(**model_inputs)
         return {name: output[name] for name in ("logits", "state_logits") if output.get(name) is not None}
 

@@ -183,6 +183,7 @@ def states_before(
 
 def change_streams(
     window: int,
+    empty: int,
     stream_index: torch.LongTensor,
     elapsed: torch.FloatTensor | None = None,
     timeline_position: torch.FloatTensor | None = None,
@@ -190,11 +191,12 @@ def change_streams(
 ) -> dict[str, torch.Tensor]:
     """
     Lays out each stream unchanged, and with one thing changed: without one of its earlier posts, oldest first; with
-    the previous post repeated in the slot and at the time of the newest post; with no time between these two; and at
-    the beginning of the timeline.
+    an empty post in the slot and at the time of the newest post; with no time between this and the previous post; and
+    at the beginning of the timeline.
 
     Args:
         window (`int`): The model's window w.
+        empty (`int`): The index of the empty post.
         stream_index, elapsed, timeline_position, speaker_posts (`torch.Tensor` of shape `(rows, streams, ...)`):
             Streams of w + 1 posts. Where a post is left out, those before it move up, and the oldest one enters.
             `speaker_posts` has the speaker's last two posts: the earlier one is used if the later is left out.
@@ -207,12 +209,11 @@ def change_streams(
     # The slots that remain when each slot is left out. Leaving out the first of the w + 1 slots gives the unchanged
     # stream. The last three are unchanged, too, until they are edited below.
     kept = torch.cat((slots + (slots >= slots.unsqueeze(-1)), (slots + 1).expand(3, -1)))
-    repeated, at_once, at_first = range(window, window + 3)
+    emptied, at_once, at_first = range(window, window + 3)
     # Not computed where there is no post to leave out.
     is_absent = nn.functional.pad((stream_index[..., :window] < 0) & (slots > 0), (0, 3))
     changed = {"stream_index": stream_index[..., kept].masked_fill(is_absent.unsqueeze(-1), -1)}
-    previous, newest = stream_index[..., -2], stream_index[..., -1]
-    changed["stream_index"][..., repeated, -1] = previous.where(previous >= 0, newest)
+    changed["stream_index"][..., emptied, -1].masked_fill_(stream_index[..., -1] >= 0, empty)
     if speaker_posts is not None:
         earlier, last = speaker_posts.unbind(-1)
         changed["speaker_posts"] = last_posts = last[..., None, None].repeat(1, 1, len(kept), 1)

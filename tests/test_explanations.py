@@ -74,7 +74,7 @@ def changed(timeline: dict, post: int, **values) -> dict:
 
 @pytest.mark.parametrize("settings", [WITH_TREES, WITH_STATES, {"model_type": "post_tempoformer", "window": 20}])
 def test_a_timeline_with_vectors_is_explained_by_these(settings):
-    """Vectors of posts that were encoded one by one give what texts give, and nothing is encoded again."""
+    """Vectors of posts that were encoded one by one give what texts give, and only an empty text is encoded again."""
     pipe = make(**settings)
     texts, limit = TIMED["text"] * 9, pipe.tokenizer.model_max_length
     speakers = ["ann", "ben", ""] * 21 if "reads_speakers" in settings else None
@@ -83,8 +83,10 @@ def test_a_timeline_with_vectors_is_explained_by_these(settings):
         [Timeline.read(0, part, list(range(len(part))), speakers=speakers and speakers[: len(part)]) for part in given]
         for _ in range(2)
     )
-    calls = []
-    pipe.model.base_model.encoder.register_forward_pre_hook(lambda *given: calls.append(given))
+    shapes = []
+    pipe.model.base_model.encoder.register_forward_pre_hook(
+        lambda module, args, given: shapes.append(tuple(given["input_ids"].shape)), with_kwargs=True
+    )
     expected = [*pipe.explain(timelines), *pipe(timelines)]
     for timeline in others:
         tokens = [
@@ -92,17 +94,18 @@ def test_a_timeline_with_vectors_is_explained_by_these(settings):
         ]
         with torch.no_grad():
             timeline.vectors = torch.cat([pipe.model.base_model.embed_posts(**post) for post in tokens])
-    assert calls
-    calls.clear()
+    assert shapes
+    shapes.clear()
     actual = [*pipe.explain(others), *pipe(others)]
     assert_same(actual, expected)
-    assert not calls
+    # [CLS] and [SEP]
+    assert set(shapes) == {(1, 2)}
 
 
 def check_effects(pipe, timeline: dict) -> float:
     """
-    Checks that each effect is the pipeline's answer for the timeline less its answer without an earlier post, with the
-    text of the previous post, or with its time. Returns the largest effect of an earlier post.
+    Checks that each effect is the pipeline's answer for the timeline less its answer without an earlier post, with an
+    empty text, or with the time of the previous post. Returns the largest effect of an earlier post.
     """
     usual, sizes = probabilities(pipe, timeline), [0.0]
     without = []
@@ -114,10 +117,10 @@ def check_effects(pipe, timeline: dict) -> float:
     order = sorted(range(len(usual)), key=timeline.get("timestamp", [0] * 99).__getitem__)
     for post, explained in enumerate(pipe.explain(timeline)):
         previous = order[max(0, order.index(post) - 1)]
-        same_text = changed(timeline, post, text=timeline["text"][previous])
+        no_text = changed(timeline, post, text="")
         same_time = changed(timeline, post, **{name: timeline[name][previous] for name in timeline if name != "text"})
         otherwise = [without[other][post] for other in explained["stream"][:-1]]
-        otherwise += [probabilities(pipe, timeline)[-1] for timeline in (same_text, same_time)]
+        otherwise += [probabilities(pipe, timeline)[-1] for timeline in (no_text, same_time)]
         for name in LABELS["label2id"]:
             expected = [usual[post][name] - other[name] for other in otherwise]
             assert explained["effects"][name][:-1] == pytest.approx(expected, abs=1e-5)
@@ -152,6 +155,16 @@ def test_the_effect_of_the_position_is_that_of_the_trees(settings):
     changes = [p - other for p, other in zip(post["probabilities"].values(), first, strict=True)]
     assert [effects[-1] for effects in post["effects"].values()] == pytest.approx(changes, abs=1e-5)
     assert (max(map(abs, changes)) > 1e-3) == (settings is WITH_TREES)
+
+
+@pytest.mark.parametrize("settings", [*MODELS, WITH_TREES], ids=str)
+def test_what_a_post_says_counts_though_the_one_before_says_the_same(settings):
+    pipe = make(**settings)
+    last = pipe.explain({"text": ["sad today", "sad today"]})[-1]
+    empty = probabilities(pipe, {"text": ["sad today", ""]})[-1]
+    for name, effects in last["effects"].items():
+        assert effects[1] == pytest.approx(last["probabilities"][name] - empty[name], abs=1e-5)
+    assert max(abs(effects[1]) for effects in last["effects"].values()) > 1e-3
 
 
 def test_log_odds_tell_apart_what_is_rounded_to_1():
@@ -193,6 +206,15 @@ def test_attention_is_the_model_s(settings):
             expected = layer_attention[0, number].mean(0)[-1, -len(explained[post]["stream"]) :]
             assert weights == pytest.approx(expected.tolist(), abs=1e-5)
             assert sum(weights) == pytest.approx(1, abs=1e-5)
+
+
+def test_a_network_without_weight_has_no_attention():
+    """The explanation is the same but for it."""
+    settings = {"model_type": "post_tempoformer", "num_trees": 20}
+    with_network, without = (make(**settings, expert_weights=[weight, 0.8]) for weight in (0.5, 0.0))
+    assert all(len(post["attention"]) == 1 for post in with_network.explain(TIMED))
+    assert all(post["attention"] == [] for post in without.explain(TIMED))
+    check_effects(without, TIMED)
 
 
 @pytest.mark.parametrize("calibration", [None, {"temperature": 2.5, "thresholds": [0.6, 0.3, 0.1]}], ids=str)

@@ -154,23 +154,12 @@ def timelines_without(timelines: list[Posts]) -> int:
     return sum(not (posts.labels.any() or posts.predictions.any()) for posts in timelines)
 
 
-def detection_delays(posts: Posts) -> list[tuple[float, float]]:
-    """
-    Returns the delay of each run of the class in posts and seconds: from its first post to the first prediction at or
-    after it and before the next run starts. NaN if there is none.
-    """
-    starts = [min(run) for run in runs_of(posts.labels)]
-    delays = []
-    for start, end in zip(starts, [*starts[1:], len(posts.labels)], strict=False):
-        late = next(iter(np.flatnonzero(posts.predictions[start:end])), None)
-        seconds = math.nan if late is None else posts.times[start + late] - posts.times[start]
-        delays.append((math.nan if late is None else late, seconds))
-    return delays
-
-
 def delays_of(timelines: list[Posts]) -> np.ndarray:
-    """Returns the delays (runs, 2) of all runs in posts and seconds."""
-    return np.array([delay for posts in timelines for delay in detection_delays(posts)], dtype=float).reshape(-1, 2)
+    """
+    Returns the delays (runs, 2) of all runs in posts and seconds, from the first post of a run to the first prediction
+    in it ([`judge_alarms`]); NaN for a run without one.
+    """
+    return all_delays([judge_alarms(posts) for posts in timelines])
 
 
 def median(values: np.ndarray) -> float:
@@ -190,9 +179,8 @@ def median_delay_seconds(timelines: list[Posts]) -> float:
 
 
 def missed(timelines: list[Posts]) -> float:
-    """The share of the runs that are not detected before the next run starts."""
-    delays = delays_of(timelines)[:, 0]
-    return share(np.isnan(delays).sum(), len(delays))
+    """The share of the runs in which no post is predicted as the class."""
+    return missed_changes([judge_alarms(posts) for posts in timelines])
 
 
 # Scores of all classes but no change.
@@ -529,9 +517,9 @@ class ChangeDetection(evaluate.Metric):
         ...     label_names=["No", "Change"],
         ... )
         >>> [round(scores[f"{name}_Change"], 3) for name in ("f1", "window_recall", "coverage_recall", "missed")]
-        [0.4, 0.75, 0.25, 0.0]
+        [0.4, 0.75, 0.25, 0.5]
         >>> scores["median_delay_posts_Change"], scores["median_delay_seconds_Change"]
-        (0.5, 15.0)
+        (0.0, 0.0)
     """
 
     def _info(self) -> evaluate.MetricInfo:

@@ -16,6 +16,8 @@ DAY, HOUR = 86_400, 3_600  # seconds
 NOT_HELD_OUT = -1
 # Levels of a feature, as many as scikit-learn's trees tell apart
 NUM_LEVELS = 255
+# With more posts, a regression would take longer than the training of the model
+MOST_POSTS = 20_000
 
 
 def fit_and_predict(
@@ -64,6 +66,11 @@ def to_levels(train_features: np.ndarray, features: np.ndarray) -> tuple[np.ndar
         return np.where(np.isnan(values), np.nan, np.column_stack(list(levels)))
 
     return place(train_features), place(features)
+
+
+def at_most(posts: np.ndarray, most: int = MOST_POSTS) -> np.ndarray:
+    """Returns the indices of posts (posts,), or `most` of them, drawn by chance, if there are more."""
+    return posts if len(posts) <= most else np.random.default_rng(0).choice(posts, most, replace=False)
 
 
 def held_out_posts(timelines: Sequence[Timeline]) -> np.ndarray:

@@ -1,7 +1,7 @@
 """Baselines as methods, which a comparison trains and tests. Other methods derive from the same classes."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, ClassVar, Literal, NamedTuple
@@ -15,10 +15,11 @@ from ..common.command_line import parse, split_recipes
 from ..evaluation.predictions import all_labels
 from ..modeling_post_tempoformer import PostTempoFormerForStreamClassification
 from ..posts.arguments import DataTrainingArguments
+from ..posts.states import choose_states
 from ..timeline_tempoformer import Timeline, tokenize_posts
 from ..training.arguments import ModelArguments
 from ..training.frozen_encoder import embed
-from . import class_prior, position_and_time, trees, words
+from . import class_prior, position_and_time, predicted_states, trees, words
 
 
 logger = logging.get_logger(__name__)
@@ -47,6 +48,10 @@ class Baseline(ModelArguments):
                 raise ValueError(f"--{name} cannot be given with --method {self.method}.")
         if self.reads is not None and self.model_name_or_path is None:
             raise ValueError(f"--method {self.method} needs --model_name_or_path, the {self.reads}.")
+
+    @classmethod
+    def check_posts(cls, timelines: Sequence[Timeline]):
+        """Raises a `ValueError` for timelines that lack what the method learns from."""
 
 
 @dataclass(kw_only=True)
@@ -164,13 +169,13 @@ class WordsAlone(UntrainedBaseline):
         return probabilities.argmax(-1), probabilities
 
 
-class BoostedTrees(UntrainedBaseline):
-    """Predicts by [`trees.predict`], which the results of every training over a frozen encoder report."""
+class VectorBaseline(UntrainedBaseline):
+    """A method that reads the encoder's vectors of posts."""
 
-    def predict(
-        self, timelines: dict[str, list[Timeline]], names: list[str], data: DataTrainingArguments, seed: int
+    def embed_parts(
+        self, learned: list[Timeline], test: list[Timeline], data: DataTrainingArguments
     ) -> tuple[np.ndarray, np.ndarray]:
-        learned, test = learned_posts(timelines), timelines["test"]
+        """Returns the vectors (posts, hidden) of the posts of `learned` and of `test`."""
         model, tokenizer = load_embedder(self.model_name_or_path, self.download_settings)
         length = min(data.max_seq_length or DEFAULT_LENGTH, tokenizer.model_max_length)
         # Embedded together, so that every split of the same posts uses the same entry of the cache of vectors.
@@ -180,11 +185,45 @@ class BoostedTrees(UntrainedBaseline):
             logger.warning(f"Truncated {cut} posts to {length} tokens.")
         posts = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
         train_vectors, test_vectors = np.split(embed(posts, model, tokenizer), [len(all_labels(learned))])
-        probabilities = trees.predict(learned, test, len(names), (train_vectors, test_vectors), seed)
+        return train_vectors, test_vectors
+
+
+class BoostedTrees(VectorBaseline):
+    """Predicts by [`trees.predict`], which the results of every training over a frozen encoder report."""
+
+    def predict(
+        self, timelines: dict[str, list[Timeline]], names: list[str], data: DataTrainingArguments, seed: int
+    ) -> tuple[np.ndarray, np.ndarray]:
+        learned, test = learned_posts(timelines), timelines["test"]
+        probabilities = trees.predict(learned, test, len(names), self.embed_parts(learned, test, data), seed)
         return probabilities.argmax(-1), probabilities
 
 
-KINDS = {"class_prior": ClassPrior, "position_and_time": PositionAndTime, "words": WordsAlone, "trees": BoostedTrees}
+class PredictedStates(VectorBaseline):
+    """Predicts by [`predicted_states.predict`], which the results of every training of a model with states report."""
+
+    @classmethod
+    def check_posts(cls, timelines: Sequence[Timeline]):
+        if choose_states(timelines) is None:
+            raise ValueError("--method predicted_states needs posts with states, and these have none: leave it out.")
+
+    def predict(
+        self, timelines: dict[str, list[Timeline]], names: list[str], data: DataTrainingArguments, seed: int
+    ) -> tuple[np.ndarray, np.ndarray]:
+        learned, test = learned_posts(timelines), timelines["test"]
+        self.check_posts(learned)
+        vectors = self.embed_parts(learned, test, data)
+        probabilities = predicted_states.predict(learned, test, len(names), vectors, choose_states(learned))
+        return probabilities.argmax(-1), probabilities
+
+
+KINDS = {
+    "class_prior": ClassPrior,
+    "position_and_time": PositionAndTime,
+    "words": WordsAlone,
+    "trees": BoostedTrees,
+    "predicted_states": PredictedStates,
+}
 
 
 def find_baseline(name: str) -> type[Baseline]:

@@ -12,7 +12,7 @@ from sklearn.pipeline import make_union
 
 from ..evaluation.predictions import all_labels, timeline_numbers
 from ..timeline_tempoformer import Timeline
-from .features import NOT_HELD_OUT, held_out_posts
+from .features import NOT_HELD_OUT, at_most, held_out_posts
 
 
 # Words with single letters, signs and emoji
@@ -20,8 +20,6 @@ WORD = r"\w+|[^\w\s]"
 WORDS, LETTERS = (1, 2), (2, 5)  # lengths of sequences
 STRENGTHS = (0.1, 1.0, 10.0)  # inverse L2 penalties
 WORD_FOLDS = 3
-# With more posts, the regression of words would take longer than the training of the model
-MOST_POSTS = 20_000
 
 
 def predict(train: Sequence[Timeline], timelines: Sequence[Timeline], num_labels: int) -> np.ndarray:
@@ -33,9 +31,7 @@ def predict(train: Sequence[Timeline], timelines: Sequence[Timeline], num_labels
     from them.
     """
     labels, texts, numbers = all_labels(train), texts_of(train), timeline_numbers(train)
-    learned = np.flatnonzero(labels >= 0)
-    if len(learned) > MOST_POSTS:
-        learned = np.random.default_rng(0).choice(learned, MOST_POSTS, replace=False)
+    learned = at_most(np.flatnonzero(labels >= 0))
     words = make_union(
         TfidfVectorizer(token_pattern=WORD, ngram_range=WORDS, sublinear_tf=True),
         TfidfVectorizer(analyzer="char_wb", ngram_range=LETTERS, sublinear_tf=True),

@@ -64,6 +64,8 @@ class CardContent:
         alarm (`str`, *optional*): A sentence on the alarm of the model's calibration ([`alarm_sentence`]).
         groups (`list[list[str]]`): A table of the scores of groups of test posts, its header first.
         costs (`list[list[str]]`): A table of what alarms cost on test posts, its header first.
+        confusion (`list[list[str]]`): A table of how many test posts of each given state are predicted as each, its
+            header first.
         figures (`dict[str, str]`): Descriptions of the figures in the folder, by the name of the file.
         training (`dict[str, Any]`, *optional*): Settings of the training, for example arguments by name.
         trained_on (`dict[str, Any]`, *optional*): The numbers of `"timelines"` and of `"posts"` of the training, and
@@ -87,6 +89,7 @@ class CardContent:
     alarm: str | None = None
     groups: Sequence[Sequence[str]] = ()
     costs: Sequence[Sequence[str]] = ()
+    confusion: Sequence[Sequence[str]] = ()
     figures: Mapping[str, str] = field(default_factory=dict)
     training: Mapping[str, Any] | None = None
     trained_on: Mapping[str, Any] | None = None
@@ -182,6 +185,7 @@ def write_card(model: PreTrainedModel, folder: str | Path, content: CardContent 
         watch_lines="" if watched is None else watch_lines(config.id2label[watched], content.alarm),
         groups=content.groups and table(content.groups[0], content.groups[1:]),
         costs=content.costs and table(content.costs[0], content.costs[1:]),
+        confusion=content.confusion and table(content.confusion[0], content.confusion[1:]),
         figures=content.figures,
         training=content.training,
         trained_on=content.trained_on,

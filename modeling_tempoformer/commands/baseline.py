@@ -4,7 +4,7 @@ Predicts posts by a method that the Trainer does not train. `tempoformer compare
     python -m modeling_tempoformer.commands.baseline --method trees --do_predict --train_file posts.csv \
         --model_name_or_path sentence-transformers/all-MiniLM-L6-v2 --output_dir outputs/trees
 
-`--method` is one of class_prior, position_and_time, words, trees; only trees need an encoder.
+`--method` is one of class_prior, position_and_time, words, trees, predicted_states; the last two need an encoder.
 """
 
 from collections.abc import Callable, Collection

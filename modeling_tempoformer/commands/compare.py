@@ -225,6 +225,8 @@ def main(arguments: list[str], methods: Methods = BASELINES, kind: type = Compar
     encoder, titles = checkpoint_name(model_args.model_name_or_path), {}
     with lock_folder(output_dir):
         folds, names, timelines = prepare_folds(args, model_args, data, given)
+        for name in set(args.methods) - {DEFAULT}:
+            methods.find(name).check_posts(timelines)
         posts = survey(timelines).fingerprint
         write_json(output_dir / FOLDS, folds)
         jobs = {}

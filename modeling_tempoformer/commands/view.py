@@ -13,7 +13,7 @@ from ..common.pages import check_view
 from ..common.splits import evenly_spaced
 from ..common.table_arguments import PostArguments, form_of
 from ..decisions_tempoformer import class_names
-from ..evaluation.report import describe_test
+from ..evaluation.report import confusion_rows, read_test, test_summary
 from ..names_tempoformer import read_name
 from ..posts.reading import make_timelines
 from ..posts.remembered_columns import recall_columns
@@ -69,9 +69,9 @@ def main(arguments: list[str]):
     if args.watched_speakers is not None:
         args.watched_speakers = list(map(read_name, args.watched_speakers))
         check_speakers(args.watched_speakers, timelines)
-    verdict = describe_test(model_folder, config, **args.downloads)
-    shown = (timelines, args.title, verdict, args.watched_speakers, model_folder)
-    write_view(args.output, pipe.model, pipe.tokenizer, *shown)
+    results = read_test(model_folder, **args.downloads)
+    shown = (timelines, args.title, test_summary(results, config), args.watched_speakers, model_folder)
+    write_view(args.output, pipe.model, pipe.tokenizer, *shown, confusion_rows(results))
 
 
 def check_speakers(watched: list[str], timelines: Sequence[Timeline]):

@@ -432,8 +432,8 @@ def measured_words(measured: Mapping[str, Any]) -> str:
     kept = f"; {risk_words(measured['promise'])}" if "promise" in measured else ""
     few = f" Fewer than {FEW_ALARMS} alarms may be right by chance." if measured["alarms"] < FEW_ALARMS else ""
     return (
-        f"{', '.join(shares)}; {measured['alarms']} alarms in {measured['alarmed_timelines']} timelines, "
-        f"{short(measured['alarms_per_hundred_posts'])} of a hundred posts{a_day}{kept}.{few}"
+        f"{', '.join(shares)}; {measured['alarms']} alarms on labelled posts, in {measured['alarmed_timelines']} "
+        f"timelines; {short(measured['alarms_per_hundred_posts'])} of a hundred posts{a_day}{kept}.{few}"
     )
 
 

@@ -7,9 +7,10 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 from transformers import PreTrainedConfig
 
-from ..baselines import history, position_and_time, trees, words
+from ..baselines import history, position_and_time, predicted_states, trees, words
 from ..baselines.features import post_features
 from ..baselines.position_and_time import shared_features
+from ..posts.states import StateNames
 from ..timeline_tempoformer import Timeline
 from .metrics import compute_scores
 from .predictions import Predictions, all_labels
@@ -33,8 +34,9 @@ def learn_baselines(
         num_labels (`int`): Number of classes.
         train (`Sequence[Timeline]`, *optional*): The training timelines; without them there are none.
         vectors (`tuple[np.ndarray, np.ndarray]`, *optional*): Vectors (posts, hidden) of the posts of `train` and of
-            `timelines`, which boosted trees read.
-        config (`PreTrainedConfig`, *optional*): The model's. If it reads known states, so does one more baseline.
+            `timelines`, which boosted trees read, and predicted states.
+        config (`PreTrainedConfig`, *optional*): The model's. If it has learned states, one more baseline predicts
+            them from the vectors; if it reads known states, so does another one.
 
     Returns the probabilities (posts, num_labels) of the labelled posts, and a description, of each baseline by name.
     """
@@ -52,6 +54,10 @@ def learn_baselines(
         baselines["history"] = history.predict(train, timelines, num_labels, config)[labelled], {}
     if vectors is not None:
         baselines["trees"] = trees.predict(train, timelines, num_labels, vectors)[labelled], {}
+    if vectors is not None and (names := getattr(config, "states", None)):
+        states = StateNames(names, config.state_values)
+        found = predicted_states.predict(train, timelines, num_labels, vectors, states)
+        baselines["predicted_states"] = found[labelled], {}
     return baselines
 
 

@@ -27,7 +27,7 @@ ALARMS = "alarms.png"
 FIGURES = {
     CONFUSION: "Confusion matrix of the test posts: labels as rows, predictions as columns",
     RELIABILITY: "Reliability diagram of the test posts: the share of right predictions by how sure they are",
-    ALARMS: "Alarms of the test posts: the share of changes that are found by the number of false alarms",
+    ALARMS: "Alarms of the test posts: the share of runs of the class that are found by the number of false alarms",
     LEARNING_CURVE: "Learning curve: training loss, and the scores of each evaluation, by step",
 }
 # Those that a test draws; the others are of a training.
@@ -162,7 +162,8 @@ def write_test_figures(
 @in_style
 def alarm_figure(false: np.ndarray, found: np.ndarray, costs: Mapping[str, Any], name: str) -> "Figure":
     """
-    The share of changes found by the number of false alarms for all thresholds, and the model's own alarms.
+    The share of runs of the class that are found by the number of false alarms for all thresholds, and the model's own
+    alarms.
 
     Args:
         false, found (`np.ndarray` of shape `(points,)`): The false alarms of a day, or without dates of a hundred
@@ -179,7 +180,7 @@ def alarm_figure(false: np.ndarray, found: np.ndarray, costs: Mapping[str, Any],
     chosen = {"xerr": bars[rate], "yerr": bars["found_changes"], "fmt": "o", "capsize": 2, "color": LIGHT["color"]}
     axes.errorbar(point[rate], point["found_changes"], **chosen, label="this model's alarms, 95 % intervals")
     axes.set(xlabel=f"false alarms {'a day' if rate == PER_DAY else 'of a hundred posts'}", ylim=(-0.02, 1.02))
-    axes.set_ylabel(textwrap.fill(f"share of changes found ({name})", 40, max_lines=2, placeholder="…"))
+    axes.set_ylabel(textwrap.fill(f"share of runs of {name} found", 40, max_lines=2, placeholder="…"))
     axes.grid(alpha=0.3)
     axes.legend(fontsize="small", loc="lower left", bbox_to_anchor=(0, 1), borderaxespad=0.2, frameon=False)
     return figure

@@ -14,6 +14,7 @@ METHOD_NAMES = {
     "without_known_states": "the same model without known states",
     "words": "the words of the post alone",
     "trees": "boosted trees on pairs of posts",
+    "predicted_states": "predicted states differ",
     "without_thresholds": "the same model without its thresholds",
     "class_prior": "class prior",
     "post": "post alone",

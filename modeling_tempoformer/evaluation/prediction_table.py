@@ -20,7 +20,7 @@ from ..common.data_frames import to_arrow
 from ..common.files import written_whole
 from ..decisions_tempoformer import read_states, watched_threshold
 from ..posts.metadata import Metadata
-from ..posts.states import all_states
+from ..posts.states import all_states, compared_places
 from ..timeline_tempoformer import NO_LABEL, Timeline
 from ..times_tempoformer import are_since_start, to_date, to_seconds
 from .predictions import alarms_of
@@ -36,6 +36,9 @@ GIVEN = ("text", "speaker", "label", "state")
 GIVEN_BUT_TEXTS = GIVEN[1:]
 # Prefixes of the columns of classes and of states
 PROBABILITY, STATE_PROBABILITY = "probability_", "state_probability_"
+# Prefix of what a mistake shows of the post that it is compared with
+COMPARED = "compared_"
+STATES = ("state", "state_prediction")
 NUMBERS = ("watched_probability", "watched_threshold", "state_mean")
 
 logger = logging.getLogger(__name__)
@@ -221,24 +224,49 @@ def read_held_out(folder: str | Path) -> tuple[list[Timeline], np.ndarray]:
 def write_mistakes(output_dir: str, table: pd.DataFrame, timelines: Sequence[Timeline]):
     """
     Writes the 20 surest mistakes of a table of [`prediction_rows`] as `_mistakes.csv`, the surest first: the posts
-    whose prediction is not their label, with the largest probability of the prediction. If the table has texts, the
-    previous text is added. Writes nothing if there is no mistake.
+    whose prediction is not their label, with the largest probability of the prediction. Beside each stand the
+    [`earlier_columns`]. Writes nothing if there is no mistake.
     """
-    if "text" in table:
-        before = chain.from_iterable(["", *timeline.texts[:-1]][timeline.num_context :] for timeline in timelines)
-        rows = chain.from_iterable(timeline.input_rows[timeline.num_context :] for timeline in timelines)
-        table = table.assign(previous_text=pd.Series(list(before), index=list(rows)).sort_index().to_numpy())
     wrong = table[(table["label"] != table["prediction"]).fillna(False)]
     if wrong.empty:
         return
     sure = [row[PROBABILITY + row["prediction"]] for _, row in wrong.iterrows()]
     wrong = wrong.assign(probability=sure).sort_values("probability", ascending=False, kind="stable")
+    wrong = wrong.join(earlier_columns(table, timelines))
     columns = ["timeline_id", "post_id", "time", "speaker", "label", "prediction", "probability"]
-    columns += ["previous_text", "text"]
+    columns += [*(COMPARED + name for name in STATES), *STATES, "previous_text", f"{COMPARED}text", "text"]
     path = Path(output_dir) / MISTAKES
     with written_whole(path) as partial:
         to_csv(wrong.reindex(columns=[name for name in columns if name in wrong]).head(MOST_MISTAKES), partial)
     logger.info("The surest mistakes: %s", path)
+
+
+def earlier_columns(table: pd.DataFrame, timelines: Sequence[Timeline]) -> pd.DataFrame:
+    """
+    Returns what stands beside each post of a table of [`prediction_rows`]: of the post that it is compared with
+    ([`Timeline.compared_posts`]) `compared_state` and `compared_state_prediction`, if the table has states; if it has
+    texts, the `previous_text`, of the post before, and where timelines have speakers, whose own previous post may be
+    another one, its `compared_text`.
+    """
+    rows = np.concatenate([timeline.input_rows for timeline in timelines])
+    positions = np.concatenate([np.arange(len(timeline)) for timeline in timelines])
+    contexts = np.repeat([timeline.num_context for timeline in timelines], list(map(len, timelines)))
+    posts = np.flatnonzero(positions >= contexts)
+    posts = posts[np.argsort(rows[posts])]
+    compared = compared_places(timelines)[posts]
+    columns = {}
+    # The last place stands for no post.
+    for name in STATES:
+        if name in table:
+            values = np.full(len(rows) + 1, None, dtype=object)
+            values[posts] = table[name]
+            columns[COMPARED + name] = values[compared]
+    if "text" in table:
+        texts = np.array([*chain.from_iterable(timeline.texts for timeline in timelines), ""], dtype=object)
+        columns["previous_text"] = texts[np.where(positions[posts] > 0, posts - 1, -1)]
+        if any(timeline.speakers is not None for timeline in timelines):
+            columns[f"{COMPARED}text"] = texts[compared]
+    return pd.DataFrame(columns, index=table.index)
 
 
 def to_csv(table: pd.DataFrame, path: Path | None = None) -> str | None:

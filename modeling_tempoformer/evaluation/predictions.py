@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, product
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -122,7 +122,11 @@ def decide_posts(timelines: Sequence[Timeline], calibration: dict[str, Any] | No
         Two arrays, timeline after timeline in the order of their posts: the class ids (posts,), and the probabilities
         (posts, classes) in float64. A post that the model was not asked about has -1 and 0.
     """
-    logits = torch.cat([timeline.logits for timeline in timelines])
+    return decide_logits(torch.cat([timeline.logits for timeline in timelines]), calibration)
+
+
+def decide_logits(logits: torch.Tensor, calibration: dict[str, Any] | None) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the decisions of [`decide_posts`] on logits (posts, classes), NaN where the model was not asked."""
     is_answered = ~logits.isnan().any(-1)
     decided, ranked = decide(logits[is_answered], calibration)
     predictions, probabilities = np.full(len(logits), -1), np.zeros(logits.shape)
@@ -130,22 +134,46 @@ def decide_posts(timelines: Sequence[Timeline], calibration: dict[str, Any] | No
     return predictions, probabilities
 
 
-def decide_experts(
-    timelines: Sequence[Timeline], weights: Mapping[str, float]
-) -> dict[str, tuple[float, np.ndarray | None]] | None:
+class ExpertDecisions(NamedTuple):
     """
-    Returns the weight of each of a model's experts and the class ids (posts,) of its largest logits, by name; -1 for a
-    post that the model was not asked about, and None in place of the ids of a network without a weight, which is not
-    computed. None if only the network has a weight, and that is 1, as before the other
-    experts are fitted.
+    What one of a model's experts decides.
+
+    Attributes:
+        weight (`float`): Its weight in the sum, which was chosen on held-out posts.
+        alone (`np.ndarray` of shape `(posts,)`, *optional*): The class ids of its largest logits. A network without a
+            weight is not computed, and has none.
+        without (`np.ndarray` of shape `(posts,)`, *optional*): The class ids that the others decide on without it, by
+            their weights. Of an expert without a weight, and where no other has one, there are none.
+    """
+
+    weight: float
+    alone: np.ndarray | None
+    without: np.ndarray | None
+
+
+def decide_experts(
+    timelines: Sequence[Timeline], weights: Mapping[str, float], calibration: dict[str, Any] | None = None
+) -> dict[str, ExpertDecisions] | None:
+    """
+    Returns what each of a model's experts decides, by name; -1 for a post that the model was not asked about. None if
+    only the network has a weight, and that is 1, as before the other experts are fitted. `calibration` is the field of
+    the model's configuration.
     """
     network, *others = weights.values()
     if network == 1 and not any(others):
         return None
     logits = torch.cat([timeline.expert_logits for timeline in timelines])
     best = logits.argmax(-1).masked_fill(logits.isnan().any(-1), -1).numpy()
-    experts = {name: (weight, best[:, number]) for number, (name, weight) in enumerate(weights.items())}
-    return experts if network else experts | {"network": (network, None)}
+    experts = {}
+    for number, (name, weight) in enumerate(weights.items()):
+        rest = torch.tensor(list(weights.values()))
+        rest[number] = 0
+        without = None
+        if weight and rest.any():
+            without = decide_logits((logits * rest[:, None].to(logits)).sum(1), calibration)[0]
+        alone = best[:, number] if weight or name != "network" else None
+        experts[name] = ExpertDecisions(weight, alone, without)
+    return experts
 
 
 def alarms_of(

@@ -24,7 +24,7 @@ from .group_scores import score_groups
 from .method_names import baseline_name
 from .metrics import change_detection, choose_no_change, compute_scores
 from .people_scores import score_people
-from .predictions import all_labels, labelled_posts, timeline_numbers
+from .predictions import ExpertDecisions, all_labels, labelled_posts, timeline_numbers
 
 
 RESULTS = "all_results.json"
@@ -40,14 +40,14 @@ CENTRAL = (0.025, 0.975)
 # Two methods whose difference is less than its interval
 NO_DIFFERENCE = "cannot be told apart"
 BETTER, WORSE, AS_GOOD = "is better than", "is worse than", f"{NO_DIFFERENCE} from"
-EXPERTS = {"network": "the network", "trees": "its trees", "states": "the change of states", "words": "its words"}
+EXPERTS = {"network": "the network", "trees": "its trees", "states": "its states", "words": "its words"}
 SCORE_COLUMNS = ["macro F1", "95 % interval", "this model above it by", "95 % interval"]
 GROUP_COLUMNS = ["posts", "timelines", "macro F1", "95 % interval", "above all others by", "95 % interval"]
 COSTS = {
-    "found_changes": "changes found",
-    "missed_changes": "changes missed",
-    "found_timelines": "timelines with a change where one is found",
-    "falsely_alarmed_timelines": "timelines without a change that get an alarm",
+    "found_changes": "runs found",
+    "missed_changes": "runs missed",
+    "found_timelines": "timelines with a run where one is found",
+    "falsely_alarmed_timelines": "timelines without a run that get an alarm",
     "false_alarms_per_timeline": "false alarms of a timeline",
     PER_DAY: "false alarms a day",
     PER_HUNDRED: "false alarms of a hundred posts",
@@ -70,18 +70,18 @@ def score_part(
     names: list[str],
     train: Sequence[Timeline] | None = None,
     vectors: tuple[np.ndarray, np.ndarray] | None = None,
-    experts: Mapping[str, tuple[float, np.ndarray | None]] | None = None,
+    experts: Mapping[str, ExpertDecisions] | None = None,
     config: PreTrainedConfig | None = None,
     without_known_states: np.ndarray | None = None,
 ) -> dict[str, Any]:
     """
     The number of posts of a split, and whether they were `held_out_in_turn` from training; if any is labelled, also
     its [`compute_scores`], its [`compare_with_baselines`], the `confidence_range`, in which the largest probability of
-    95 % of the posts lies, and for each of the model's `experts` its `weight` and its [`compare_with`]; the
-    [`score_groups`] of posts with groups, and the [`score_annotators`] of posts that several people have labelled; the
-    class that counts as `no_change`; and if `train` is given and is not held out in turn, under `people`
-    [`score_people`]. All these are of labels. If the model watches a class, by its `config`, its [`score_alarms`]
-    follow under `alarm`. `predictions` and `probabilities` come from [`decide_posts`], `experts` from
+    95 % of the posts lies, and for each of the model's `experts` its `weight`, its [`compare_with`] alone, and under
+    `without` that of the others; the [`score_groups`] of posts with groups, and the [`score_annotators`] of posts that
+    several people have labelled; the class that counts as `no_change`; and if `train` is given and is not held out in
+    turn, under `people` [`score_people`]. All these are of labels. If the model watches a class, by its `config`, its
+    [`score_alarms`] follow under `alarm`. `predictions` and `probabilities` come from [`decide_posts`], `experts` from
     [`decide_experts`]; `train` and `vectors` are as in [`learn_baselines`]; `without_known_states` are the model's
     probabilities where no earlier state is known.
     """
@@ -108,8 +108,10 @@ def score_part(
     scores["confidence_range"] = np.quantile(posts.probabilities.max(-1), CENTRAL).tolist()
     if experts is not None:
         scores["experts"] = {
-            name: {"weight": weight} | ({} if ids is None else compare_with(posts, ids[labelled]))
-            for name, (weight, ids) in experts.items()
+            name: {"weight": expert.weight}
+            | ({} if expert.alone is None else compare_with(posts, expert.alone[labelled]))
+            | ({} if expert.without is None else {"without": compare_with(posts, expert.without[labelled])})
+            for name, expert in experts.items()
         }
     groups = [one.group for one, counts in zip(metadata, labelled, strict=True) if counts]
     if groups[0] is not None:
@@ -180,7 +182,7 @@ def remarks(results: Mapping[str, Any]) -> list[str]:
     """Sentences about results that are worth little; none if all is well, or if no post has a label."""
     note = verdict(results)
     sentences = [f"{note[0].upper()}{note[1:]}. {WHAT_HELPS}."] if note else []
-    sentences += baseline_sentences(results, AS_GOOD, WORSE)
+    sentences += [*baseline_sentences(results, AS_GOOD, WORSE), *better_alarm_lines(results)]
     sentences += [
         f"It is worse for {name}: macro F1 {group['macro_f1']:.3f}, {-group['difference']:.3f} below all "
         f"others (95 % interval of the difference {to_text(group['difference_interval'], '+')})."
@@ -221,17 +223,38 @@ def compared(score: Mapping[str, Any]) -> str:
     return WORSE if high < 0 else AS_GOOD
 
 
-def expert_lines(results: Mapping[str, Any]) -> list[str]:
-    """The macro F1 of each of the model's experts alone, in words; none without experts."""
-    if "experts" not in results:
+def deciding_lines(results: Mapping[str, Any]) -> list[str]:
+    """
+    Returns a sentence on which of the model's experts decide, by their weights, and on what macro F1 would be without
+    each; empty without experts.
+    """
+    experts = results.get("experts")
+    if experts is None:
         return []
-    computed = {name: score for name, score in results["experts"].items() if "macro_f1" in score}
+    weights = {name: experts[name]["weight"] for name in sorted(experts, key=lambda name: -experts[name]["weight"])}
+    deciding = [f"{EXPERTS[name]} ({weight:.2f})" for name, weight in weights.items() if weight]
+    others = [EXPERTS[name] for name, weight in weights.items() if not weight]
+    words = f"Who decides, by weights chosen on held-out posts: {listed(deciding or ['none'])}"
+    if others:
+        words += f"; {listed(others)} {'has' if others == [EXPERTS['network']] else 'have'} no weight"
+    without = [
+        f"without {EXPERTS[name]} {score['macro_f1']:.3f} ({difference_of(score)})"
+        for name in weights
+        if (score := experts[name].get("without"))
+    ]
+    return [f"{words}; macro F1 would be {listed(without)}." if without else f"{words}."]
+
+
+def expert_lines(results: Mapping[str, Any]) -> list[str]:
+    """Returns the macro F1 of each of the model's experts alone, in words; empty without experts."""
+    computed = {name: score for name, score in results.get("experts", {}).items() if "macro_f1" in score}
+    if not computed:
+        return []
     experts = {f"{EXPERTS[name]} alone": score for name, score in computed.items()}
-    alone = [f"{name} {score['macro_f1']:.3f} (weight {score['weight']:.2f})" for name, score in experts.items()]
+    alone = [f"{name} {score['macro_f1']:.3f}" for name, score in experts.items()]
     as_good = [name for name, score in experts.items() if compared(score) == AS_GOOD]
     together = f"; all together {AS_GOOD} {listed(as_good)}" if as_good else ""
-    left_out = "" if "network" in computed else "the network has no weight; "
-    return [f"{left_out}macro F1 of {', '.join(alone)}{together}"]
+    return [f"Macro F1 of {', '.join(alone)}{together}."]
 
 
 def alarm_lines(results: Mapping[str, Any]) -> list[str]:
@@ -260,6 +283,23 @@ def alarm_lines(results: Mapping[str, Any]) -> list[str]:
     return lines
 
 
+def better_alarm_lines(results: Mapping[str, Any]) -> list[str]:
+    """
+    Returns a sentence that names the best baseline whose alarms are surely better than the model's; empty if none are.
+    """
+    alarms = results.get("alarm", {})
+    better = {name: score for name, score in alarms.get("compared_with", {}).items() if compared(score) == WORSE}
+    if not better:
+        return []
+    kind = alarm_kind(alarms)
+    share = OTHER[kind]
+    name = max(better, key=lambda name: better[name][share])
+    return [
+        f"For alarms of {results['watched']} take {baseline_name(name, better[name])} ({share} "
+        f"{better[name][share]:.3f} at the same {kind}, {alarms[share]:.3f} here)."
+    ]
+
+
 def alarm_rows(results: Mapping[str, Any]) -> list[list[str]]:
     """Returns a table of the scores of alarms and of baselines' alarms, the header first; empty without baselines."""
     alarms = results.get("alarm", {})
@@ -277,7 +317,7 @@ def alarm_rows(results: Mapping[str, Any]) -> list[list[str]]:
     ]
     kind = alarm_kind(alarms)
     title = f"Alarms of {results['watched']}, and of baselines with the same {kind} or more"
-    return [[title, *OTHER, "alarms", f"{OTHER[kind]} of this model above it by", "95 % interval"], *rows]
+    return [[title, *OTHER, "on labelled posts", f"{OTHER[kind]} of this model above it by", "95 % interval"], *rows]
 
 
 def cost_rows(results: Mapping[str, Any]) -> list[list[str]]:
@@ -299,18 +339,18 @@ def cost_rows(results: Mapping[str, Any]) -> list[list[str]]:
 
 
 def cost_lines(results: Mapping[str, Any]) -> list[str]:
-    """A sentence on the changes that alarms find and on false alarms; none without changes."""
+    """Returns a sentence on the runs of the class that alarms find and on false alarms; empty without such a run."""
     costs = results.get("alarm", {}).get("costs", {})
     if "found_changes" not in costs:
         return []
     name, unit = (PER_DAY, "a day") if PER_DAY in costs else (PER_HUNDRED, "of a hundred posts")
-    found, false = (
+    share, false = (
         f"{costs[key]:.3f}" + (f" (95 % interval {to_text(ends)})" if (ends := costs.get(f"{key}_interval")) else "")
         for key in ("found_changes", name)
     )
-    return [
-        f"The share of the {costs['num_changes']} changes that alarms find is {found}; false alarms {unit}: {false}."
-    ]
+    number = costs["num_changes"]
+    found = f"{round(number * costs['found_changes'])} of the {number} runs of {results['watched']}"
+    return [f"Alarms find {found}, a share of {share}; false alarms {unit}: {false}."]
 
 
 def span_words(seconds: float) -> str:
@@ -345,7 +385,8 @@ def people_lines(results: Mapping[str, Any]) -> list[str]:
     for name, whose in (("seen", "people in the training"), ("unseen", "new people")):
         part, scores = people.get(name, {}), []
         if "macro_f1" in part:
-            scores += [f"macro F1 {part['macro_f1']:.3f}", f"F1 of changes {part['change_f1']:.3f}"]
+            of_all_but = f"F1 of all classes but {results['no_change']}"
+            scores += [f"macro F1 {part['macro_f1']:.3f}", f"{of_all_but} {part['change_f1']:.3f}"]
         if part and (state_scores := states.get(name)):
             words_of_states = ", ".join(number_words(state_scores)) or f"macro F1 {state_scores['macro_f1']:.3f}"
             scores.append(f"states {words_of_states}")
@@ -355,11 +396,11 @@ def people_lines(results: Mapping[str, Any]) -> list[str]:
 
 
 def change_lines(results: Mapping[str, Any]) -> list[str]:
-    """The F1 of changes in words, as CLPsych 2026 ranks it; none without labels."""
+    """The F1 of all classes but one in words, as CLPsych 2026 ranks changes; none without labels."""
     if "change_f1" not in results:
         return []
     return [
-        f"F1 of changes, of all classes but {results['no_change']}: {results['change_f1']:.3f}, the mean of "
+        f"F1 of all classes but {results['no_change']}: {results['change_f1']:.3f}, the mean of "
         f"{results['change_post_f1']:.3f} over posts and {results['change_timeline_f1']:.3f} over timelines."
     ]
 
@@ -396,6 +437,13 @@ def state_lines(results: Mapping[str, Any]) -> list[str]:
     return [
         f"{line} Their macro F1 {compared(baseline)} {always}." if baseline and compared(baseline) != BETTER else line
     ]
+
+
+def confusion_rows(results: Mapping[str, Any]) -> list[list[str]]:
+    """Returns how many posts of each given state are predicted as each state, the header first; empty without."""
+    confusion = results.get("states", {}).get("confusion", {})
+    rows = [[name, *map(str, counts)] for name, counts in confusion.items()]
+    return [["State given, and in columns predicted", *confusion], *rows] if rows else []
 
 
 def group_rows(results: Mapping[str, Any]) -> list[list[str]]:
@@ -464,9 +512,9 @@ def difference_of(score: Mapping[str, Any]) -> str:
 
 def test_summary(results: Mapping[str, Any], config: PreTrainedConfig | None = None) -> list[str]:
     """
-    A summary of a model's test in sentences: its macro F1, its baselines, other [`remarks`], its alarms, its
-    calibration, its annotators, and the scores of its states. With the model's configuration also [`alarm_sentence`],
-    the current rule of its alarms.
+    A summary of a model's test in sentences: its macro F1, its baselines, other [`remarks`], which experts decide, its
+    alarms, its calibration, its annotators, and the scores of its states. With the model's configuration also
+    [`alarm_sentence`], the current rule of its alarms.
     """
     alarm = config and alarm_sentence(config)
     last = [f"Alarms: {alarm}"] if alarm else []
@@ -475,7 +523,8 @@ def test_summary(results: Mapping[str, Any], config: PreTrainedConfig | None = N
         return [unknown, *last]
     posts = f"{results['labelled_posts']} labelled posts of {results['timelines']} timelines"
     sentences = [f"Macro F1 {macro_f1_of(results)} on the {posts} of its test."]
-    sentences += [*baseline_sentences(results, BETTER), *remarks(results), *alarm_lines(results)]
+    sentences += [*baseline_sentences(results, BETTER), *remarks(results), *deciding_lines(results)]
+    sentences += alarm_lines(results)
     sentences += [*cost_lines(results), *last]
     sentences += [*calibration_lines(results), *annotator_lines(results), *state_lines(results)]
     return [*sentences, *people_lines(results)]
@@ -540,6 +589,7 @@ def results_table(part: str, results: Mapping[str, Any]) -> str:
         *change_lines(results),
         *alarm_lines(results)[:1],
         *calibration_lines(results),
+        *deciding_lines(results),
         *expert_lines(results),
     ]
     last += [*state_lines(results), *group_lines(results), *remarks(results)]
@@ -547,6 +597,8 @@ def results_table(part: str, results: Mapping[str, Any]) -> str:
     if rows := alarm_rows(results):
         paragraphs.append(f"{rows[0][0]}:\n{to_table(rows)}")
     if rows := cost_rows(results):
+        paragraphs.append(f"{rows[0][0]}:\n{to_table(rows)}")
+    if rows := confusion_rows(results):
         paragraphs.append(f"{rows[0][0]}:\n{to_table(rows)}")
     if rows := group_rows(results):
         paragraphs.append(to_table(rows))

@@ -30,7 +30,8 @@ def score_states(
         train (`Sequence[Timeline]`, *optional*): The training timelines.
 
     Returns:
-        The number of `posts` with a state that the model knows; their `accuracy` and `macro_f1`; if states are
+        The number of `posts` with a state that the model knows; their `accuracy` and `macro_f1`; `confusion`, for each
+        given state by name how many of its posts are predicted as each state, in the same order; if states are
         numbers, the `mean_absolute_error` of the mean, its `correlation` if that is defined, and both
         [`score_within_and_between`] people; and `most_frequent`, the scores of the most frequent state of `train`,
         with [`compare_with`]. If some people are in the training and others are not ([`split_people`]), the scores of
@@ -55,10 +56,13 @@ def score_states(
     def accuracy(predictions: np.ndarray) -> float:
         return float((predictions == posts.labels).mean())
 
+    counts = np.zeros((len(config.states),) * 2, dtype=int)
+    np.add.at(counts, (posts.labels, posts.predictions), 1)
     scores = {
         "posts": len(posts.labels),
         "accuracy": accuracy(posts.predictions),
         "macro_f1": compute_scores(posts)["macro_f1"],
+        "confusion": dict(zip(config.states, counts.tolist(), strict=True)),
     }
     frequent: dict[str, Any] = {}
     known = np.array([] if train is None else state_ids(all_states(train), *names_and_values), dtype=int)

@@ -135,5 +135,6 @@ def choose_watched(labels: Counter[int], names: list[str], no_change: int | None
     Returns the rarest class except `no_change`, and logs it. `labels` counts the training posts of each class.
     """
     watched = min((label for label in range(len(names)) if label != no_change), key=labels.__getitem__)
-    logger.info("Pages and tables of the model watch the rarest class, %s (--watch).", names[watched])
+    besides = "" if labels[watched] == min(map(labels.__getitem__, range(len(names)))) else f" but {names[no_change]}"
+    logger.info("Pages and tables of the model watch the rarest class%s, %s (--watch).", besides, names[watched])
     return watched

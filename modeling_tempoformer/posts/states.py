@@ -199,6 +199,35 @@ def with_changes(timeline: Timeline, step: float) -> Timeline:
     return replace(timeline, labels=labels)
 
 
+def count_changes(pairs: np.ndarray, num_states: int, num_labels: int) -> np.ndarray:
+    """
+    Returns the probability of each class (states + 1, states, classes), given the earlier state (the last one stands
+    for no earlier post) and the newest state. It is the class's share of the labelled posts with this pair of states,
+    smoothed by one post that has the shares of all pairs. `pairs` (labelled posts, 3) are the state of the post that
+    each labelled one is compared with, the number of states where there is no such post; its own state; and its label.
+    A state that is missing is -1.
+    """
+    counted = pairs[(pairs[:, :2] >= 0).all(-1)]
+    counts = np.zeros((num_states + 1, num_states, num_labels))
+    np.add.at(counts, tuple(counted.T), 1)
+    # The held-out folds of two members may be all posts, so that none is left.
+    shares = np.bincount(pairs[:, 2], minlength=num_labels) / max(1, len(pairs))
+    counts += shares if len(pairs) else 1 / num_labels
+    return counts / counts.sum(-1, keepdims=True)
+
+
+def compared_places(timelines: Sequence[Timeline]) -> np.ndarray:
+    """
+    Returns for each post (posts,) the place among all posts of the one that it is compared with
+    ([`Timeline.compared_posts`]); -1 where there is none.
+    """
+    starts = np.cumsum([0, *map(len, timelines)])
+    places = [np.array(timeline.compared_posts(), dtype=int) for timeline in timelines]
+    return np.concatenate(
+        [np.where(found < 0, -1, found + start) for found, start in zip(places, starts, strict=False)]
+    )
+
+
 def first_of(timeline: Timeline, rule: str | None) -> np.ndarray:
     """Returns a mask (posts,) of the first posts of a "timeline" or of its "speaker"s; none if the rule is None."""
     if rule == "speaker":

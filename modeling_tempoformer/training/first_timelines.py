@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from itertools import islice
 
-from ..baselines.words import MOST_POSTS
+from ..baselines.features import MOST_POSTS
 from ..posts.timelines import TimelineStream
 from ..timeline_tempoformer import Timeline
 

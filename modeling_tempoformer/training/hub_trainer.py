@@ -252,13 +252,14 @@ class HubTrainer(Trainer):
             base_model=base_model,
             license=summary.license,
             tags=summary.tags,
-            titles=card_titles(),
+            titles=self.card_titles(),
             max_tokens=limit if limit != VERY_LARGE_INTEGER else None,
             scores=self.card_scores(),
             verdict=self.card_verdict(),
             alarm=self.card_alarm(),
             groups=self.card_groups(),
             costs=self.card_costs(),
+            confusion=self.card_confusion(),
             figures=figures_in(folder),
             training=self.training_content(summary) if self.state.global_step else None,
             trained_on=self.training_posts() if self.state.global_step else None,
@@ -380,6 +381,10 @@ class HubTrainer(Trainer):
             for prefix, split in splits.items()
         }
 
+    def card_titles(self) -> dict[str, str]:
+        """The titles of the scores on the card, by name."""
+        return card_titles()
+
     def card_verdict(self) -> list[str]:
         """A summary of the model's test, in sentences."""
         return []
@@ -398,6 +403,10 @@ class HubTrainer(Trainer):
 
     def card_costs(self) -> list[list[str]]:
         """The costs of alarms on test posts as the rows of a table, the header first."""
+        return []
+
+    def card_confusion(self) -> list[list[str]]:
+        """The confusion matrix of the states of test posts as the rows of a table, the header first."""
         return []
 
     def training_content(self, summary: TrainingSummary) -> dict[str, Any]:

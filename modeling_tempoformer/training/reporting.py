@@ -9,7 +9,7 @@ from transformers import PreTrainedConfig
 
 from ..evaluation.latex import write_test_table
 from ..evaluation.method_names import checkpoint_name
-from ..evaluation.report import group_by_class, read_test, test_summary, warn_of_worthless
+from ..evaluation.report import confusion_rows, group_by_class, read_test, test_summary, warn_of_worthless
 from ..posts.arguments import DataTrainingArguments
 from ..timeline_tempoformer import Timeline
 from ..view.timelines import TIMELINES, write_view
@@ -97,5 +97,5 @@ def write_page(trainer: StreamTrainer, timelines: list[Timeline], model_args: Mo
         results = read_test(model_args.source, **model_args.downloads)
     path = Path(trainer.args.output_dir) / TIMELINES
     folder = trainer.args.output_dir if trainer.args.do_train or model_args.calibrate else model_args.source
-    verdict = test_summary(results, model.config)
-    write_view(path, model, trainer.processing_class, timelines, "Test timelines", verdict, folder=folder)
+    shown = {"verdict": test_summary(results, model.config), "confusion": confusion_rows(results)}
+    write_view(path, model, trainer.processing_class, timelines, "Test timelines", **shown, folder=folder)

@@ -9,6 +9,7 @@ from datasets import Dataset
 
 from ..configuration_post_tempoformer import PostTempoFormerConfig
 from ..names_tempoformer import state_ids
+from ..posts.states import count_changes
 from ..states_tempoformer import States
 from .regressions import fit_regressions
 
@@ -103,22 +104,6 @@ def fit_states(states: States, config: PostTempoFormerConfig, rows: Dataset) -> 
     states.change.copy_(states.held_out_change.mean(0))
     states.class_weights.copy_(torch.tensor(config.class_weights or [1.0] * config.num_labels))
     return tables
-
-
-def count_changes(pairs: np.ndarray, num_states: int, num_labels: int) -> np.ndarray:
-    """
-    Returns the probability of each class (states + 1, states, classes), given the earlier state (the last one stands
-    for no earlier post) and the newest state. It is the class's share of the labelled posts with this pair of states,
-    smoothed by one post that has the shares of all pairs. `pairs` (labelled posts, 3) are the first columns of
-    [`PostsWithStates`].
-    """
-    counted = pairs[(pairs[:, :2] >= 0).all(-1)]
-    counts = np.zeros((num_states + 1, num_states, num_labels))
-    np.add.at(counts, tuple(counted.T), 1)
-    # The held-out folds of two members may be all posts, so that none is left.
-    shares = np.bincount(pairs[:, 2], minlength=num_labels) / max(1, len(pairs))
-    counts += shares if len(pairs) else 1 / num_labels
-    return counts / counts.sum(-1, keepdims=True)
 
 
 def changes_for_members(

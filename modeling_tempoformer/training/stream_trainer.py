@@ -34,6 +34,7 @@ from ..evaluation.prediction_table import (
 from ..evaluation.predictions import attach_logits, decide_experts, decide_posts
 from ..evaluation.report import (
     RESULTS,
+    confusion_rows,
     cost_rows,
     group_by_class,
     group_rows,
@@ -251,7 +252,7 @@ class StreamTrainer(HubTrainer):
         experts = None
         if split == "test" and mixture is not None:
             weights = dict(zip(config.experts, mixture.weights.tolist(), strict=True))
-            experts = decide_experts(tested, weights)
+            experts = decide_experts(tested, weights, calibration)
         scores = score_part(tested, predictions, probabilities, names, train, vectors, experts, config, unknown)
         watched = getattr(config, "watched", None)
         if watched is not None:
@@ -311,6 +312,11 @@ class StreamTrainer(HubTrainer):
             return self.kept_results.get("test", {})
         return group_by_class(self.saved_metrics["predict"], "predict", self.class_names)
 
+    def card_titles(self) -> dict[str, str]:
+        no_change = self.test_results().get("no_change")
+        named = {} if no_change is None else {"change_f1": f"F1 of all classes but {no_change}"}
+        return super().card_titles() | named
+
     def card_verdict(self) -> list[str]:
         return test_summary(self.test_results())
 
@@ -322,6 +328,9 @@ class StreamTrainer(HubTrainer):
 
     def card_costs(self) -> list[list[str]]:
         return cost_rows(self.test_results())
+
+    def card_confusion(self) -> list[list[str]]:
+        return confusion_rows(self.test_results())
 
     def training_posts(self) -> dict[str, Any] | None:
         if self.train_survey is None:

@@ -25,20 +25,13 @@ function outcomeOf(timeline, post, watched, threshold) {
   return alarm ? "false alarm" : "no alarm";
 }
 
-// Returns the indices into `labelled` of the posts that begin a run of consecutive posts of a class.
-function runStarts(timeline, labelled, watched) {
-  return labelled.flatMap((post, index) => {
-    const continues = index > 0 && timeline.actual[labelled[index - 1]] === watched;
-    return timeline.actual[post] === watched && !continues ? [index] : [];
-  });
-}
-
-// Returns the delay of each run in labelled posts and in seconds, null if no alarm comes before the next run.
+// Returns the delay of each run of consecutive posts of a class in labelled posts and in seconds, to the first alarm in
+// it; null without one.
 function delaysOf(timeline, labelled, watched, threshold) {
-  const starts = runStarts(timeline, labelled, watched);
-  return starts.map((start, run) => {
-    const end = starts[run + 1] ?? labelled.length;
-    for (let index = start; index < end; index++) {
+  const isClass = (index) => timeline.actual[labelled[index]] === watched;
+  const starts = [...labelled.keys()].filter((index) => isClass(index) && !(index > 0 && isClass(index - 1)));
+  return starts.map((start) => {
+    for (let index = start; index < labelled.length && isClass(index); index++) {
       if (!isAlarm(timeline, labelled[index], watched, threshold)) continue;
       const seconds = timeline.times ? timeline.times[labelled[index]] - timeline.times[labelled[start]] : null;
       return { posts: index - start, seconds };

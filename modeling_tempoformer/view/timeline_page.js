@@ -83,6 +83,7 @@ function scoreRows(count) {
   if (!isLabelled) return rows;
   return {
     ...rows,
+    "alarms on labelled posts": plainNumber(count.judged),
     precision: share(count.hits, count.judged),
     recall: share(count.hits, count.ofClass),
     "median delay": medianDelay(count.delays),
@@ -250,16 +251,28 @@ function probabilityOf(post) {
   return shown().probabilities[state.watched][post];
 }
 
+// Returns by how much the text of a post moves its log-odds the way in which the post was decided: up for an alarm, down
+// for another post.
+function pull(index, post) {
+  const { stream, log_odds_effects: effects } = timelines[index];
+  const effect = effects[state.watched][post][stream[post].length - 1];
+  return isAlarm(timelines[index], post, state.watched, state.threshold) ? effect : -effect;
+}
+
 // Returns the post to show first: among the mistakes if only they are shown, among the alarms, or among all posts, the
-// one that an earlier post moved most.
+// typical one. Its text moves it the way in which it was decided, by about the median of such posts.
 function firstPost(index) {
-  const { stream, log_odds_effects: effects, texts } = timelines[index];
-  const ranks = texts.map((_, post) => {
-    const moved = effects[state.watched][post].slice(0, stream[post].length - 1).map(Math.abs);
-    const alarm = isAlarm(timelines[index], post, state.watched, state.threshold) ? 1e6 : 0;
-    return Math.max(0, ...moved) + alarm + (state.onlyMistakes && isMistake(index, post) ? 1e7 : 0);
+  const timeline = timelines[index];
+  const ranks = timeline.texts.map((_, post) => {
+    const alarm = isAlarm(timeline, post, state.watched, state.threshold) ? 1 : 0;
+    return alarm + (state.onlyMistakes && isMistake(index, post) ? 2 : 0);
   });
-  return ranks.indexOf(Math.max(...ranks));
+  const best = [...ranks.keys()].filter((post) => ranks[post] === Math.max(...ranks));
+  const pulled = best.filter((post) => pull(index, post) > 0);
+  const among = pulled.length ? pulled : best;
+  const middle = median(among.map((post) => pull(index, post)));
+  const distance = (post) => Math.abs(pull(index, post) - middle);
+  return among.reduce((nearest, post) => (distance(post) < distance(nearest) ? post : nearest));
 }
 
 function showTimeline(index, post = firstPost(index)) {
@@ -661,9 +674,8 @@ function showWhy() {
 function whyWords(watched, layers) {
   const words = [
     element("strong", {}, "Moved it by"),
-    ` is a measurement: the prediction for ${watched} less the prediction without the earlier post, with the text of ` +
-      "the post before instead of the post's own, without the time between the two, or as the first post of the " +
-      "timeline. Log-odds show effects even if the model is sure: +0.7 doubles the odds, +2.3 makes them tenfold.",
+    ` is a measurement: the prediction for ${watched} less the prediction without the earlier post, with an empty text ` +
+      "in the place of the post's own, without the time since the post before, or as the first post of the timeline. Log-odds show effects even if the model is sure: +0.7 doubles the odds, +2.3 makes them tenfold.",
   ];
   if (!layers) return words;
   return [
@@ -814,7 +826,9 @@ async function start() {
   listenToChart();
   showSettings();
   showList();
-  showTimeline(matchingTimelines()[0].index);
+  const listed = matchingTimelines();
+  const typical = listed.find(({ index }) => pull(index, firstPost(index)) > 0) ?? listed[0];
+  showTimeline(typical.index);
 }
 
 start();

@@ -71,6 +71,7 @@ def timeline_page(
     no_change: int | None = None,
     watched: int | None = None,
     model: str | None = None,
+    confusion: Sequence[Sequence[str]] = (),
 ) -> str:
     """
     Renders timelines as one HTML file that a person looks at. It makes no request to any server.
@@ -87,6 +88,8 @@ def timeline_page(
             omitted.
         model (`str`, *optional*): The folder of the model. The page then has the command that gives the model the
             threshold to which a reader has moved the slider.
+        confusion (`Sequence[Sequence[str]]`, *optional*): The rows of a table of how many test posts of each given
+            state the model predicts as each, the header first.
     """
     calibration = calibration or {}
     packed = [pack_timeline(timeline, names, calibration, watched_speakers) for timeline in timelines]
@@ -108,7 +111,7 @@ def timeline_page(
     }
     below = state_charts(packed, states) if states else None
     charts = timeline_charts(names, data["watched"], {label >= 0 for label in labels}, layers, below)
-    values = {"title": title, "verdict": verdict, "speakers": watched_speakers}
+    values = {"title": title, "verdict": verdict, "confusion": confusion, "speakers": watched_speakers}
     values |= {"posts": len(labels), "timelines": len(packed)}
     return render_page("timeline_page.html.jinja", data, charts, Path(__file__).parent, **values)
 
@@ -462,7 +465,11 @@ def why_chart(layers: int) -> alt.VConcatChart:
     axis = alt.Axis(format="+.1f", tickCount=5, labelOverlap=True)
     effect = alt.Y("effect:Q", title="log-odds", stack=None, scale=scale, axis=axis)
     colour = alt.condition("datum.effect < 0", alt.value("var(--warn)"), alt.value("var(--accent)"))
-    bars = rows("stream").mark_bar().encode(x=hidden, y=effect, color=colour, description="description:N")
+    bars = (
+        rows("stream")
+        .mark_bar()
+        .encode(x=hidden if layers else x, y=effect, color=colour, description="description:N")
+    )
     zero = rows("stream").mark_rule(stroke="var(--edge)", aria=False).encode(y=alt.datum(0))
     charts = [alt.layer(bars, zero).properties(width=WIDTH, height=110)]
     for layer in range(layers):

@@ -63,10 +63,12 @@ def write_view(
     verdict: Sequence[str],
     watched_speakers: Sequence[str] | None = None,
     folder: str | Path | None = None,
+    confusion: Sequence[Sequence[str]] = (),
 ):
     """
     Explains timelines of [`to_timelines`] on the model's device, and writes their page. If `folder`, the name of the
-    model, is a folder, the page has the command that gives it a threshold.
+    model, is a folder, the page has the command that gives it a threshold. Other arguments are those of
+    [`timeline_page`].
     """
     # Imported here, because the extra `view` may not be installed.
     from .timeline_page import timeline_page
@@ -74,7 +76,7 @@ def write_view(
     pipe = StreamClassificationPipeline(model=model.eval(), tokenizer=tokenizer, device=model.device)
     explain_timelines(pipe, timelines)
     config = model.config
-    fields = {"no_change": config.no_change, "watched": config.watched}
+    fields = {"no_change": config.no_change, "watched": config.watched, "confusion": confusion}
     if folder is not None and Path(folder).is_dir():
         # An absolute path would tell of this machine.
         fields["model"] = Path(folder).name if Path(folder).is_absolute() else str(folder)

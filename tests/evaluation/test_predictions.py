@@ -241,11 +241,42 @@ def test_the_surest_mistakes_are_written_the_surest_first(tmp_path):
         assert mistakes["post_id"].tolist() == [f"p{post}" for post in expected]
         assert mistakes["probability"].astype(float).tolist() == pytest.approx(sure[expected])
         columns = ["timeline_id", "post_id", "time", "speaker", "label", "prediction", "probability"]
-        assert list(mistakes) == columns + ["previous_text", "text"] * with_texts
+        assert list(mistakes) == columns + ["previous_text", "compared_text", "text"] * with_texts
         assert (mistakes["label"] != mistakes["prediction"]).all()
         if with_texts:
             # Every other post is of the other timeline.
             assert mistakes["previous_text"].tolist() == [f"text {post - 2}" for post in expected]
+            assert mistakes["compared_text"].tolist() == mistakes["previous_text"].tolist()
     # No file is written if all predictions are right.
     write_mistakes(str(tmp_path / "none"), table[table["label"] == table["prediction"]], timelines)
     assert not (tmp_path / "none").exists()
+
+
+def test_a_mistake_stands_beside_the_post_that_its_label_compares(tmp_path):
+    """Two people speak in turn by chance; the first two posts are of another part, and without answers."""
+    chance, count = np.random.default_rng(1), 24
+    speakers, moods = chance.choice(["ann", "bob"], count), chance.choice(["calm", "sad", ""], count)
+    rows = chance.permutation(count)
+    timeline = make_timeline(
+        chance.integers(2, size=count).tolist(),
+        speakers=speakers.tolist(),
+        states=moods.tolist(),
+        texts=[f"text {post}" for post in range(count)],
+        input_rows=rows.tolist(),
+    )
+    timeline.num_context = 2
+    predicted = 1 - np.array(timeline.labels)
+    table = prediction_rows([timeline], predicted, np.eye(2)[predicted], NAMES)
+    found = dict(zip(table["post_id"], chance.choice(["calm", "sad"], len(table)), strict=True))
+    write_mistakes(str(tmp_path), table.assign(state_prediction=table["post_id"].map(found)), [timeline])
+    mistakes = pd.read_csv(tmp_path / "_mistakes.csv", dtype=str, keep_default_na=False)
+    assert len(mistakes) == 20
+    for _, mistake in mistakes.iterrows():
+        post = int(mistake["post_id"])
+        own = [other for other in range(post) if speakers[other] == speakers[post]]
+        assert mistake["previous_text"] == f"text {post - 1}"
+        assert mistake["compared_text"] == (f"text {own[-1]}" if own else "")
+        is_known = bool(own) and own[-1] >= 2
+        expected = (moods[own[-1]], found[str(own[-1])]) if is_known else ("", "")
+        assert (mistake["compared_state"], mistake["compared_state_prediction"]) == expected
+        assert (mistake["state"], mistake["state_prediction"]) == (moods[post], found[str(post)])

@@ -1,19 +1,21 @@
 """Checks the results of a part: nested, in a table, and in plain words."""
 
 import json
+import math
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 from helpers import make_timeline
+from scipy.special import softmax
 from sklearn.metrics import f1_score
 
 from modeling_tempoformer.decisions_tempoformer import watched_threshold
 from modeling_tempoformer.evaluation import report
 from modeling_tempoformer.evaluation.baseline_scores import position_and_time
 from modeling_tempoformer.evaluation.metrics import compute_scores
-from modeling_tempoformer.evaluation.predictions import Predictions, decide_experts
+from modeling_tempoformer.evaluation.predictions import ExpertDecisions, Predictions, decide_experts
 from modeling_tempoformer.evaluation.report import (
     group_by_class,
     read_test,
@@ -234,7 +236,11 @@ def test_experts_alone_and_states_stand_under_the_table():
     timelines = [make_timeline([0, 1, 1]) for _ in range(40)]
     predicted = [0, 1, 1] * 39 + [1, 1, 1]
     wrong = [1, 0, 0] * 40
-    experts = {"network": (0.5, np.array(predicted)), "trees": (1.25, np.array(wrong))}
+    experts = {
+        "network": ExpertDecisions(0.5, np.array(predicted), np.array(wrong)),
+        "trees": ExpertDecisions(1.25, np.array(wrong), np.array(predicted)),
+        "words": ExpertDecisions(0.0, np.array(wrong), None),
+    }
     scores = score_part(timelines, np.array(predicted), np.eye(2)[predicted], NAMES, experts=experts)
     alone = scores["experts"]
     actual = [label for timeline in timelines for label in timeline.labels]
@@ -245,11 +251,18 @@ def test_experts_alone_and_states_stand_under_the_table():
     frequent = {"state": "joy", "accuracy": 0.25, "macro_f1": 0.111, "difference_interval": [-0.1, 0.3]}
     results["states"] = {"posts": 77, "accuracy": 0.625, "macro_f1": 0.222, "most_frequent": frequent}
     table = results_table("test", results)
-    for words in ("0.000 (weight 1.25)", "(weight 0.50)", "77 posts", "0.625", "0.222", "always joy", "0.111"):
+    score = f"{results['macro_f1']:.3f}"
+    for words in ("trees alone 0.000", f"network alone {score}", "77 posts", "0.625", "0.222", "always joy", "0.111"):
         assert words in table
     # It says only of the first expert that nobody can tell it apart.
-    (line,) = [line for line in table.splitlines() if "(weight 0.50)" in line]
+    (line,) = [line for line in table.splitlines() if "network alone" in line]
     assert report.NO_DIFFERENCE in line and "trees" not in line.partition(report.NO_DIFFERENCE)[2]
+    # Who decides stands in the table and in the sentences, the largest weight first.
+    (line,) = [line for line in table.splitlines() if "(1.25)" in line]
+    assert line in report.test_summary(results) and line.index("trees (1.25)") < line.index("network (0.50)")
+    assert "its words have no weight" in line
+    assert f"without its trees {score} ({report.NO_DIFFERENCE})" in line
+    assert f"without the network 0.000 (+{score})" in line
     assert any("0.222" in sentence and report.NO_DIFFERENCE in sentence for sentence in report.test_summary(results))
 
 
@@ -260,8 +273,42 @@ def test_a_network_without_weight_has_no_score():
     scores = score_part(timelines, predicted, np.eye(2)[predicted], NAMES, experts=experts)
     assert scores["experts"]["network"] == {"weight": 0.0} and "macro_f1" in scores["experts"]["trees"]
     results = group_by_class({f"predict_{name}": value for name, value in scores.items()}, "predict", NAMES)
-    (line,) = [line for line in results_table("test", results).splitlines() if "(weight 1.00)" in line]
-    assert "no weight" in line and "its trees" in line
+    (line,) = [line for line in results_table("test", results).splitlines() if "(1.00)" in line]
+    assert "the network has no weight" in line and "its trees (1.00)" in line and "without" not in line
+
+
+def test_what_experts_decide_without_one():
+    """The others' logits are added with their weights; an expert without a weight changes nothing."""
+    draw = torch.Generator().manual_seed(0)
+    timelines = [make_timeline([0] * 30, expert_logits=torch.randn(30, 3, 3, generator=draw)) for _ in range(4)]
+    timelines[0].expert_logits[5] = math.nan
+    weights, thresholds = {"network": 0.5, "trees": 0.0, "words": 1.5}, [0.5, 0.3, 0.2]
+    experts = decide_experts(timelines, weights, {"thresholds": thresholds})
+    logits = torch.cat([timeline.expert_logits for timeline in timelines]).numpy()
+    assert experts["trees"].without is None and experts["trees"].weight == 0
+    for name, other in (("network", 2), ("words", 0)):
+        shares = softmax(weights[list(weights)[other]] * logits[:, other], axis=-1)
+        expected = np.where(np.isnan(shares).any(-1), -1, (shares / thresholds).argmax(-1))
+        assert (experts[name].without == expected).all() and experts[name].without[5] == -1
+    alone = decide_experts(timelines, {"network": 0.0, "trees": 0.0, "words": 0.7})
+    assert alone["words"].without is None and alone["network"].alone is None
+
+
+def test_better_alarms_of_a_baseline_are_named():
+    """Of two baselines whose alarms are surely better the best is named; a third cannot be told apart."""
+    ends = {"words": [-0.6, -0.4], "trees": [-0.3, -0.1], "position_and_time": [-0.8, 0.1]}
+    recalls = {"words": 0.72, "trees": 0.4, "position_and_time": 0.9}
+    others = {
+        name: {"recall": recall, "difference": 0.21 - recall, "difference_interval": ends[name]}
+        for name, recall in recalls.items()
+    }
+    alarms = {"precision": 0.5, "recall": 0.21, "compared_with": others}
+    (sentence,) = report.better_alarm_lines({"watched": "asking", "alarm": alarms})
+    for words in ("asking", "the words of the post alone", "0.720", "same precision", "0.210"):
+        assert words in sentence
+    del others["words"], others["trees"]
+    assert report.better_alarm_lines({"watched": "asking", "alarm": alarms}) == []
+    assert report.better_alarm_lines({}) == []
 
 
 def test_groups_and_people_stand_under_the_table_and_in_the_sentences():

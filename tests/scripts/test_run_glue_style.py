@@ -173,7 +173,15 @@ def test_experts_alone_and_states_are_in_the_results(tmp_path, encoder):
         {"text": [row["text"] for row in person], "timestamp": [row["time"] for row in person]} for person in people
     ]
     actual = [row["label"] for row in rows]
+    own = weights.clone()
     for number, name in enumerate(("network", "trees", "states", "words")):
+        rest = own * (torch.arange(4) != number)
+        assert ("without" in test["experts"][name]) == bool(own[number] and rest.any())
+        if "without" in test["experts"][name]:
+            weights[:] = rest
+            predicted = [post["label"] for posts in pipe(timelines) for post in posts]
+            without = f1_score(actual, predicted, average="macro")
+            assert test["experts"][name]["without"]["macro_f1"] == pytest.approx(without)
         weights[:] = torch.eye(4)[number]
         predicted = [post["label"] for posts in pipe(timelines) for post in posts]
         if name == "network" and not test["experts"][name]["weight"]:

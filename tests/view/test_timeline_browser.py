@@ -79,8 +79,8 @@ def counts_of(timelines: list[dict], threshold: float) -> dict:
         for name, number in zip(counts, sums, strict=False):
             counts[name] += int(number)
         judged = change_detection.Posts(is_class[labelled], raised[labelled], times[labelled])
-        for late, seconds in change_detection.detection_delays(judged):
-            delay = {"posts": late, "seconds": pytest.approx(seconds, abs=0.002)}
+        for late, seconds in change_detection.judge_alarms(judged).delays:
+            delay = {"posts": pytest.approx(late), "seconds": pytest.approx(seconds, abs=0.002)}
             counts["delays"].append(None if math.isnan(late) else delay)
     return counts
 
@@ -314,15 +314,31 @@ def test_why_has_no_number_where_a_rule_decides(opened, timelines):
     assert len(rows) >= sum(effect is None or abs(effect) > 0.005 for effect in effects)
 
 
-def test_it_opens_at_the_alarm_that_earlier_posts_moved_most(opened, timelines):
+def own_effect(post: dict) -> float:
+    """Returns by how much the text of a post moves it, as the page has it."""
+    return round(post["log_odds_effects"]["Switch"][-3], 2)
+
+
+def test_it_opens_at_a_typical_alarm(opened, timelines):
+    """Its text raised the probability, by the median of such alarms or next to it."""
     posts = shown_timeline(opened, timelines)["posts"]
+    effects = {number: own_effect(post) for number, post in enumerate(posts) if is_alarm(post)}
+    raised = {number: effect for number, effect in effects.items() if effect > 0}
+    assert 0 < len(raised) < len(effects)
+    middle = np.median(list(raised.values()))
+    nearest = min(abs(effect - middle) for effect in raised.values())
+    assert abs(effects[chosen(opened)] - middle) == pytest.approx(nearest)
 
-    def moved(number: int) -> float:
-        effects = posts[number]["log_odds_effects"]["Switch"][:-3]
-        return max((round(abs(effect), 2) for effect in effects), default=0.0)
 
-    most = max((number for number, post in enumerate(posts) if is_alarm(post)), key=moved)
-    assert chosen(opened) == most
+def test_it_opens_at_a_timeline_with_a_typical_alarm(open_page):
+    """In the timeline with most alarms the text of each lowers the probability."""
+    timelines = explained_timelines(4, 20)
+    most = max(timelines, key=lambda timeline: sum(map(is_alarm, timeline["posts"])))
+    for post in most["posts"]:
+        post["log_odds_effects"]["Switch"][-3] = -1.0
+    opened = open_page(timelines, NAMES)
+    shown = shown_timeline(opened, timelines)
+    assert shown is not most and own_effect(shown["posts"][chosen(opened)]) > 0
 
 
 def test_silences_are_short_and_the_rest_is_to_scale(opened, timelines):

@@ -27,8 +27,8 @@ from .more_labels import expect_more, f1_counts
 
 # All timelines, both halves, and the four quarters
 PARTS = (1, 2, 4)
-# With fewer, a quarter has no timeline of some fold. With more, the fits would take longer than a minute of a core.
-FEWEST_TIMELINES, MOST_TIMELINES, MOST_POSTS = 20, 200, 4_000
+# With fewer, a quarter has no timeline of some fold. With more, the fits would take minutes.
+FEWEST_TIMELINES, MOST_TIMELINES, MOST_POSTS = 20, 400, 8_000
 BATCH_SIZE = 256  # rows
 
 
@@ -53,7 +53,7 @@ def measure_more_labels(
         seed (`int`, *optional*, defaults to 42): Seed of the parts and of the trees.
 
     Returns the result of [`expect_more`]. Raises a `ValueError` for a model without experts, for fewer than 20 or more
-    than 200 timelines with labels, for more than 4,000 labelled posts, and where a quarter lacks a class or a state.
+    than 400 timelines with labels, for more than 8,000 labelled posts, and where a quarter lacks a class or a state.
     """
     learned = tokens["train"]
     if model.mixture is None:

@@ -78,7 +78,7 @@ def test_parts_have_as_many_timelines_of_each_fold():
 
 
 def test_few_timelines_and_rare_classes_are_not_measured():
-    with pytest.raises(ValueError, match="needs 20 to 200 .* are 19 with 38"):
+    with pytest.raises(ValueError, match="needs 20 to 400 .* are 19 with 38"):
         measure(lambda words, drawn: drawn, count=FEWEST_TIMELINES - 1, num_posts=2)
     numbers = iter(range(1000))
     with pytest.raises(ValueError, match="one class"):

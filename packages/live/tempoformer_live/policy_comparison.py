@@ -250,7 +250,7 @@ def policies_table(
         lines[number] = {
             "policy": json.dumps(rule.policy),
             "threshold": f"{rule.threshold:g}",
-            "changes found": share_text(costs, "found_changes"),
+            "runs found": share_text(costs, "found_changes"),
             f"false alarms {'a day' if a_day else 'of 100 posts'}": share_text(
                 costs, "false_alarms_per_day" if a_day else "false_alarms_per_hundred_posts", 2
             ),

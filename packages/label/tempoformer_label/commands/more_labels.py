@@ -4,7 +4,7 @@ Tells what more labels would be worth to a trained model: the macro F1 that is e
     tempoformer more_labels posts.csv --model_name_or_path outputs/mine
 
 It takes the file of the training and its output folder, reads the vectors that the training kept, and trains nothing
-but stand-ins, in about a minute.
+but stand-ins, in a minute or two.
 """
 
 from dataclasses import dataclass, field
