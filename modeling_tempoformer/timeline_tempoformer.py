@@ -62,10 +62,15 @@ class Post(NamedTuple):
 
 def read_message(values: Any) -> Any:
     """
-    Returns a message of a chat as the values of a post: its `role` is the `speaker`, and its `content` the `text`. Of a
-    content that is a list of parts, the text has those that are text, each on a line of its own; a content of None, as
-    of a message that only calls a tool, is an empty text. The other keys stay. What is no message, or has a `text` or
-    a `speaker`, is returned unchanged.
+    Returns a message of a chat as the values of a post: its `role` is the `speaker`, and its `content` the `text`.
+
+    Args:
+        values: A dict with a `role`, a string, and a `content`: a string; a list of parts, of which the text has those
+            that are text, each on a line of its own; or None, an empty text, as of a message that only calls a tool.
+
+    Returns:
+        A dict with `speaker`, `text` and the other keys; `values` unchanged if they are no message, or have a `text`
+        or a `speaker`.
     """
     if not is_message(values):
         return values

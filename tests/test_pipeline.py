@@ -135,10 +135,11 @@ def test_a_row_of_a_dataset_with_other_columns_is_a_timeline(saved):
 
 
 def test_messages_of_chats_are_timelines(tmp_path):
-    """Those of two chats in any form, by a model that reads who speaks; a picture, and a call of a tool, are no text."""
+    """In any form, by a model that reads who speaks; a picture and a call of a tool are no text."""
     tiny_reader(tmp_path, **WITH_STATES)
     pipe = load(tmp_path)
-    texts, roles, times = ["sad", "", "so glad\nagain", "calm"], ["user", "assistant", "user", "tool"], [0, 5, 60, 7200]
+    texts, times = ["sad", "", "so glad\nagain", "calm"], [0, 5, 60, 7200]
+    roles = ["user", "assistant", "user", "tool"]
     picture = {"type": "image_url", "image_url": {"url": "https://example.com/sad.png"}}
     parts = [{"type": "text", "text": "so glad"}, picture, {"type": "text", "text": "again"}]
     contents = ["sad", None, parts, [{"type": "text", "text": "calm"}]]
