@@ -124,16 +124,16 @@ test-slow: .venv/installed_slow .venv/common_tests .venv/browser .venv/redis .ve
 	command -v nginx || (apt-get update --quiet && apt-get install --yes --quiet nginx-light)
 	touch $@
 
-# The oldest Transformers that setup.cfg allows, with what it takes beside it.
-LOWEST := transformers==5.11.0
+# The oldest Transformers and Datasets that setup.cfg allows, with what they take beside them.
+LOWEST := transformers==5.11.0 datasets==5.0.1
 
 test-lowest: .venv-lowest/installed
 	OMP_NUM_THREADS=1 .venv-lowest/bin/python -m pytest --numprocesses $(JOBS)
 
 .venv-lowest/installed: setup.cfg pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv-lowest
-	grep -Ev '^(transformers|tokenizers|huggingface_hub)==' constraints.txt > .venv-lowest/constraints.txt
-	echo '$(LOWEST)' >> .venv-lowest/constraints.txt
+	grep -Ev '^(transformers|tokenizers|huggingface_hub|datasets)==' constraints.txt > .venv-lowest/constraints.txt
+	printf '%s\n' $(LOWEST) >> .venv-lowest/constraints.txt
 	.venv-lowest/bin/pip install --quiet -c .venv-lowest/constraints.txt -e ".[test,space]" $(ALL) ray selenium
 	touch $@
 

@@ -45,7 +45,15 @@ from .onnx_encoder_tempoformer import OnnxEncoder  # noqa: F401
 from .pipeline_tempoformer import StreamClassificationPipeline
 from .streams_tempoformer import keep_last, lay_out_streams, posts_before, states_before
 from .time_points_temporal_bert import TimePoints, UnknownTimeError, name_time, read_date, read_years
-from .timeline_tempoformer import BadValue, Post, Timeline, number_states, tokenize_posts, warn_of_speakers
+from .timeline_tempoformer import (
+    BadValue,
+    Post,
+    Timeline,
+    number_states,
+    read_message,
+    tokenize_posts,
+    warn_of_speakers,
+)
 from .times_tempoformer import ReadTime, TimeColumn, are_since_start, read_time
 from .tokenization_temporal_bert import TemporalBertTokenizer, TemporalRobertaTokenizer
 
@@ -293,6 +301,7 @@ __all__ = [
     "read_date",
     "read_held_out",
     "read_id",
+    "read_message",
     "read_name",
     "read_posts",
     "read_predictions",

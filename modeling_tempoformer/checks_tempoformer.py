@@ -8,8 +8,11 @@ from typing import Any
 import torch
 from huggingface_hub.errors import StrictDataclassError
 from torch import nn
-from transformers import PreTrainedModel
+from transformers import PreTrainedConfig, PreTrainedModel
+from transformers import __version__ as transformers_version
+from transformers.dynamic_module_utils import get_class_from_dynamic_module
 from transformers.utils.type_validators import interval
+from transformers.utils.versions import require_version
 
 
 # Fields of configurations: `window: int = at_least_1(default=20)`. NaN is in none of these intervals.
@@ -18,20 +21,35 @@ positive = interval(min=0, exclude_min=True, max=math.inf, exclude_max=True)
 not_negative = interval(min=0, max=math.inf, exclude_max=True)
 dropout = interval(min=0, max=1, exclude_max=True)
 
+# The versions that the code of a model needs, which its configuration says where it is saved. setup.cfg has the same.
+NEEDS = {"torch": "2.6", "transformers": "5.11"}
+
 
 @dataclass(kw_only=True)
 class CheckedFields:
-    """Checks the labels of a configuration, and raises the library's validation errors as a `ValueError`."""
+    """
+    Checks the labels of a configuration and the versions that its code needs, and raises the library's validation
+    errors as a `ValueError`.
+    """
 
     @classmethod
     def from_dict(cls, config_dict: dict[str, Any], **kwargs):
         """Reads a configuration as the library does, also checks `kwargs`, and raises a `ValueError` for a bad one."""
+        for package in NEEDS:
+            if needed := config_dict.get(f"needs_{package}"):
+                check_version(package, needed)
         try:
             loaded = super().from_dict(config_dict, **kwargs)
             (loaded[0] if isinstance(loaded, tuple) else loaded).validate()
         except StrictDataclassError as problem:
             raise ValueError(f"Configuration of a '{cls.model_type}': {' '.join(str(problem).split())}") from None
         return loaded
+
+    def save_pretrained(self, save_directory, **kwargs):
+        """Saves the configuration, with the versions that the code beside it needs."""
+        for package, version in NEEDS.items():
+            setattr(self, f"needs_{package}", version)
+        super().save_pretrained(save_directory, **kwargs)
 
     def validate_labels(self):
         """Checks that labels have different names, and are numbered from 0 without gaps."""
@@ -40,6 +58,38 @@ class CheckedFields:
         for name, ids in (("id2label", self.id2label or ()), ("label2id", (self.label2id or {}).values())):
             if sorted(ids) != list(range(len(ids))):
                 raise ValueError(f"`{name}` must number the labels from 0 without gaps, got {getattr(self, name)}.")
+
+
+def check_version(package: str, needed: str):
+    """Raises a `ValueError` if an older version of a package is installed than a saved model needs."""
+    try:
+        require_version(f"{package}>={needed}")
+    except ImportError:
+        found = {"torch": torch.__version__, "transformers": transformers_version}[package]
+        raise ValueError(
+            f"The code of this model needs {package} {needed} or a newer one, and {found} is installed: "
+            f"`pip install -U {package}`."
+        ) from None
+
+
+def own_class(model_class: type, folder: Any, config: PreTrainedConfig | None) -> type:
+    """
+    Returns the class of a model in the code of its own folder. Of two folders that have one name and the same
+    configuration code, Transformers runs the code of the first that a process loads.
+
+    Args:
+        model_class (`type`): The class that Transformers has chosen.
+        folder (`str` or `Path`): The folder of the model, or its name on the Hub.
+        config (`PreTrainedConfig`, *optional*): The model's configuration, whose `auto_map` names the code.
+    """
+    if model_class.__module__.startswith("transformers_modules."):
+        for auto_class, reference in (getattr(config, "auto_map", None) or {}).items():
+            # A model on the Hub, whose name stands before two hyphens, has code under its name and commit.
+            if reference.rpartition(".")[2] == model_class.__name__ and "--" not in reference:
+                model_class = get_class_from_dynamic_module(reference, folder)
+                model_class.register_for_auto_class(auto_class)
+                break
+    return model_class
 
 
 def check_shape(name: str, tensor: torch.Tensor | None, *shape: int | None):

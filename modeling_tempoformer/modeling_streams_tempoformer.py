@@ -15,7 +15,7 @@ from transformers.integrations import is_deepspeed_zero3_enabled
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from transformers.utils import ModelOutput, logging
 
-from .checks_tempoformer import check_indices, check_shape, check_whole, longest_input
+from .checks_tempoformer import check_indices, check_shape, check_whole, longest_input, own_class
 from .configuration_streams_tempoformer import StreamFields
 
 # Not used here: `save_pretrained` copies this file and the files that it imports, and the pipeline must be among them.
@@ -280,6 +280,11 @@ class StreamPreTrainedModel(PreTrainedModel):
                 If True, returns the model and the library's loading info. By default returns the model, and raises a
                 `ValueError` that names missing or unexpected weights.
         """
+        if kwargs.get("trust_remote_code"):
+            own = own_class(cls, pretrained_model_name_or_path, kwargs.get("config"))
+            if own is not cls:
+                kwargs["output_loading_info"] = output_loading_info
+                return own.from_pretrained(pretrained_model_name_or_path, *model_args, **kwargs)
         kwargs |= {"output_loading_info": True, "use_safetensors": True}
         model, info = super().from_pretrained(pretrained_model_name_or_path, *model_args, **kwargs)
         missing, unexpected = info["missing_keys"], info["unexpected_keys"]

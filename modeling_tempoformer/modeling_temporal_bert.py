@@ -24,7 +24,7 @@ from transformers.models.bert.modeling_bert import BertSelfAttention, eager_atte
 from transformers.utils import ModelOutput, TransformersKwargs, can_return_tuple
 from transformers.utils.generic import maybe_autocast
 
-from .checks_tempoformer import check_shape
+from .checks_tempoformer import check_shape, own_class
 from .configuration_temporal_bert import (
     NUM_SPECIAL_TIMES,
     PADDING_TIME,
@@ -191,6 +191,10 @@ class TemporalInitialisation:
     @classmethod
     def from_pretrained(cls, pretrained_model_name_or_path, *model_args, **kwargs):
         """Loads a model as the library does, but from safetensors only."""
+        if kwargs.get("trust_remote_code"):
+            own = own_class(cls, pretrained_model_name_or_path, kwargs.get("config"))
+            if own is not cls:
+                return own.from_pretrained(pretrained_model_name_or_path, *model_args, **kwargs)
         return super().from_pretrained(
             pretrained_model_name_or_path, *model_args, **{**kwargs, "use_safetensors": True}
         )

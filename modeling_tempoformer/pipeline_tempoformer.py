@@ -1,6 +1,6 @@
 """The pipeline for whole timelines, and the explanations of its answers."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby, islice
 from typing import Any
 
@@ -13,7 +13,7 @@ from transformers.utils import logging
 from .data_collator_tempoformer import StreamCollator, posts_of
 from .decisions_tempoformer import check_finite, class_names, decide, log_odds, read_answers
 from .streams_tempoformer import INDICES, change_streams
-from .timeline_tempoformer import Timeline, cut_rows
+from .timeline_tempoformer import Timeline, cut_rows, is_message, read_message
 
 
 logger = logging.get_logger(__name__)
@@ -230,7 +230,8 @@ class StreamClassificationPipeline(Pipeline):
 
         Args:
             inputs (`dict`, [`~timeline_tempoformer.Timeline`], or an iterable of them): A timeline, a list of
-                timelines, or any other iterable of them.
+                timelines, or any other iterable of them. A list of messages of a chat, which have a `role` and a
+                `content`, is a timeline, too, and so is a dict with such a list as `messages`.
             batch_size, num_workers, kwargs: The options, instead of the constructor's.
 
         Returns:
@@ -287,7 +288,7 @@ class StreamClassificationPipeline(Pipeline):
         """Returns the results of a call or of `explain` for one timeline, a list or another iterable."""
         check_at_least_1(batch_size=batch_size)
         preprocess, _, postprocess = self._sanitize_parameters(**options)
-        is_one = isinstance(inputs, (Mapping, Timeline, str))
+        is_one = isinstance(inputs, (Mapping, Timeline, str)) or is_chat(inputs)
         results = self.classify(
             [inputs] if is_one else inputs,
             batch_size or self._batch_size or self.default_batch_size,
@@ -445,8 +446,27 @@ def check_at_least_1(**numbers: int | None):
             raise ValueError(f"`{name}` must be at least 1, got {number}.")
 
 
+def is_chat(values: Any) -> bool:
+    """Tells whether a value is a timeline of messages of a chat."""
+    return isinstance(values, (list, tuple)) and len(values) > 0 and is_message(values[0])
+
+
+def read_chat(messages: Sequence[Any], number: int) -> dict[str, list]:
+    """Returns messages of a chat as a timeline, with `timestamp` and `state` where a message has one."""
+    posts = list(map(read_message, messages))
+    for row, (message, post) in enumerate(zip(messages, posts, strict=True)):
+        if post is message:
+            raise ValueError(f"Timeline {number}, message {row} must have a 'role' and a 'content', got {post!r:.80}.")
+    names = ["text", "speaker", *(name for name in ("timestamp", "state") if any(name in post for post in posts))]
+    return {name: [post.get(name) for post in posts] for name in names}
+
+
 def read_timeline(values: Any, number: int, reads_states: bool) -> Timeline:
     """Reads a timeline as the pipeline takes it. Raises a `ValueError` that names what is wrong."""
+    if isinstance(values, Mapping) and "text" not in values and is_chat(values.get("messages")):
+        values = values["messages"]
+    if is_chat(values):
+        values = read_chat(values, number)
     if not isinstance(values, Mapping) or not isinstance(values.get("text"), (list, tuple)):
         raise ValueError(f"Timeline {number} must be a dict with a list of strings as 'text', got {values!r:.80}.")
     roles = ["timestamp", "speaker", *["state"] * reads_states]

@@ -1,6 +1,6 @@
 """A timeline: the posts of one person or conversation, read once, sorted once, and cut into rows for a model."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -58,6 +58,35 @@ class Post(NamedTuple):
     speaker: str | None = None
     state: str | None = None
     metadata: Any = None
+
+
+def read_message(values: Any) -> Any:
+    """
+    Returns a message of a chat as the values of a post: its `role` is the `speaker`, and its `content` the `text`.
+
+    Args:
+        values: A dict with a `role`, a string, and a `content`: a string; a list of parts, of which the text has those
+            that are text, each on a line of its own; or None, an empty text, as of a message that only calls a tool.
+
+    Returns:
+        A dict with `speaker`, `text` and the other keys; `values` unchanged if they are no message, or have a `text`
+        or a `speaker`.
+    """
+    if not is_message(values):
+        return values
+    content = values["content"]
+    if isinstance(content, (list, tuple)):
+        texts = [part.get("text") if isinstance(part, Mapping) else part for part in content]
+        content = "\n".join(text for text in texts if isinstance(text, str))
+    others = {name: value for name, value in values.items() if name not in ("role", "content")}
+    return {"speaker": values["role"], "text": "" if content is None else content, **others}
+
+
+def is_message(values: Any) -> bool:
+    """Tells whether an object is a message of a chat."""
+    if not isinstance(values, Mapping) or "content" not in values or "text" in values or "speaker" in values:
+        return False
+    return isinstance(values.get("role"), str)
 
 
 def read_post(times: TimeColumn, row: int, name: str, text: Any, timestamp: Any) -> Post:

@@ -112,6 +112,24 @@ REDDIT = [
         **{"link_id": "t3_y", "parent_id": "t1_z", "subreddit": "diary", "all_awardings": [], "gildings": {}},
     },
 ]
+CHATS = [
+    {
+        "source": "app",
+        "messages": [
+            {"role": "user", "content": "so happy today", "timestamp": "2024-05-01T09:00:00Z", "label": "steady"},
+            {"role": "assistant", "content": None, "timestamp": "2024-05-01T09:00:30Z", "tool_calls": [{"id": "1"}]},
+            {
+                **{"role": "user", "timestamp": "2024-05-01T09:01:00Z", "label": "switch"},
+                "content": [
+                    {"type": "text", "text": "nothing"},
+                    {"type": "image_url", "image_url": {"url": "https://example.com/a.png"}},
+                    {"type": "text", "text": "new"},
+                ],
+            },
+        ],
+    },
+    {"timeline_id": "c1", "messages": [{"role": "user", "content": "hm", "timestamp": "2024-05-01T09:00:00Z"}]},
+]
 CONVOKIT = [
     {
         **{"id": "u0", "conversation_id": "c0", "text": "so happy today", "speaker": "ann"},
@@ -280,6 +298,8 @@ def write_samples(folder: Path):
         "result.json": json.dumps(TELEGRAM, indent=1),
         "RC_2024-05.jsonl": as_lines(REDDIT),
         "utterances.jsonl": as_lines(CONVOKIT),
+        "chats.jsonl": as_lines(CHATS),
+        "messages.jsonl": as_lines([{**message, "timeline_id": "c0"} for message in CHATS[0]["messages"]]),
         **{f"teams/{number}.json": json.dumps(page) for number, page in enumerate(TEAMS)},
         "dialogues.json": json.dumps(DIALOGUES, indent=1),
         "label_studio.json": json.dumps(LABEL_STUDIO),

@@ -8,7 +8,7 @@ import pytest
 import torch
 from datasets import Dataset
 from helpers import CHANGES as LABELS
-from helpers import MODELS, assert_same, read_json, run_without_package, tiny_reader
+from helpers import MODELS, WITH_STATES, assert_same, read_json, run_without_package, tiny_reader
 from transformers import pipeline
 
 from modeling_tempoformer import StreamClassificationPipeline, StreamCollator, Timeline
@@ -132,6 +132,35 @@ def test_a_row_of_a_dataset_with_other_columns_is_a_timeline(saved):
     dataset = Dataset.from_list(rows)
     assert_same(pipe(dataset[0]), pipe(timelines[0]))
     assert_same(list(pipe(dataset)), pipe(timelines))
+
+
+def test_messages_of_chats_are_timelines(tmp_path):
+    """In any form, by a model that reads who speaks; a picture and a call of a tool are no text."""
+    tiny_reader(tmp_path, **WITH_STATES)
+    pipe = load(tmp_path)
+    texts, times = ["sad", "", "so glad\nagain", "calm"], [0, 5, 60, 7200]
+    roles = ["user", "assistant", "user", "tool"]
+    picture = {"type": "image_url", "image_url": {"url": "https://example.com/sad.png"}}
+    parts = [{"type": "text", "text": "so glad"}, picture, {"type": "text", "text": "again"}]
+    contents = ["sad", None, parts, [{"type": "text", "text": "calm"}]]
+    messages = [{"role": role, "content": content} for role, content in zip(roles, contents, strict=True)]
+    timed = [{**message, "timestamp": time} for message, time in zip(messages, times, strict=True)]
+    timeline = {"text": texts, "speaker": roles}
+    expected = pipe([timeline, {**timeline, "timestamp": times}])
+    assert_same([pipe(messages), pipe(timed)], expected)
+    assert_same(pipe([messages, {"messages": timed, "id": "c1"}]), expected)
+    assert_same(list(pipe(chat for chat in (messages, timed))), expected)
+    assert_same(pipe.explain(timed), pipe.explain({**timeline, "timestamp": times}))
+    for wrong, words in (
+        ({"role": "user"}, "Timeline 0, message 4 .*content"),
+        ({"role": "user", "content": {"text": "sad"}}, "Timeline 0, post 4: text"),
+        ({"role": "user", "content": "sad", "timestamp": "soon"}, "Timeline 0, post 4: timestamp"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            pipe([*messages, wrong])
+    # A table of messages is none.
+    with pytest.raises(ValueError, match="list of strings as 'text'"):
+        pipe([{"role": ["user"], "content": ["sad"]}])
 
 
 def test_no_trust_is_asked_where_the_package_is_imported(saved):

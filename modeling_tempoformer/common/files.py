@@ -44,7 +44,7 @@ OTHER_KINDS = (
     (
         re.compile(rb"@(?:UTF8|Begin)\s*[\r\n]"),
         "a CHAT transcript: write its utterances, without codes, one on each line of a text file or to a table "
-        "with a column of dates, by pylangacq for example",
+        "with a column of dates, by pylangacq for example, whose words have full stops among them",
     ),
 )
 # The messages, without an error number, of safetensors, PyTorch and NumPy when they cannot write a whole file.

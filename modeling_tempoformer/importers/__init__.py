@@ -10,6 +10,7 @@ from types import ModuleType
 from typing import Any
 
 from . import (
+    chat_messages,
     convokit,
     discord,
     garbled_texts,
@@ -32,7 +33,7 @@ from .export import Export
 
 # In the order in which they are asked
 IMPORTERS = (
-    *(spreadsheets, joined_files, labelling_tasks),
+    *(spreadsheets, joined_files, labelling_tasks, chat_messages),
     *(discord, slack, teams, telegram, messenger, twitter, reddit, convokit, prodigy),
     *(nested_json, qualtrics, row_names, garbled_texts),
 )

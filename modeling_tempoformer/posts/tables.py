@@ -30,7 +30,7 @@ OTHER_KINDS = {
     ".vtt": (
         "of subtitles, make one for --columns timeline=none by pandas.DataFrame([(cue.start, cue.voice, cue.text) for "
         "cue in webvtt.read(path)], columns=['timestamp', 'speaker', 'text']).to_csv('posts.csv', index=False), which "
-        "needs webvtt-py"
+        "needs webvtt-py; a cue of several voices has the first one alone, so divide its cue.raw_text at each <v NAME>"
     ),
     ".eaf": (
         "from ELAN, make one by File > Export As > Tab-delimited Text with a line of column names, and name it .tsv"

@@ -66,6 +66,16 @@ def test_the_threshold_is_the_last_that_keeps_the_promise(kind, rate, seed):
     )
 
 
+@pytest.mark.parametrize(("kind", "rate"), [("rate", 0.2), ("missed", 0.15)])
+def test_a_threshold_is_found_however_small_the_probabilities_are(kind, rate):
+    """Below a hundredth, the lowest step of a common grid, the same posts are alarms."""
+    timelines, scores = draw(np.random.default_rng(0), 40)
+    scores = np.concatenate(scores)
+    large, small = (find_threshold(timelines, level, 1, AlarmGoal(kind, rate)) for level in (scores, scores / 256))
+    assert 0 < np.sum(scores >= large) < len(scores)
+    assert ((scores / 256 >= small) == (scores >= large)).all()
+
+
 @pytest.mark.parametrize(("kind", "rate", "number"), [("rate", 0.1, 60), ("missed", 0.3, 40)])
 def test_new_timelines_keep_the_promise_in_the_mean_over_draws(kind, rate, number):
     """

@@ -54,6 +54,23 @@ EXPECTED = {
         {"c0": [(NINE, HAPPY, None, "ann", "u0"), (NINE + 60, NEW, None, "ben", "u1")]},
         {"c0": [(NINE, HAPPY, "steady", "ann", "u0"), (NINE + 60, NEW, "switch", "ben", "u1")]},
     ],
+    "chat_messages": [
+        {
+            "chats-0": [
+                (NINE, HAPPY, "steady", "user"),
+                (NINE + 30, "", None, "assistant"),
+                (NINE + 60, "nothing\nnew", "switch", "user"),
+            ],
+            "c1": [(NINE, "hm", None, "user")],
+        },
+        {
+            "c0": [
+                (NINE, HAPPY, "steady", "user"),
+                (NINE + 30, "", None, "assistant"),
+                (NINE + 60, "nothing\nnew", "switch", "user"),
+            ]
+        },
+    ],
     "nested_json": [
         {
             "ann": [

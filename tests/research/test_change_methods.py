@@ -31,6 +31,15 @@ def test_clusters():
     )
 
 
+def test_equal_shares_of_more_usages_are_no_change():
+    """For shares that are equal but for rounding, the distance of SciPy may be NaN; those of counts are equal."""
+    for numbers in ([2, 1], [3, 4], [5, 2, 3]):
+        senses = [np.repeat(np.arange(len(numbers)), np.multiply(numbers, times)) for times in (1, 3)]
+        before, after = (np.linspace(5, 6, len(part))[:, None] * np.eye(3)[part] for part in senses)
+        distances = cluster_distances(before, after, num_clusters=len(numbers))
+        assert distances["k_means_jensen_shannon"] == pytest.approx(0, abs=1e-6)
+
+
 def time_model() -> tuple:
     torch.manual_seed(0)
     config = dated_config(prepend_time=True, temporal_attention="none", initializer_range=0.5)

@@ -2,7 +2,9 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, StrictFloat, StrictStr, Tag
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, StrictFloat, StrictStr, Tag, model_validator
+
+from modeling_tempoformer import read_message
 
 from .live_classifier import CONTEXTS, MISSING
 
@@ -28,6 +30,12 @@ class EarlierPost(Body):
     # Without a default in the description for programs: null is a speaker who is not known.
     speaker: Speaker = Field(default_factory=lambda: MISSING)
     state: KnownState = Field(None, description="Its state, which only later posts read.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def read_message(cls, values: Any) -> Any:
+        """Takes messages of a chat, too, with `role` and `content` in the place of `speaker` and `text`."""
+        return read_message(values)
 
 
 class PlacedPost(EarlierPost):

@@ -48,6 +48,20 @@ def test_only_who_read_the_last_version_writes(client):
     )
 
 
+def test_a_full_redis_refuses_writes_and_still_forgets(client):
+    """It refuses even to delete what stands in a transaction."""
+    store = RedisStore(client, keep_texts=5)
+    store.save("0" * 16, {name: (NEW, b"one", [b"a text"]) for name in ("ann", "bob")})
+    client.config_set("maxmemory", 1)
+    with pytest.raises(redis.RedisError, match="maxmemory"):
+        store.save("0" * 16, {"cy": (NEW, b"one", [])})
+    assert store.forget("ann") == (("0" * 16,), True)
+    assert store.forget_model("0" * 16) == 1
+    client.config_set("maxmemory", 0)
+    assert store.load("0" * 16, ["ann"])["ann"] == NEW
+    assert store.load("0" * 16, ["bob"])["bob"] == StoredTimeline(texts=(b"a text",))
+
+
 def test_waiting_timelines_are_found_when_they_are_due(client):
     store = RedisStore(client)
     store.save("old", {name: (NEW, name.encode(), []) for name in ("ann", "bob", "cy")}, {"ann": 10.5, "bob": 20.0})

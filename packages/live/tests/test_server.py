@@ -394,6 +394,30 @@ def test_posts_with_speakers_get_states(tmp_path):
             assert answer.status_code == 422 and "secret" not in answer.text, answer.text
 
 
+def test_messages_of_a_chat_are_posts(tmp_path):
+    pipe = make_pipe(**WITH_STATES)
+    pipe.save_pretrained(tmp_path / "model")
+    timeline, expected = SPOKEN["bob"], pipe(SPOKEN["bob"])
+    rows = [{name: values[number] for name, values in timeline.items()} for number in range(6)]
+    # Who is not known has no role.
+    messages = [
+        {"role": row.pop("speaker"), "content": [{"type": "text", "text": row.pop("text")}], **row}
+        if row["speaker"]
+        else row
+        for row in rows
+    ]
+    ids = [{"timeline_id": "bob", "post_id": str(number)} for number in range(6)]
+    with TestClient(open_app(tmp_path / "model", DictStore())) as client:
+        placed = [{**message, **place} for message, place in zip(messages, ids, strict=True)]
+        assert_same(client.post("/score", json={"posts": placed}).json()["answers"], expected)
+        answers = [client.post("/score", json={**placed[3], "history": messages[:3]}).json()]
+        answers += [client.post("/score", json=post).json() for post in placed[4:]]
+        assert_same(answers, expected[3:])
+        for content in ({"secret": 1}, 5, "secret" * 2000):
+            answer = client.post("/score", json={**ids[5], "role": "user", "content": content})
+            assert answer.status_code == 422 and "secret" not in answer.text
+
+
 def test_a_memory_that_was_damaged_is_counted(pipe, tmp_path):
     pipe.save_pretrained(tmp_path / "model")
     store = DictStore()

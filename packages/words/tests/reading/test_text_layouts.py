@@ -4,7 +4,7 @@ import gzip
 
 import pytest
 
-from semantic_change.reading.passages import common_date, find_date, split_tag
+from semantic_change.reading.passages import TextColumns, common_date, find_date, split_tag
 from semantic_change.reading.text_layouts import read_passages, time_of_file
 
 
@@ -90,6 +90,15 @@ JOINED = (
 )
 def test_tokens_of_tei(tmp_path, body, texts):
     assert [text for _, _, text in read(tmp_path / "wood.xml", tei(body=body))[1:]] == texts
+
+
+def test_an_attribute_that_the_dtd_of_tei_gives_is_there(tmp_path):
+    """As one that is written: of its own tokens, the text gives a lemma to the second alone."""
+    body = '<p><w>Planes</w> <w lemma="leave">left</w></p>'
+    dtd = '<!DOCTYPE TEI [<!ATTLIST w lemma CDATA "plane">]>'
+    (tmp_path / "a.xml").write_text(dtd + tei(body=body), encoding="utf-8")
+    keys = [passage.keys for passage in read_passages(tmp_path / "a.xml", TextColumns(search=["lemma"]))]
+    assert keys == [["Preface"], ["plane", "leave"]]
 
 
 @pytest.mark.parametrize(

@@ -135,6 +135,19 @@ def test_the_columns_of_a_file_that_does_not_name_them_have_numbers(tmp_path):
             keys(tmp_path / "a.txt", text, search)
 
 
+def test_a_second_equals_sign_in_conllu_cuts_nothing(tmp_path):
+    """In a comment, in a column that is searched, and before what says that no space follows."""
+    lines = [
+        "# newdoc id = a=b",
+        "# date = 1815",
+        "1|Sea|sea|NOUN|_|Gloss=a=b|0|root|_|Ref=a=b\tSpaceAfter=No",
+        "2|.|.|PUNCT|_|_|1|punct|_|_",
+    ]
+    text = rows(*lines, "").replace("b\tSpace", "b|Space")
+    assert read(tmp_path / "a.conllu", text) == [("1815", "a=b, a.conllu, line 3", "Sea.")]
+    assert keys(tmp_path / "a.conllu", text, "feats")[0][0] == "Gloss=a=b"
+
+
 def test_words_alone(tmp_path):
     words = "".join(f"{word}\n" for word in ["planes", "left", "."] * 40)
     assert [text for _, _, text in read(tmp_path / "1815.txt", words)] == ["planes left."] * 40
