@@ -409,6 +409,7 @@ def embed_usages(
     read_names: bool = True,
     kept_vectors: KeptVectors | None = None,
     compute: Callable[..., torch.Tensor] | None = None,
+    with_texts: bool = False,
 ) -> dict[str, dict[str, np.ndarray]]:
     """
     Computes a vector for each usage: the mean of the last hidden layers, averaged over the word's tokens (section 4 of
@@ -426,10 +427,11 @@ def embed_usages(
             al., 2021).
         kept_vectors: Vectors of earlier runs with this model, which are read and not computed; new ones are added.
         compute: Computes the mean of the last layers `(texts, tokens, hidden_size)` of a batch in the model's place.
+        with_texts: If True, the average over all tokens of the text stands behind each vector of a usage.
 
     Returns:
-        A float32 array of shape `(usages, hidden_size)` for each word and time, in the order of the usages, without
-        those that [`drop_unknown`] leaves out. Raises a `ValueError` if the tokenizer has other times than the
+        A float32 array of shape `(usages, hidden_size)` for each word and time, or `(usages, 2 * hidden_size)` with
+        texts, in the order of the usages, without those that [`drop_unknown`] leaves out. Raises a `ValueError` if the tokenizer has other times than the
         model, or if a vector is not finite.
     """
     check_same_times(model, tokenizer)
@@ -459,6 +461,8 @@ def embed_usages(
         if number == len(rows):
             rows.append(row)
         places.append((number, first, last))
+        if with_texts:
+            places.append((number, 0, len(row["input_ids"])))
     vectors = np.zeros((len(places), model.config.hidden_size), dtype=np.float32)
     keys, missing = [], dict.fromkeys(range(len(places)))
     if kept_vectors is not None:
@@ -487,7 +491,7 @@ def embed_usages(
     if kept_vectors is not None:
         kept_vectors.write()
     ends = np.cumsum([len(part) for by_time in kept.values() for part in by_time.values()])
-    parts = iter(np.split(vectors, ends))
+    parts = iter(np.split(vectors.reshape(sum(1 for _ in each_usage(kept)), -1) if with_texts else vectors, ends))
     return {word: {time: next(parts) for time in by_time} for word, by_time in kept.items()}
 
 
