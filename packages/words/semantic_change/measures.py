@@ -276,8 +276,8 @@ def score_change(word: ReadUsages, times: Sequence[str], seed: int) -> dict[str,
 
 def score_texts(texts: Mapping[str, ReadUsages], times: Sequence[str], seed: int) -> dict[str, dict[str, float]]:
     """
-    Computes the column `change_of_texts`, a baseline: the [`change_score`] of whole texts with a word between the first
-    and the last time, from the vectors of texts in the place of usages.
+    Computes the column `change_of_texts`, a baseline: the [`change_score`] of whole texts with a word, from the first
+    to the last time, by the vectors of texts in the place of usages.
     """
     return {"change_of_texts": {name: change_between(text, times[0], times[-1], seed) for name, text in texts.items()}}
 

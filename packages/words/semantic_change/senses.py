@@ -26,8 +26,6 @@ MAX_SENSES = 8
 MIN_SILHOUETTE = 0.2
 # A number of senses is near the best if its silhouette is at least this share of the largest one.
 NEAR = 0.9
-# Two clusters that do not stand apart are two senses if the share of one changes by this with time.
-LEAST_MOVE = 0.2
 # Fewer usages for each sense tell nothing.
 MIN_USAGES = 3
 COMPONENTS = 20
@@ -121,13 +119,6 @@ class Senses(NamedTuple):
     names: list[str]
     p: float = math.nan
     known: Known | None = None
-
-    @property
-    def moves(self) -> bool:
-        """Whether the share of two senses changed by a fifth or more, and more than chance."""
-        counts = self.counts[:, self.counts.any(axis=0)]
-        shares = counts[0] / counts.sum(axis=0)
-        return self.p < LEVEL and abs(shares[-1] - shares[0]) >= LEAST_MOVE
 
     @property
     def num_unfitting(self) -> int:
@@ -234,13 +225,13 @@ def clusterings(points: np.ndarray, seed: int) -> list[Clustering]:
 
 def choose_senses(options: Sequence[Senses]) -> int:
     """
-    Returns the index of the option with the most senses whose silhouette is near the best one. If none stands apart,
-    it is the second option, two senses, if the share of these changed with time, and else the first, one sense.
+    Returns the index of the option with the most senses whose silhouette is near the best one; the first option, one
+    sense, if none stands apart.
     """
     best = max(option.silhouette for option in options)
-    if best > MIN_SILHOUETTE:
-        return max(index for index, option in enumerate(options) if option.silhouette >= NEAR * best)
-    return int(len(options) > 1 and options[1].moves)
+    if best <= MIN_SILHOUETTE:
+        return 0
+    return max(index for index, option in enumerate(options) if option.silhouette >= NEAR * best)
 
 
 class Division(NamedTuple):

@@ -431,8 +431,8 @@ def embed_usages(
 
     Returns:
         A float32 array of shape `(usages, hidden_size)` for each word and time, or `(usages, 2 * hidden_size)` with
-        texts, in the order of the usages, without those that [`drop_unknown`] leaves out. Raises a `ValueError` if the tokenizer has other times than the
-        model, or if a vector is not finite.
+        texts, in the order of the usages, without those that [`drop_unknown`] leaves out. Raises a `ValueError` if the
+        tokenizer has other times than the model, or if a vector is not finite.
     """
     check_same_times(model, tokenizer)
     num_last_layers = count_layers(model, num_last_layers, target_marks)
@@ -491,7 +491,7 @@ def embed_usages(
     if kept_vectors is not None:
         kept_vectors.write()
     ends = np.cumsum([len(part) for by_time in kept.values() for part in by_time.values()])
-    parts = iter(np.split(vectors.reshape(sum(1 for _ in each_usage(kept)), -1) if with_texts else vectors, ends))
+    parts = iter(np.split(vectors.reshape(-1, (1 + with_texts) * model.config.hidden_size), ends))
     return {word: {time: next(parts) for time in by_time} for word, by_time in kept.items()}
 
 

@@ -62,13 +62,13 @@ def moving(shuffled: bool, seed: int = 4) -> tuple[dict, dict]:
     return usages, {"a": vectors[:50], "b": vectors[50:]}
 
 
-def test_two_senses_that_do_not_stand_apart_are_proposed_if_their_shares_change():
-    proposed = {False: [], True: []}
-    for shuffled, seed in product(proposed, range(8, 14)):
+def test_the_shares_of_two_clusters_that_do_not_stand_apart_may_change_more_than_chance():
+    small = {False: 0, True: 0}
+    for shuffled, seed in product(small, range(8, 14)):
         options = find_senses(*moving(shuffled, seed))
-        assert max(option.silhouette for option in options) < 0.2
-        proposed[shuffled].append(len(options[choose_senses(options)].counts))
-    assert proposed[False] == [2] * 6 and proposed[True].count(1) >= 5
+        assert choose_senses(options) == 0
+        small[shuffled] += options[1].p < 0.05
+    assert small[False] == 6 and small[True] <= 1
 
 
 def test_the_p_of_a_split_is_that_of_shuffled_documents():

@@ -566,12 +566,19 @@ function fillCharts({ entry, frequency }) {
       return [{ series: name, index, time: groups[group], value, low: low ?? value, high: high ?? value, label }];
     });
   const shares = state.senses.flatMap(({ id, shares, short }) => series(shares, id, short, percent));
-  charts.shares.data("rows", shares);
+  fillShares("shares", shares);
   const trends = state.senses.flatMap(({ id, trend, short }) => series(trend, id, short, percent, spans));
-  charts.trend?.data("rows", trends);
+  fillShares("trend", trends);
   for (const name of OF_SENSES) charts[name]?.signal("sense", state.sense);
   if (frequency) charts.frequency.data("rows", series(frequency, 0, "", perMillion));
   fitCharts();
+}
+
+// Fills a chart of shares, which is not shown if none are counted.
+function fillShares(name, rows) {
+  if (!charts[name]) return;
+  byId(name).closest("figure").hidden = !rows.length;
+  if (rows.length) charts[name].data("rows", rows);
 }
 
 async function fitCharts() {
