@@ -104,7 +104,7 @@ def is_steady(truth: np.ndarray, is_first: np.ndarray) -> bool:
 
 def moving(found: list[senses.Senses], least: float) -> Rule:
     """
-    Returns two senses where none stand apart, if the share of the two changes by the least amount and more than chance.
+    Returns two senses where none stand apart, if their shares change by the least amount and more than chance.
     """
 
     def choose(points: np.ndarray, options: Options) -> np.ndarray:

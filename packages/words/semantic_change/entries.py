@@ -23,7 +23,7 @@ from .keywords import Collocate, Keywords
 from .known_senses import KnownSenses
 from .measures import LEVEL
 from .sense_shares import Groups, shares_of_senses, verdict
-from .senses import Senses
+from .senses import NUM_NEIGHBOURS, SUPPORTED, Senses
 from .usages import Usage, Usages, UsagesByText, number_documents
 
 
@@ -34,7 +34,6 @@ TRENDS = "trends.csv"
 USAGES_TABLE = "_usages.csv"
 SPLITS = "splits.csv"
 ENTRY_FILES = (SENSES, SPLITS, TRENDS, USAGES, USAGES_TABLE)
-NUM_NEIGHBOURS = 10
 # With more years than these a trend is by decade.
 FEW_YEARS = 10
 
@@ -111,9 +110,11 @@ class Entry:
         if math.isnan(known.share_right):
             return "shares are not to be counted, because no sense has two quotations that tell how right it is"
         right = f"{percent(known.share_right)} of the quotations have their sense, each assigned by the other texts"
+        num_right, number = known.supported
+        worth = f"; with a support of {SUPPORTED} and more, {num_right} of {number} are right"
         if not known.tells_senses:
-            return f"{right}, which is not more than by chance, so shares are not to be counted"
-        return f"{right} (the largest sense has {percent(self.largest_share)} of the usages)"
+            return f"{right}, which is not more than by chance, so shares are not to be counted{worth}"
+        return f"{right} (the largest sense has {percent(self.largest_share)} of the usages){worth}"
 
     def support(self, option: int, usage: int) -> float:
         """Returns the share of a usage's neighbours that have its sense, NaN for the only usage of a word."""

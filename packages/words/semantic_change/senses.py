@@ -34,6 +34,8 @@ NEAREST_SHARE = 0.95
 # It fits a sense if it is as near to it as this share of all usages are to their middle.
 MIDDLE_SHARE = 0.75
 NO_SENSE = "none of these"
+# The sense of a usage is well supported if this share of its nearest usages has it.
+NUM_NEIGHBOURS, SUPPORTED = 10, 0.8
 
 
 def fit_components(vectors: np.ndarray, number: int) -> PCA:
@@ -62,11 +64,14 @@ class Known(NamedTuple):
         reach (`float`): The largest distance of a usage from the middle of its known sense; infinity if no quotation
             has another text of its sense.
         quoted (`dict[tuple[str, int], int]`): The sense of each usage that is quoted, by its place ([`place_of`]).
+        supported (`tuple[int, int]`): Of these quotations, how many are right, and how many there are, whose nearest
+            ten usages in the sample mostly (eight or more) have the sense that they are assigned.
     """
 
     outcomes: np.ndarray
     reach: float
     quoted: dict[Place, int]
+    supported: tuple[int, int] = (0, 0)
 
     @property
     def share_right(self) -> float:
@@ -174,6 +179,34 @@ def distances_by_others(texts: np.ndarray, labels: np.ndarray) -> np.ndarray:
     return distances
 
 
+def assign_by_others(
+    texts: np.ndarray, labels: np.ndarray, is_quotation: np.ndarray, reach: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the quotations that have another text of their sense, and the sense of each by the other texts."""
+    distances = distances_by_others(texts, labels)
+    tested = np.flatnonzero(is_quotation & np.isfinite(distances[np.arange(len(texts)), labels]))
+    is_near = distances[tested].min(axis=1) <= reach
+    return tested, np.where(is_near, distances[tested].argmin(axis=1), distances.shape[1])
+
+
+def count_supported(
+    texts: np.ndarray, labels: np.ndarray, found: np.ndarray, points: np.ndarray, senses: np.ndarray
+) -> tuple[int, int]:
+    """
+    Counts the quotations whose nearest usages mostly have the sense that they are assigned: the right ones, and all.
+
+    Args:
+        texts, labels, found: The places of quotations, their senses, and those that they are assigned.
+        points, senses: The places of usages, and the senses that these are assigned.
+    """
+    distances = cdist(texts, points)
+    # A quotation that is in the sample is no neighbour of its own.
+    distances[distances < 1e-9] = np.inf
+    near = np.argsort(distances, axis=1, kind="stable")[:, :NUM_NEIGHBOURS]
+    is_supported = (senses[near] == found[:, None]).mean(axis=1) >= SUPPORTED
+    return int((is_supported & (found == labels)).sum()), int(is_supported.sum())
+
+
 def learn_known(
     texts: np.ndarray, labels: np.ndarray, is_quotation: np.ndarray, points: np.ndarray, quoted: dict[Place, int]
 ) -> Known:
@@ -190,16 +223,14 @@ def learn_known(
         points: The places of the sampled usages.
         quoted: The sense of each usage that is quoted.
     """
-    distances = distances_by_others(texts, labels)
-    own = distances[np.arange(len(texts)), labels]
-    is_tested, number = is_quotation & np.isfinite(own), distances.shape[1]
+    own = distances_by_others(texts, labels)[np.arange(len(texts)), labels]
+    is_tested, number = is_quotation & np.isfinite(own), labels.max() + 1
     outcomes, reach = np.zeros((number, number + 1), dtype=int), math.inf
     if is_tested.any():
         spread = np.quantile(np.linalg.norm(points - points.mean(axis=0), axis=1), MIDDLE_SHARE)
         reach = float(max(np.quantile(own[is_tested], NEAREST_SHARE), spread))
-        tested = distances[is_tested]
-        found = np.where(tested.min(axis=1) <= reach, tested.argmin(axis=1), number)
-        np.add.at(outcomes, (labels[is_tested], found), 1)
+        tested, found = assign_by_others(texts, labels, is_quotation, reach)
+        np.add.at(outcomes, (labels[tested], found), 1)
     return Known(outcomes, reach, quoted)
 
 
@@ -253,6 +284,9 @@ def divide_by_known(points: np.ndarray, usages: Sequence[Usage], known: KnownSen
     means = [texts[known.labels == sense].mean(axis=0) for sense in range(number)]
     learned = learn_known(texts, known.labels, known.is_quotation, points, known.quoted)
     labels, names = assign(points, usages, np.stack(means), learned), list(known.names)
+    tested, found = assign_by_others(texts, known.labels, known.is_quotation, learned.reach)
+    supported = count_supported(texts[tested], known.labels[tested], found, points, labels)
+    learned = learned._replace(supported=supported)
     if math.isfinite(learned.reach):
         # Usages outside the sample may fit no sense, although all usages in it fit one.
         rest = points[labels == number] if (labels == number).any() else points
@@ -320,7 +354,8 @@ def find_senses(
             senses, quoted = order[: len(known.outcomes)], known.quoted.items()
             # The last column, none, stays the last.
             outcomes = known.outcomes[np.ix_(senses, [*senses, len(senses)])]
-            known = Known(outcomes, known.reach, {quotation: int(place[sense]) for quotation, sense in quoted})
+            placed = {quotation: int(place[sense]) for quotation, sense in quoted}
+            known = known._replace(outcomes=outcomes, quoted=placed)
         return Senses(
             labels=labels,
             counts=counts[order],

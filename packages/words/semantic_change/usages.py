@@ -76,6 +76,8 @@ UsagesByText = dict[str, dict[str, list[list[Usage]]]]
 CONTEXT_WORDS = 10
 # The most frequent words that make up this share of a corpus say little about its contents.
 FREQUENT_SHARE = 0.5
+# Texts of a whole corpus hardly have one of a few words so often.
+COLLECTED = 0.9
 # Texts with fewer spaces may be equal by chance. A few copies change little.
 FEWEST_SPACES, MOST_COPIES = 7, 0.05
 
@@ -152,12 +154,19 @@ def count_frequencies(
     """
     counts: dict[str, Counter[tuple[str, str]]] = {word: Counter() for word in targets}
     sizes: Counter[tuple[str, str]] = Counter()
+    num_texts = num_with = 0
     for sentence in sentences:
+        num_texts, num_with = num_texts + 1, num_with + bool(sentence.targets)
         document = sentence.time, sentence.document
         sizes[document] += sentence.text.count(" ") + 1
         for word, _, _ in sentence.targets:
             counts[word][document] += 1
         yield sentence
+    if num_with > COLLECTED * num_texts:
+        logger.warning(
+            f"{num_with:,} of {num_texts:,} texts have one of the words, as if they had been collected for them: then "
+            "per_million is of these texts, and not of the corpus that they come from."
+        )
     place = {document: number for number, document in enumerate(sizes)}
     documents = [[number for (when, _), number in place.items() if when == time] for time in times]
     all_words = np.array(list(sizes.values()))

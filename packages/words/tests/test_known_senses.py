@@ -204,6 +204,16 @@ def test_quotations_are_assigned_by_the_other_texts_of_their_sense():
     assert senses.known.tells_senses
 
 
+def test_the_support_of_a_usage_is_worth_what_it_is_for_quotations():
+    """All usages near a quotation have its sense, so that the two quotations in the other sense's place seem sure."""
+    usages, vectors = usages_of([0, 1] * 10, [0, 1] * 10)
+    known = known_of([0] * 12 + [1] * 12, ["level", "machine"])
+    known.vectors[:2] = CENTRES[1] + 0.1, CENTRES[1] - 0.1
+    senses = find_senses(usages, vectors, known=known)[-1]
+    right, number = senses.known.supported
+    assert number - right == 2 and 20 <= number <= 24
+
+
 def test_random_senses_of_quotations_are_not_counted():
     """Ten quotations of each of two senses are dealt to these at random 100 times, as no sense was theirs."""
     usages, vectors = usages_of([0, 1] * 10, [0, 1] * 10)

@@ -188,3 +188,8 @@ def test_texts_without_the_attribute_are_left_out_and_counted(tmp_path, caplog):
     assert texts(tmp_path, "lemma") == ["planes"] * 2
     assert "2 texts without the attribute 'lemma'" in caplog.text and "b.xml" in caplog.text
     assert texts(tmp_path) == ["planes"] * 4
+
+
+def test_what_a_collection_adds_to_a_title_is_not_cited(tmp_path):
+    header = HEADER.replace("The Wood", "The Wood : ELTeC edition")
+    assert citations(write(tmp_path / "wood.xml", PLAY, header))[0] == "Ann Lee, The Wood, III.1, l. 56"
