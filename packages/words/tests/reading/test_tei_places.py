@@ -193,3 +193,11 @@ def test_texts_without_the_attribute_are_left_out_and_counted(tmp_path, caplog):
 def test_what_a_collection_adds_to_a_title_is_not_cited(tmp_path):
     header = HEADER.replace("The Wood", "The Wood : ELTeC edition")
     assert citations(write(tmp_path / "wood.xml", PLAY, header))[0] == "Ann Lee, The Wood, III.1, l. 56"
+
+
+def test_chapters_without_a_number_are_counted(tmp_path):
+    chapter = '<div type="chapter"><head>A head</head><p>The plane.</p></div>'
+    parts = "".join(f'<div type="part" n="{number}">{chapter * 2}</div>' for number in (1, 2))
+    assert citations(write(tmp_path / "wood.xml", parts)) == [
+        f"Ann Lee, The Wood, part {part}, chapter {number}" for part in (1, 2) for number in (1, 2)
+    ]
