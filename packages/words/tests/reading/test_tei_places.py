@@ -64,7 +64,7 @@ def test_a_play_is_cited_by_act_scene_and_line(tmp_path):
         ("<div1 type='act' n='IV'><p>A plane.</p></div1>", ["Act IV"]),
         ("<div type='scene' n='2'><p>A plane.</p></div>", ["scene 2"]),
         # Neither numbers without a name nor names without a number, and no identifiers.
-        ("<div n='5'><div type='chapter'><p>A plane.</p></div></div>", ["wood.xml, passage 1"]),
+        ("<div n='5'><div type='letter'><p>A plane.</p></div></div>", ["wood.xml, passage 1"]),
         ("<div type='part' n='urn:cts:wood.part.5'><p>A plane.</p></div>", ["wood.xml, passage 1"]),
     ],
 )
