@@ -193,7 +193,10 @@ def sense_rows(word: str, entry: Entry, times: Sequence[str]) -> Iterable[dict[s
         for time, part, share in zip(times, groups.count(senses.labels == sense), shares[sense], strict=True):
             row |= {f"usages_{time}": part["usages"], f"documents_{time}": part["documents"]} | name_share(share, time)
         if senses.known is not None:
-            row |= {"quotations_right": senses.known.share_right, "largest_share": entry.largest_share}
+            row |= {
+                "quotations_right": round(senses.known.share_right, 4),
+                "largest_share": round(entry.largest_share, 4),
+            }
         # A known sense may have no usage.
         for earliest in entry.first_usages(entry.chosen, sense)[:1]:
             usage = entry.usages[earliest]
@@ -216,7 +219,7 @@ def split_row(word: str, entry: Entry, times: Sequence[str]) -> dict[str, Any]:
     """Returns the row of `splits.csv` of a word: its usages in two clusters."""
     split = entry.options[1]
     shares = entry.shares(1, entry.by_time(times))
-    row = {"word": word, "senses": len(entry.senses.counts), "silhouette": split.silhouette, "p": split.p}
+    row = {"word": word, "senses": len(entry.senses.counts), "silhouette": round(split.silhouette, 4), "p": split.p}
     for sense, keywords in enumerate(split.keywords):
         row[f"keywords_{sense + 1}"] = ", ".join(keywords)
         for time, share in zip(times, shares[sense, :, 0].round(4).tolist(), strict=True):
