@@ -306,8 +306,12 @@ def nearest_less_within(before: np.ndarray, after: np.ndarray, seed: int = 0) ->
     return (apart - sum(to_nearest(cosine_distances(part)).mean() for part in (one, other))) / 2
 
 
-def candidates(words: dict[str, tuple[np.ndarray, np.ndarray]]) -> pd.DataFrame:
-    """Returns the scores of words by each measure, from their vectors before and after."""
+def candidates(read: dict[str, tuple[np.ndarray, np.ndarray]]) -> pd.DataFrame:
+    """Returns the scores of words by each measure, from their vectors before and after, followed by their texts'."""
+    words, texts = (
+        {word: tuple(np.split(part, 2, axis=1)[half] for part in pair) for word, pair in read.items()}
+        for half in range(2)
+    )
     parts = [part for pair in words.values() for part in pair]
     joined = np.concatenate(parts)
     spaces = {"": np.asarray, ", standardised": standardiser(parts)}
@@ -320,6 +324,8 @@ def candidates(words: dict[str, tuple[np.ndarray, np.ndarray]]) -> pd.DataFrame:
             apd, _, corrected = distances(before, after)
             rows[word][f"change{space}"] = change_score(apd, corrected)
             rows[word][f"amd less within{space}"] = nearest_less_within(before, after)
+        apd, _, corrected = distances(*texts[word])
+        rows[word]["change of texts"] = change_score(apd, corrected)
     return pd.DataFrame.from_dict(rows, orient="index")
 
 
@@ -399,7 +405,7 @@ def measures(args: argparse.Namespace) -> Iterator[dict]:
     number, most = CHANCE_WORDS
     pairs = put_together(read_words(args, [PERIOD], choose_words(args, number, most), most))
     pairs = {name: {sense: part[:MIXED_USAGES] for sense, part in senses.items()} for name, senses in pairs.items()}
-    vectors = encode(args, pairs)
+    vectors = encode(args, pairs, with_texts=True)
     mixed = [draw_mixtures(vectors, seed) for seed in range(SEEDS)]
     columns = {"mixtures": compare([(candidates(drawn), truth) for drawn, truth in mixed], rank_correlation)}
     known = read_words(args, KNOWN_TIMES, CHANGED | STEADY, KNOWN_USAGES)
@@ -413,10 +419,10 @@ def measures(args: argparse.Namespace) -> Iterator[dict]:
     }
     for reads in args.reads:
         read_names = reads == "names"
-        vectors = encode(args, known, read_names=read_names)
+        vectors = encode(args, known, read_names=read_names, with_texts=True)
         is_changed = np.array([word in CHANGED for word in vectors])
         columns[f"known, {reads}"] = compare([(candidates(vectors), is_changed)], pairs_in_order)
-        scores = candidates(encode(args, uses, read_names=read_names, max_length=64))
+        scores = candidates(encode(args, uses, read_names=read_names, max_length=64, with_texts=True))
         for name, words in parts.items():
             gold, known_words = golds[name.partition(",")[0]], [word for word in words if word in scores.index]
             truth = np.array([gold[word] for word in known_words])

@@ -46,6 +46,7 @@ from benchmarks.workload import ROOT, show, table
 from semantic_change import measures
 from semantic_change.corpora import read_semeval, read_truth
 from semantic_change.dated_sentences import DatedSentence
+from semantic_change.kept_vectors import KeptVectors
 from semantic_change.senses import choose_senses, find_senses
 from semantic_change.usages import (
     Usage,
@@ -105,8 +106,12 @@ def distances(before: np.ndarray, after: np.ndarray) -> tuple[float, float, floa
     return apd, prt, prt - measures.shuffled_prototypes(both, both, documents, resamples=300)[0]
 
 
-def measure(words: dict[str, tuple[np.ndarray, np.ndarray]]) -> pd.DataFrame:
-    """Computes each measure of each word from its vectors before and after."""
+def measure(read: dict[str, tuple[np.ndarray, np.ndarray]]) -> pd.DataFrame:
+    """Computes each measure of each word from its vectors before and after, which its texts' vectors follow."""
+    words, texts = (
+        {word: tuple(np.split(part, 2, axis=1)[half] for part in pair) for word, pair in read.items()}
+        for half in range(2)
+    )
     rows, scale = {}, measures.standardiser(part for pair in words.values() for part in pair)
     for word, (before, after) in words.items():
         apd, prt, corrected = distances(before, after)
@@ -121,6 +126,8 @@ def measure(words: dict[str, tuple[np.ndarray, np.ndarray]]) -> pd.DataFrame:
             "cube root of apd, apd and prt_corrected": np.cbrt(apd**2 * max(corrected, 0)),
             "change, standardised": measures.change_score(scaled_apd, scaled_corrected),
         }
+        text_apd, text_prt, text_corrected = distances(*texts[word])
+        rows[word] |= {"prt of texts": text_prt, "change of texts": measures.change_score(text_apd, text_corrected)}
     scores = pd.DataFrame.from_dict(rows, orient="index")
     scores["mean rank of apd and prt"] = rankdata(scores["apd"]) + rankdata(scores["prt"])
     return scores
@@ -229,9 +236,17 @@ def order(args: argparse.Namespace) -> list[list[dict]]:
         for layers in [*args.layers, *(["marked"] if args.target_marks else [])]:
             marks = args.target_marks if layers == "marked" else None
             number = 1 if marks else model.config.num_hidden_layers if layers == "all" else int(layers)
-            vectors = embed_usages(model, tokenizer, usages, number, target_marks=marks, read_names=args.read_names)
+            vectors = embed_usages(
+                *(model, tokenizer, usages, number),
+                **{"target_marks": marks, "read_names": args.read_names, "kept_vectors": KeptVectors(model)},
+                with_texts=True,
+            )
             setting = {"encoder": Path(name).name, "last layers": layers}
             parts = {word: tuple(by_time.values()) for word, by_time in vectors.items()}
+            width = model.config.hidden_size
+            vectors = {
+                word: {time: part[:, :width] for time, part in by_time.items()} for word, by_time in vectors.items()
+            }
             ranked += [{**setting, **row} for row in rank_words(parts, senses, golds)]
             judged.append({**setting, **judge_senses(usages, vectors, senses)})
     return [ranked, judged]

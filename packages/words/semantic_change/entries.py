@@ -21,8 +21,9 @@ from .citations import sentence_of
 from .durel import identify
 from .keywords import Collocate, Keywords
 from .known_senses import KnownSenses
-from .measures import design_effects, interval_of_change
-from .senses import Senses
+from .measures import LEVEL
+from .sense_shares import Groups, shares_of_senses, verdict
+from .senses import NUM_NEIGHBOURS, SUPPORTED, Senses
 from .usages import Usage, Usages, UsagesByText, number_documents
 
 
@@ -31,8 +32,8 @@ USAGES = "_usages.parquet"
 SENSES = "senses.csv"
 TRENDS = "trends.csv"
 USAGES_TABLE = "_usages.csv"
-ENTRY_FILES = (SENSES, TRENDS, USAGES, USAGES_TABLE)
-NUM_NEIGHBOURS = 10
+SPLITS = "splits.csv"
+ENTRY_FILES = (SENSES, SPLITS, TRENDS, USAGES, USAGES_TABLE)
 # With more years than these a trend is by decade.
 FEW_YEARS = 10
 
@@ -85,6 +86,35 @@ class Entry:
     def is_sure(self, usage: int) -> bool:
         """Tells whether all usages in the corpus that are older than this one were read."""
         return usage in self.earliest[: self.num_sure]
+
+    def by_time(self, times: Sequence[str]) -> Groups:
+        """Returns the sampled usages by time."""
+        groups = np.array([times.index(usage.time) for usage in self.sampled], dtype=int)
+        return Groups(groups, number_documents(self.sampled), len(times))
+
+    def shares(self, option: int, groups: Groups) -> np.ndarray:
+        """Returns the [`shares_of_senses`] of an option in groups of the sampled usages."""
+        senses = self.options[option]
+        return shares_of_senses(senses, senses.labels, senses.are_quoted(self.sampled), groups)
+
+    @property
+    def largest_share(self) -> float:
+        """The share of the largest known sense among the sampled usages of all times, NaN if it is not counted."""
+        usages = np.zeros(len(self.vectors), dtype=int)
+        shares = self.shares(self.chosen, Groups(usages, number_documents(self.sampled), 1))[:, 0, 0]
+        return math.nan if np.isnan(shares).all() else float(np.nanmax(shares))
+
+    def describe_right(self) -> str:
+        """Tells how right known senses are, and whether their shares can be counted."""
+        known = self.senses.known
+        if math.isnan(known.share_right):
+            return "shares are not to be counted, because no sense has two quotations that tell how right it is"
+        right = f"{percent(known.share_right)} of the quotations have their sense, each assigned by the other texts"
+        num_right, number = known.supported
+        worth = f"; with a support of {SUPPORTED} and more, {num_right} of {number} are right"
+        if not known.tells_senses:
+            return f"{right}, which is not more than by chance, so shares are not to be counted{worth}"
+        return f"{right} (the largest sense has {percent(self.largest_share)} of the usages){worth}"
 
     def support(self, option: int, usage: int) -> float:
         """Returns the share of a usage's neighbours that have its sense, NaN for the only usage of a word."""
@@ -153,13 +183,20 @@ def make_entries(
 
 def sense_rows(word: str, entry: Entry, times: Sequence[str]) -> Iterable[dict[str, Any]]:
     """Yields a row of `senses.csv` for each sense of a word."""
-    labels, sampled = entry.senses.labels, entry.sampled
-    groups, documents = np.array([times.index(usage.time) for usage in sampled]), number_documents(sampled)
-    for sense in range(len(entry.senses.counts)):
-        names = {"name": entry.senses.names[sense], "keywords": ", ".join(entry.senses.keywords[sense])}
+    senses, groups = entry.senses, entry.by_time(times)
+    shares, is_one = entry.shares(entry.chosen, groups), len(senses.counts) == 1
+    for sense in range(len(senses.counts)):
+        names = {"name": senses.names[sense], "keywords": ", ".join(senses.keywords[sense])}
         row = {"word": word, "sense": sense + 1, **names}
-        for time, part in zip(times, shares_by_group(labels == sense, groups, documents, len(times)), strict=True):
-            row |= {f"{name}_{time}": value for name, value in part.items() if name != "total"}
+        if not is_one:
+            row["verdict"] = verdict(shares[sense, 0], shares[sense, -1])
+        for time, part, share in zip(times, groups.count(senses.labels == sense), shares[sense], strict=True):
+            row |= {f"usages_{time}": part["usages"], f"documents_{time}": part["documents"]} | name_share(share, time)
+        if senses.known is not None:
+            row |= {
+                "quotations_right": round(senses.known.share_right, 4),
+                "largest_share": round(entry.largest_share, 4),
+            }
         # A known sense may have no usage.
         for earliest in entry.first_usages(entry.chosen, sense)[:1]:
             usage = entry.usages[earliest]
@@ -167,34 +204,47 @@ def sense_rows(word: str, entry: Entry, times: Sequence[str]) -> Iterable[dict[s
                 "first_time": usage.time,
                 "first_date": usage.date,
                 "first_source": usage.source,
-                "first_support": entry.support(entry.chosen, earliest),
+                # All usages have the only sense.
+                "first_support": math.nan if is_one else entry.support(entry.chosen, earliest),
                 "first_among": "all usages" if entry.is_sure(earliest) else "those read",
             }
         yield row
 
 
-def shares_by_group(
-    is_inside: np.ndarray, groups: np.ndarray, documents: np.ndarray, number: int
-) -> list[dict[str, float]]:
-    """
-    Counts some of the usages in each of a number of groups, such as a sense's usages at each time. Returns for each
-    group the number of these usages, of their documents and of all usages, and the share with its 95 % interval.
-    """
-    parts, totals = [], []
-    for group in range(number):
-        unique, place = np.unique(documents[groups == group], return_inverse=True)
-        totals.append(np.bincount(place, minlength=len(unique)))
-        parts.append(np.bincount(place[is_inside[groups == group]], minlength=len(unique)))
-    rows = []
-    for part, total, effect in zip(parts, totals, design_effects(parts, totals), strict=True):
-        share = interval_of_change(part.sum(), total.sum(), effect) if len(total) else [math.nan] * 3
-        rows.append(
-            {
-                **{"usages": int(part.sum()), "documents": np.count_nonzero(part), "total": int(total.sum())},
-                **dict(zip(("share", "share_low", "share_high"), np.round(share, 4).tolist(), strict=True)),
-            }
-        )
-    return rows
+def percent(share: float) -> str:
+    return f"{round(100 * share)} %"
+
+
+def split_row(word: str, entry: Entry, times: Sequence[str]) -> dict[str, Any]:
+    """Returns the row of `splits.csv` of a word: its usages in two clusters."""
+    split = entry.options[1]
+    shares = entry.shares(1, entry.by_time(times))
+    row = {"word": word, "senses": len(entry.senses.counts), "silhouette": round(split.silhouette, 4), "p": split.p}
+    for sense, keywords in enumerate(split.keywords):
+        row[f"keywords_{sense + 1}"] = ", ".join(keywords)
+        for time, share in zip(times, shares[sense, :, 0].round(4).tolist(), strict=True):
+            row[f"share_{sense + 1}_{time}"] = share
+    return row
+
+
+def describe_splits(entries: Mapping[str, Entry]) -> list[str]:
+    """Counts the words whose usages have one cluster. Returns a sentence, or none without such words."""
+    clustered = [entry for entry in entries.values() if entry.senses.known is None]
+    ones = [entry for entry in clustered if len(entry.senses.counts) == 1]
+    moving = sum(len(entry.options) > 1 and entry.options[1].p < LEVEL for entry in ones)
+    if not ones:
+        return []
+    return [
+        f"One sense is proposed for {len(ones)} of {len(clustered)} words, which is no evidence that they have one: "
+        f"{SPLITS} has each word in two, and for {moving} of these the shares of the two change more than chance "
+        f"(p below {LEVEL})."
+    ]
+
+
+def name_share(share: np.ndarray, time: str = "") -> dict[str, float]:
+    """Returns the columns of a share and of the ends of its interval, of a time or without one."""
+    names = [f"{name}_{time}" if time else name for name in ("share", "share_low", "share_high")]
+    return dict(zip(names, share.round(4).tolist(), strict=True))
 
 
 class Periods:
@@ -221,29 +271,36 @@ class Periods:
 
 def trend_rows(word: str, entry: Entry, periods: Periods) -> Iterable[dict[str, Any]]:
     """Yields a row of `trends.csv` for each sense of a word and each period with a dated usage."""
-    groups = periods.find(entry.sampled)
-    is_dated = groups >= 0
-    documents, labels = number_documents(entry.sampled)[is_dated], entry.senses.labels[is_dated]
+    groups = Groups(periods.find(entry.sampled), number_documents(entry.sampled), len(periods.spans))
+    shares = entry.shares(entry.chosen, groups)
     for sense, name in enumerate(entry.senses.names):
-        parts = shares_by_group(labels == sense, groups[is_dated], documents, len(periods.spans))
-        for (first, last), part in zip(periods.spans, parts, strict=True):
+        parts = groups.count(entry.senses.labels == sense)
+        for (first, last), part, share in zip(periods.spans, parts, shares[sense], strict=True):
             if part["total"]:
-                yield {"word": word, "sense": sense + 1, "name": name, "from": first, "to": last, **part}
+                about = {"word": word, "sense": sense + 1, "name": name, "from": first, "to": last}
+                yield about | part | name_share(share)
 
 
 def write_entries(folder: Path, entries: Mapping[str, Entry], times: Sequence[str]):
     """
-    Writes `senses.csv` and `trends.csv`; a Parquet file with a row for each sampled usage: `word`, `sense`, `name` (of
-    the sense), the attributes of [`Usage`], its `sentence`, `identifier` ([`identify`]) and `vector` (float32); and a
-    CSV file with the same usages for spreadsheets, with the text on the left, the form and the text on the right.
+    Writes `senses.csv`, `splits.csv` and `trends.csv`; a Parquet file with a row for each sampled usage: `word`,
+    `sense`, `name` (of the sense), the attributes of [`Usage`], its `sentence`, `identifier` ([`identify`]) and
+    `vector` (float32); and a CSV file with the same usages for spreadsheets, with the text on the left, the form and
+    the text on the right.
     """
     periods = Periods(entries.values())
     tables = {
         SENSES: [row for word, entry in entries.items() for row in sense_rows(word, entry, times)],
+        SPLITS: [
+            split_row(word, entry, times)
+            for word, entry in entries.items()
+            if entry.senses.known is None and len(entry.options) > 1
+        ],
         TRENDS: [row for word, entry in entries.items() for row in trend_rows(word, entry, periods)],
     }
+    tables[SPLITS].sort(key=lambda row: (math.isnan(row["p"]), row["p"]))
     for name, table in tables.items():
-        # Texts without dates have no trend.
+        # Texts without dates have no trend, and few usages no split.
         if table:
             with written_whole(folder / name) as partial:
                 pd.DataFrame(table).to_csv(partial, index=False)

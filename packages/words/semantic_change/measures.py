@@ -135,6 +135,35 @@ def shuffled_prototypes(
     return float(np.mean(by_chance)), p
 
 
+def shuffled_shares(
+    before: np.ndarray,
+    after: np.ndarray,
+    documents: tuple[np.ndarray, np.ndarray],
+    seed: int = 0,
+    resamples: int = 999,
+) -> float:
+    """
+    Returns the p-value of the change of a share between two times: the share of random assignments of whole documents
+    to the times in which it changes at least as much. NaN if the documents are too few ([`can_be_tested`]).
+
+    Args:
+        before, after (`np.ndarray` of shape `(usages,)`): Whether each usage is one of those that are counted.
+        documents (two `np.ndarray` of shape `(usages,)`): The document of each usage, as a number from 0.
+    """
+    firsts, lasts = (part.max() + 1 for part in documents)
+    if not can_be_tested(firsts, lasts):
+        return math.nan
+    numbers = np.concatenate([documents[0], firsts + documents[1]])
+    inside, sizes = np.bincount(numbers, np.concatenate([before, after])), np.bincount(numbers)
+    is_before = np.arange(firsts + lasts) < firsts
+    shuffles = np.random.default_rng(seed).permuted(np.tile(is_before, (resamples, 1)), axis=1)
+    members = np.vstack([is_before, shuffles]).astype(float)
+    change, *by_chance = np.abs(
+        members @ inside / (members @ sizes) - (1 - members) @ inside / ((1 - members) @ sizes)
+    )
+    return float((1 + np.sum(np.array(by_chance) >= change - 1e-12)) / (1 + resamples))
+
+
 def average_pairwise_distance(before: np.ndarray, after: np.ndarray) -> float:
     """
     Mean cosine distance (0 to 2) over all pairs of a usage before and a usage after (APD, Giulianelli et al., 2020).
@@ -243,6 +272,14 @@ def score_change(word: ReadUsages, times: Sequence[str], seed: int) -> dict[str,
     # A basic bootstrap interval: deviations are subtracted, and were centred because the bootstrap is biased.
     change, high, low = (change_score(scores["apd"], scores["prt_corrected"] - deviation) for deviation in deviations)
     return {"change": change, **largest_step(word, times, seed), "change_low": low, "change_high": high, **scores}
+
+
+def score_texts(texts: Mapping[str, ReadUsages], times: Sequence[str], seed: int) -> dict[str, dict[str, float]]:
+    """
+    Computes the column `change_of_texts`, a baseline: the [`change_score`] of whole texts with a word, from the first
+    to the last time, by the vectors of texts in the place of usages.
+    """
+    return {"change_of_texts": {name: change_between(text, times[0], times[-1], seed) for name, text in texts.items()}}
 
 
 # Each computes the columns of one word from its usages, the times in their order, and a seed.

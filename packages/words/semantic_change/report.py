@@ -29,6 +29,8 @@ STEP = "step"
 COUNTS = ("usages_", "documents_", "per_million_")
 DARK, LIGHT = "#1f6fb4", "#b7c4d1"
 MOST_BARS = 50
+# A word with so many usages at both ends may be scored, if the reader wants it.
+FEW = 10
 
 
 def format_table(rows: pd.DataFrame | Iterable[dict]) -> str:
@@ -154,6 +156,8 @@ def conclude(
             f"('{most['word']}') times as far apart as in shuffled documents"
         )
     is_steady = table["word"].isin(steady)
+    if len(changed) and not is_steady.any():
+        sentences[0] += ". With many documents steady words do, too: compare with some, which --steady names or draws"
     if is_steady.any():
         changes, others = table.loc[is_steady].set_index("word")["change"], table.loc[~is_steady, "change"]
         middle = f"with a median change of {changes.median():.1f}"
@@ -224,11 +228,14 @@ def write_report(
             without.setdefault(words, []).append(name)
     agreements: dict[str, dict] = {}
     notes = [" ".join(concluded)] if concluded else []
-    notes += (
-        [f"Not compared, with too few usages at {times[0]} or {times[-1]}: {describe_counts(left_out)}."]
-        if left_out
-        else []
-    )
+    if left_out:
+        notes.append(f"Not compared, with too few usages at {times[0]} or {times[-1]}: {describe_counts(left_out)}.")
+    nearly = {word: fewest for word, by in left_out.items() if (fewest := min(by[times[0]], by[times[-1]])) >= FEW}
+    if nearly:
+        notes.append(
+            f"With --min_usages {min(nearly.values())} these of them have a score, with more noise: "
+            f"{', '.join(nearly)}."
+        )
     if truth is not None:
         missing["No gold score"] = [word for word in scores.index if word not in truth]
         missing["Not looked for"] = [word for word in truth if word not in {*scores.index, *left_out}]

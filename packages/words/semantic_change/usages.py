@@ -76,6 +76,8 @@ UsagesByText = dict[str, dict[str, list[list[Usage]]]]
 CONTEXT_WORDS = 10
 # The most frequent words that make up this share of a corpus say little about its contents.
 FREQUENT_SHARE = 0.5
+# Texts of a whole corpus hardly have one of a few words so often.
+COLLECTED = 0.9
 # Texts with fewer spaces may be equal by chance. A few copies change little.
 FEWEST_SPACES, MOST_COPIES = 7, 0.05
 
@@ -152,12 +154,19 @@ def count_frequencies(
     """
     counts: dict[str, Counter[tuple[str, str]]] = {word: Counter() for word in targets}
     sizes: Counter[tuple[str, str]] = Counter()
+    num_texts = num_with = 0
     for sentence in sentences:
+        num_texts, num_with = num_texts + 1, num_with + bool(sentence.targets)
         document = sentence.time, sentence.document
         sizes[document] += sentence.text.count(" ") + 1
         for word, _, _ in sentence.targets:
             counts[word][document] += 1
         yield sentence
+    if num_with > COLLECTED * num_texts:
+        logger.warning(
+            f"{num_with:,} of {num_texts:,} texts have one of the words, as if they had been collected for them: then "
+            "per_million is of these texts, and not of the corpus that they come from."
+        )
     place = {document: number for number, document in enumerate(sizes)}
     documents = [[number for (when, _), number in place.items() if when == time] for time in times]
     all_words = np.array(list(sizes.values()))
@@ -409,6 +418,7 @@ def embed_usages(
     read_names: bool = True,
     kept_vectors: KeptVectors | None = None,
     compute: Callable[..., torch.Tensor] | None = None,
+    with_texts: bool = False,
 ) -> dict[str, dict[str, np.ndarray]]:
     """
     Computes a vector for each usage: the mean of the last hidden layers, averaged over the word's tokens (section 4 of
@@ -426,11 +436,12 @@ def embed_usages(
             al., 2021).
         kept_vectors: Vectors of earlier runs with this model, which are read and not computed; new ones are added.
         compute: Computes the mean of the last layers `(texts, tokens, hidden_size)` of a batch in the model's place.
+        with_texts: If True, the average over all tokens of the text stands behind each vector of a usage.
 
     Returns:
-        A float32 array of shape `(usages, hidden_size)` for each word and time, in the order of the usages, without
-        those that [`drop_unknown`] leaves out. Raises a `ValueError` if the tokenizer has other times than the
-        model, or if a vector is not finite.
+        A float32 array of shape `(usages, hidden_size)` for each word and time, or `(usages, 2 * hidden_size)` with
+        texts, in the order of the usages, without those that [`drop_unknown`] leaves out. Raises a `ValueError` if the
+        tokenizer has other times than the model, or if a vector is not finite.
     """
     check_same_times(model, tokenizer)
     num_last_layers = count_layers(model, num_last_layers, target_marks)
@@ -459,6 +470,8 @@ def embed_usages(
         if number == len(rows):
             rows.append(row)
         places.append((number, first, last))
+        if with_texts:
+            places.append((number, 0, len(row["input_ids"])))
     vectors = np.zeros((len(places), model.config.hidden_size), dtype=np.float32)
     keys, missing = [], dict.fromkeys(range(len(places)))
     if kept_vectors is not None:
@@ -487,7 +500,7 @@ def embed_usages(
     if kept_vectors is not None:
         kept_vectors.write()
     ends = np.cumsum([len(part) for by_time in kept.values() for part in by_time.values()])
-    parts = iter(np.split(vectors, ends))
+    parts = iter(np.split(vectors.reshape(-1, (1 + with_texts) * model.config.hidden_size), ends))
     return {word: {time: next(parts) for time in by_time} for word, by_time in kept.items()}
 
 

@@ -134,8 +134,8 @@ def rank(texts: Path, output: Path, *more: str | Path) -> list[dict[str, str]]:
 @pytest.mark.parametrize("model", ["plain", "dated"])
 def test_a_table_of_words_says_how_sure_it_is(folder, tmp_path, capsys, model):
     rows = {row["word"]: row for row in rank(folder, tmp_path, "--model_name_or_path", folder / model)}
-    scores = ["change", "apd", "prt", "prt_corrected"]
-    assert list(rows["flew"])[:11] == [
+    scores = ["change", "apd", "prt", "prt_corrected", "change_of_texts"]
+    assert list(rows["flew"])[:12] == [
         "rank",
         "word",
         *scores,

@@ -9,7 +9,7 @@ from scipy.stats import t
 
 from semantic_change.attestations import Search
 from semantic_change.citations import sentence_of
-from semantic_change.entries import Entry, make_entries, make_entry, write_entries
+from semantic_change.entries import Entry, describe_splits, make_entries, make_entry, write_entries
 from semantic_change.unranked import unranked_table, write_unranked
 from semantic_change.usages import Frequency, Usage
 
@@ -181,6 +181,27 @@ def test_senses_and_usages_are_written(sample, whole, tmp_path):
     assert usages["text"].tolist() == [usage.text for part in sample.values() for usage in part]
     assert [sense - 1 for sense in usages["sense"]] == [sense_of(usage) for part in sample.values() for usage in part]
     np.testing.assert_array_equal(np.stack(usages["vector"]), entry.vectors)
+
+
+def test_what_holds_of_one_sense_by_construction_is_left_out_and_the_split_into_two_is_written(tmp_path):
+    """Two clusters do not stand apart, and have the same shares at both times."""
+    numbers = np.random.default_rng(3)
+    points = numbers.normal(size=(60, 8)) + 0.3 * np.eye(8)[np.arange(60) % 2]
+    sample = {time: [dated(1800 + 100 * n + k, 0, k) for k in range(30)] for n, time in enumerate(TIMES)}
+    vectors = dict(zip(TIMES, (points[:30], points[30:]), strict=True))
+    entry = make_entry(Search(sample, vectors))
+    write_entries(tmp_path, {"plane": entry}, TIMES)
+    (row,) = pd.read_csv(tmp_path / "senses.csv").to_dict("records")
+    assert row["usages_1800"] == 30 and row["first_date"] == 1800
+    assert all(math.isnan(row[name]) for name in row if name.startswith(("share", "first_support")))
+    assert "verdict" not in row
+    (split,) = pd.read_csv(tmp_path / "splits.csv").to_dict("records")
+    first = entry.options[1].labels == 0
+    assert (split["senses"], split["p"]) == (1, entry.options[1].p) and split["p"] > 0.05
+    assert split["share_1_1800"] == pytest.approx(first[:30].mean(), abs=1e-4)
+    assert split["share_2_1900"] == pytest.approx(1 - first[30:].mean(), abs=1e-4)
+    (said,) = describe_splits({"plane": entry})
+    assert "1 of 1" in said and "for 0 of these" in said
 
 
 def test_usages_are_written_for_spreadsheets(sample, whole, tmp_path):

@@ -26,6 +26,7 @@ from semantic_change.usages import (
     embed_usages,
     encode_usage,
     frequent_words,
+    put_name,
     read_usages,
     sample_usages,
 )
@@ -216,6 +217,30 @@ def test_a_vector_is_the_mean_of_a_word_s_pieces_in_the_last_layers(layers, buil
         embed_usages(model, tokenizer, usages)
 
 
+def test_the_vector_of_a_whole_text_follows_that_of_the_word():
+    model, tokenizer = plain_model()
+    usages = sample_usages(SENTENCES, ["plane", "trees"], TIMES, num_samples=10)
+    words = embed_usages(model, tokenizer, usages, num_last_layers=2, batch_size=2)
+    both = embed_usages(model, tokenizer, usages, num_last_layers=2, batch_size=2, with_texts=True)
+    for word, by_time in usages.items():
+        for time, part in by_time.items():
+            alone, text = np.split(both[word][time], 2, axis=1)
+            np.testing.assert_allclose(alone, words[word][time], atol=1e-5)
+            for usage, vector in zip(part, text, strict=True):
+                batch = tokenizer(put_name(usage, word).text, return_tensors="pt")
+                with torch.no_grad():
+                    states = torch.stack(model(**batch, output_hidden_states=True).hidden_states[-2:]).mean(0)[0]
+                np.testing.assert_allclose(vector, states.mean(0).numpy(), atol=1e-5)
+
+
+def test_texts_that_were_collected_for_their_words_are_no_corpus(caplog):
+    whole = [*SENTENCES, *(sentence(TIMES[0], f"the air {number}") for number in range(3))]
+    for texts, is_told in ((SENTENCES[:2] + SENTENCES[3:], True), (whole, False)):
+        caplog.clear()
+        assert len([*count_frequencies(texts, ["plane", "trees"], TIMES, {})]) == len(texts)
+        assert ("4 of 4 texts" in caplog.text) == is_told
+
+
 def test_words_that_are_all_unknown_to_the_tokenizer_are_left_out_and_counted(caplog):
     """All of them would have the vector of the unknown word."""
     model, tokenizer = plain_model()
@@ -263,11 +288,17 @@ COUNTS = {"a": {"1": 2, "2": 3}, "b": {"1": 1, "2": 1}, "c": {"1": 0, "2": 4}, "
 
 def test_a_report_of_scores_and_gold_scores(tmp_path, all_forms):
     """Words with the same score share a rank. Words without a score come last."""
-    truth, rare = {"a": 0.1, "b": 0.6, "c": 0.3, "d": 0.9, "f": 0.5}, {"e": {"1": 3, "2": 0}}
+    truth, rare = {"a": 0.1, "b": 0.6, "c": 0.3, "d": 0.9, "f": 0.5}, {"e": {"1": 3, "2": 0}, "g": {"1": 13, "2": 11}}
     scores = {"prt": (0.1, 0.5, math.nan, 0.5), "apd": (1, 2, math.nan, 3), "sgns": [math.nan] * 4}
     columns = {name: dict(zip(COUNTS, values, strict=True)) for name, values in scores.items()}
     text = write_report(tmp_path, ranked_table(columns, COUNTS, truth), ["1", "2"], truth, left_out=rare)
-    for sentence in ("e (1: 3, 2: 0)", "No score in prt, apd: c.", "Not looked for: f.", "sgns: no correlation"):
+    for sentence in (
+        "e (1: 3, 2: 0)",
+        "With --min_usages 11 these of them have a score, with more noise: g.",
+        "No score in prt, apd: c.",
+        "Not looked for: f.",
+        "sgns: no correlation",
+    ):
         assert sentence in text
     results = read_json(tmp_path / "results.json")
     assert results["left_out"] == rare and results["agreement"].keys() == {"prt", "apd"}

@@ -1,6 +1,7 @@
 """Checks the map of usages and their clusters against plain computations."""
 
 import math
+from itertools import product
 
 import numpy as np
 import pytest
@@ -49,6 +50,40 @@ def option(number: int, silhouette: float) -> Senses:
         silhouette,
         [""] * number,
     )
+
+
+def moving(shuffled: bool, seed: int = 4) -> tuple[dict, dict]:
+    """Returns usages of two senses that overlap: the first has 20 % of 50 usages, then 80 %; or times at random."""
+    generator = np.random.default_rng(seed)
+    senses = np.concatenate([np.arange(50) < 10, np.arange(50) < 40])
+    vectors = generator.normal(size=(100, 12)) + 1.6 * np.eye(12)[senses.astype(int)]
+    vectors = vectors[generator.permutation(100)] if shuffled else vectors
+    usages = {time: [Usage(time, "plane", 0, 5, document=f"{time} {number}") for number in range(50)] for time in "ab"}
+    return usages, {"a": vectors[:50], "b": vectors[50:]}
+
+
+def test_the_shares_of_two_clusters_that_do_not_stand_apart_may_change_more_than_chance():
+    small = {False: 0, True: 0}
+    for shuffled, seed in product(small, range(8, 14)):
+        options = find_senses(*moving(shuffled, seed))
+        assert choose_senses(options) == 0
+        small[shuffled] += options[1].p < 0.05
+    assert small[False] == 6 and small[True] <= 1
+
+
+def test_the_p_of_a_split_is_that_of_shuffled_documents():
+    """Documents of three usages each are shuffled in a plain loop."""
+    usages, vectors = moving(shuffled=True)
+    usages = {time: [Usage(time, "plane", 0, 5, document=str(number // 3)) for number in range(50)] for time in usages}
+    split = find_senses(usages, vectors)[1]
+    is_first = split.labels == 0
+    documents = [np.arange(50) // 3, 17 + np.arange(50) // 3]
+    numbers, generator, large = np.concatenate(documents), np.random.default_rng(0), 0
+    change = abs(is_first[:50].mean() - is_first[50:].mean())
+    for _ in range(2000):
+        before = np.isin(numbers, generator.choice(34, 17, replace=False))
+        large += abs(is_first[before].mean() - is_first[~before].mean()) >= change - 1e-12
+    assert split.p == pytest.approx(large / 2000, abs=0.04) and math.isnan(find_senses(usages, vectors)[2].p)
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,7 @@ from .. import corpora, measures, usages
 from ..dated_sentences import DatedSentence
 from ..discovery import FEW_USAGES, MORE_USAGES, SEARCHED, Searched, Vocabulary, sift, write_searched
 from ..durel import JUDGED, USES, compare_with_judgments, read_judgments, write_uses
-from ..entries import ENTRY_FILES, Entry, make_entries, write_entries
+from ..entries import ENTRY_FILES, Entry, describe_splits, make_entries, write_entries
 from ..kept_vectors import KeptVectors
 from ..known_senses import GivenTexts, read_known_senses, read_senses, take_words, to_usages
 from ..reading.dated_texts import numbers_in
@@ -268,10 +268,11 @@ def embed_words(
     tokenizer: PreTrainedTokenizerBase,
     kept: KeptVectors | None = None,
     compute: Callable[..., torch.Tensor] | None = None,
+    with_texts: bool = False,
 ) -> dict[str, measures.Vectors]:
     """Returns the vectors of the usages, as [`embed_usages`] does."""
     settings = (args.num_last_layers, args.per_device_eval_batch_size, args.max_seq_length, args.target_marks)
-    return usages.embed_usages(model, tokenizer, by_word, *settings, args.reads_names, kept, compute)
+    return usages.embed_usages(model, tokenizer, by_word, *settings, args.reads_names, kept, compute, with_texts)
 
 
 class Reader:
@@ -311,20 +312,30 @@ class Reader:
         """Leaves out the usages that the tokenizer does not know."""
         return usages.drop_unknown(self.tokenizer, by_word, self.args.reads_names)
 
-    def embed(self, by_word: Usages) -> dict[str, measures.Vectors]:
-        """Returns the vectors of usages."""
+    def embed(self, by_word: Usages, with_texts: bool = False) -> dict[str, measures.Vectors]:
+        """Returns the vectors of usages, each followed by its text's if these are wanted."""
         compute = self.compute_in_8_bits if self.is_in_8_bits else None
-        return embed_words(self.args, by_word, self.model, self.tokenizer, self.kept, compute)
+        return embed_words(self.args, by_word, self.model, self.tokenizer, self.kept, compute, with_texts)
 
     def read_known(self, by_word: Usages) -> tuple[Usages, dict[str, measures.Vectors]]:
         """Returns the usages that the tokenizer knows, and their vectors."""
         known = self.drop_unknown(by_word)
         return known, self.embed(known)
 
-    def read_compared(self, by_word: Usages) -> dict[str, measures.ReadUsages]:
+    def read_compared(self, by_word: Usages, with_texts: bool = False) -> dict[str, measures.ReadUsages]:
         """Returns the usages as the model reads them at the times that are compared."""
-        reads_time = hasattr(self.tokenizer, "time_points")
-        return usages.read_usages(by_word, self.args.compared_times, self.embed, reads_time)
+        reads_time, embed = hasattr(self.tokenizer, "time_points"), partial(self.embed, with_texts=with_texts)
+        return usages.read_usages(by_word, self.args.compared_times, embed, reads_time)
+
+    def read_with_texts(
+        self, by_word: Usages
+    ) -> tuple[dict[str, measures.ReadUsages], dict[str, measures.ReadUsages]]:
+        """Returns the usages as the model reads them at the times that are compared, and their whole texts."""
+        both, width = self.read_compared(by_word, with_texts=True), self.model.config.hidden_size
+        return (
+            {word: each.scaled(lambda part: part[:, :width]) for word, each in both.items()},
+            {word: each.scaled(lambda part: part[:, width:]) for word, each in both.items()},
+        )
 
 
 class Discovered(NamedTuple):
@@ -453,9 +464,16 @@ def rank_words(
             f"{args.steady} (--steady): no word has {args.min_usages} usages (--min_usages) at "
             f"{' and '.join(args.ends)}."
         )
-    words_read = reader.read_compared(usages.drop_rare_times(by_word, args.min_usages))
+    compared, texts_read = usages.drop_rare_times(by_word, args.min_usages), {}
+    # An encoder that reads marks has only vectors of whole texts.
+    if "change" in args.measures and args.target_marks is None:
+        words_read, texts_read = reader.read_with_texts(compared)
+    else:
+        words_read = reader.read_compared(compared)
     vectors = {word: each.vectors for word, each in words_read.items()}
     columns = measures.score_words(words_read, args.measures, args.times, args.seed, args.standardise)
+    if texts_read:
+        columns |= measures.score_texts(texts_read, args.times, args.seed)
 
     documents = usages.count_documents(drawn)
     table = ranked_table(
@@ -478,16 +496,19 @@ def rank_words(
     if known:
         numbers = {word: (entries[word].senses.num_unfitting, len(entries[word].sampled)) for word in known}
         described = (
-            f"{word}: {known[word].describe()}, and {unfitting:,} of {all_usages:,} usages fit none of them"
+            f"{word}: {known[word].describe()}, and {unfitting:,} of {all_usages:,} usages fit none of them; "
+            f"{entries[word].describe_right()}"
             for word, (unfitting, all_usages) in numbers.items()
         )
-        print(f"Known senses: {'; '.join(described)}.")
+        print("Known senses", *described, sep="\n")
+    split = describe_splits(entries)
+    print(*split, sep="\n", end="\n" if split else "")
     logger.info(reader.kept.describe())
     write_entries(folder, entries, args.times)
     write_uses(folder, {word: entry.sampled for word, entry in entries.items()})
     if judgments is not None:
         write_judged(folder, judgments, entries)
-    remarks = [*concluded, *remarks]
+    remarks = [*concluded, *split, *remarks]
     write_html(folder / PAGE, words_page(table, args.times, entries, frequencies, unranked, remarks, texts))
     print(f"Words to look at: {folder / PAGE}")
 

@@ -18,6 +18,7 @@ from .tei_words import BREAKS, LEFT_OUT, PASSAGES, TOKENS, TokenReader, split_to
 
 ROOTS = ("TEI", "TEI.2", "teiCorpus", "teiCorpus.2")
 TEXTS = ("TEI", "TEI.2")
+CHAPTER = "chapter"
 # Verses outside of stanzas are joined up to the first end of a sentence after this many.
 FEWEST_VERSES = 8
 SENTENCE_END = re.compile(r"[.!?\u2026][\"'\u201d\u2019\u00bb)\]]*\s*$")
@@ -133,9 +134,10 @@ class PassageFinder:
     def find(self, element: ElementTree.Element, divisions: Divisions = Divisions()) -> Iterator[FoundText]:
         """
         Yields the outermost passages below an element, without the headings of acts and scenes. Stanzas are passages,
-        not the poem around them. Verses outside of stanzas are joined, up to the end of a sentence.
+        not the poem around them. Verses outside of stanzas are joined, up to the end of a sentence. Chapters without a
+        number are counted in the part around them.
         """
-        verses = ElementTree.Element("lg")
+        verses, chapters = ElementTree.Element("lg"), 0
         for child in element:
             if child.tag == "l" or (len(verses) and child.tag in BREAKS):
                 verses.append(child)
@@ -148,7 +150,11 @@ class PassageFinder:
                 if len(verses):
                     yield self.locate(verses, divisions)
                     verses = ElementTree.Element("lg")
-                inner = divisions.within(child.get("type"), child.get("n")) if is_division(child) else divisions
+                inner = divisions
+                if is_division(child):
+                    chapters += (kind := child.get("type", "")).lower() == CHAPTER
+                    number = str(chapters) if kind.lower() == CHAPTER else None
+                    inner = divisions.within(kind, child.get("n") or number)
                 if is_passage(child):
                     yield self.locate(child, divisions)
                 else:

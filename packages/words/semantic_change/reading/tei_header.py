@@ -1,5 +1,6 @@
 """Reads the date, the author and the title of a text from the header of a TEI file."""
 
+import re
 from collections.abc import Iterator
 from textwrap import shorten
 from typing import NamedTuple
@@ -14,6 +15,8 @@ DATES = ("date", "origDate")
 SOURCES, FIRST, OF_TODAY = ("bibl", "biblStruct", "biblFull", "msDesc"), "firstedition", ("digitalsource", "digital")
 # Events in the life of a play, and kinds of its dates (DraCor), in the order in which they are read
 EVENTS = ("written", "premiere", "print")
+# What the European Literary Text Collection adds to the title of a novel
+EDITION = re.compile(r"\s*:\s*ELTeC edition$", re.IGNORECASE)
 # Parts of the name of a person that are not the name
 NO_NAME = {"idno", "note", "ref", "ptr", "date", "birth", "death", "affiliation"}
 
@@ -89,7 +92,8 @@ def read_date_element(element: ElementTree.Element) -> str:
 def read_title(header: ElementTree.Element) -> str:
     """Returns the main title of a text."""
     title = header.find("fileDesc/titleStmt/title[@type='main']")
-    return read_element_name(header.find("fileDesc/titleStmt/title") if title is None else title)
+    name = read_element_name(header.find("fileDesc/titleStmt/title") if title is None else title)
+    return EDITION.sub("", name)
 
 
 def read_author(header: ElementTree.Element) -> str:

@@ -103,10 +103,11 @@ function toggleMisfiled(choice, usage) {
 
 // Returns the senses of a word with the reader's choices, the sense of each usage, and the numbers of sampled usages:
 // `counts` by sense and time, `totals` by time. Misfiled usages have no sense and count nowhere. Each sense has, by time,
-// its `shares` with intervals, and `documents`, the number of documents that have it; and its `trend`, shares by decade or
-// year.
+// its `shares` with intervals, and `documents`, the number of documents that have it; its `trend`, shares by decade or
+// year; and its `verdict`. Shares of known senses are the corrected ones of the run until the reader moves a usage or a
+// sense. A share that is not to be counted is null, and so is that of the only sense.
 function readSenses(word, entry) {
-  const { labels: found, keywords, names } = optionOf(word, entry);
+  const { labels: found, keywords, names, shares: corrected } = optionOf(word, entry);
   const choice = optionChoice(word, entry);
   const out = new Set(choice.misfiled);
   const placed = found.map((sense, usage) => choice.placed[usage] ?? sense);
@@ -116,6 +117,9 @@ function readSenses(word, entry) {
   const documents = grouped(times, entry.time);
   const bySpan = grouped(spans, entry.span);
   const totals = documents.map((found) => found.flat().length);
+  const isMoved = choice.added || choice.misfiled.length || [choice.placed, choice.merged].some((part) => Object.keys(part).length);
+  const isCorrected = corrected && !isMoved;
+  const isOnly = keywords.length - Object.keys(choice.merged).length === 1;
   const senses = keywords
     .map((_, id) => id)
     .filter((id) => !(id in choice.merged))
@@ -129,11 +133,13 @@ function readSenses(word, entry) {
       const shown = [...new Set(inTurn.filter(Boolean))].slice(0, Math.max(5, parts.length));
       const own = countOf(documents, (usage) => labels[usage] === id);
       const counts = own.map(sum);
-      const shares = sharesOf(documents, own);
-      const trend = sharesOf(bySpan, countOf(bySpan, (usage) => labels[usage] === id));
+      const count = (groups, part) => (isOnly ? groups.map(() => null) : sharesOf(groups, part));
+      const shares = isCorrected ? corrected.times[id] : count(documents, own);
+      const trend = isCorrected ? corrected.spans[id] : count(bySpan, countOf(bySpan, (usage) => labels[usage] === id));
       const label = name || `Sense ${number}`;
       return {
         ...{ id, parts, name, number, label, counts, shares, trend, keywords: shown },
+        verdict: isOnly ? "" : verdictOf(shares[0], shares.at(-1)),
         documents: own.map((found) => found.filter(Boolean).length),
         title: shown.length ? `${label}: ${shown.join(", ")}` : label,
         // On a chart there is little room.
@@ -141,7 +147,7 @@ function readSenses(word, entry) {
       };
     });
   const counts = senses.map((sense) => sense.counts);
-  return { senses, labels, counts, totals, documents: documents.map((found) => found.length) };
+  return { senses, labels, counts, totals, isCorrected, documents: documents.map((found) => found.length) };
 }
 
 // Returns the rows of the table of senses, of all words with choices or with known senses: the texts that the run was
@@ -234,6 +240,20 @@ function designEffects(counts, sizes) {
   const likeness = variance === 0 ? 1 : Math.min(Math.max(estimate, 0), 1);
   const factor = (page.data.quantiles[freedom - 1] / NORMAL) ** 2;
   return sizes.map((list) => factor * (1 + (likeness * sum(list.map((size) => size * (size - 1)))) / Math.max(sum(list), 1)));
+}
+
+// Returns what became of a sense, from its share and the ends of its interval at the first and at the last time: the
+// `verdict` of sense_shares.py, with the interval of a difference by Newcombe.
+function verdictOf(first, last) {
+  if (!first || !last || first[1] === null || last[1] === null) return "cannot be told";
+  const change = last[0] - first[0];
+  const low = change - Math.hypot(last[0] - last[1], first[2] - first[0]);
+  const high = change + Math.hypot(last[2] - last[0], first[0] - first[1]);
+  const { absent, nearly, little } = page.data.verdicts;
+  const isAbsent = ([share, least]) => least <= absent && share <= nearly;
+  if (low > 0) return isAbsent(first) ? "gained" : "more";
+  if (high < 0) return isAbsent(last) ? "lost" : "less";
+  return -little < low && high < little ? "kept" : "cannot be told";
 }
 
 // Returns a share and the ends of its 95 % interval (Wilson), for the number of independent usages that tell as much. The

@@ -78,7 +78,8 @@ function wordCell(row) {
 
 function drawRows() {
   const query = byId("search").value.trim().toLowerCase();
-  const shown = rows.filter(({ word }) => word.toLowerCase().includes(query));
+  const wanted = byId("of-verdict").value;
+  const shown = rows.filter(({ word, entry }) => word.toLowerCase().includes(query) && (!wanted || hasVerdict(word, entry, wanted)));
   byId("rows").replaceChildren(
     ...shown.map((row) => {
       const cells = columns.map(({ kind, main, cells }) =>
@@ -90,6 +91,11 @@ function drawRows() {
     }),
   );
   byId("found").textContent = `${shown.length} of ${rows.length} words`;
+}
+
+// Tells whether a word has a sense with a verdict, with the reader's choices.
+function hasVerdict(word, entry, wanted) {
+  return Boolean(entry) && readSenses(word, entry).senses.some(({ verdict }) => verdict === wanted);
 }
 
 // The words without a score.
@@ -167,7 +173,7 @@ function chooseWord() {
   byId("of-time").replaceChildren(...options(["all", ...times]));
   byId("number").replaceChildren(
     ...entry.options.map(({ keywords, silhouette, known }, option) => {
-      const about = option ? `, silhouette ${silhouette.toFixed(2)}` : "";
+      const about = option ? `, silhouette ${silhouette.toFixed(2)}${chanceOf(entry.options[option])}` : "";
       const whose = known.length ? ", yours" : ", proposed";
       const proposed = option === entry.chosen ? whose : "";
       return element("option", { value: keywords.length }, `${keywords.length}${about}${proposed}`);
@@ -179,6 +185,11 @@ function chooseWord() {
   showOtherSenses();
   drawRows();
   drawUnranked();
+}
+
+// Tells how likely the change of the shares of two senses is by chance.
+function chanceOf({ p }) {
+  return p === null ? "" : `, p ${p < 0.001 ? "below 0.001" : p.toFixed(3)}`;
 }
 
 function options(names, first = 0) {
@@ -234,7 +245,8 @@ function showSenses() {
   const focus = focusOf();
   byId("number").value = numberOf(word, entry);
   byId("word").classList.toggle("one-sense", senses.length === 1);
-  byId("order").textContent = orderOf(counts);
+  byId("order").textContent = senses.length === 1 ? splitOf(entry) : orderOf(counts);
+  byId("how-right").textContent = howRight(word, entry);
   byId("of-sense").replaceChildren(
     element("option", { value: "all" }, "all"),
     ...senses.map(({ id, title }) => element("option", { value: id }, title)),
@@ -261,10 +273,28 @@ function focusOf() {
   };
 }
 
+// Tells how a word of one sense is split into two, which a reader may choose.
+function splitOf(entry) {
+  const split = entry.options.find(({ keywords, known }) => keywords.length === 2 && !known.length);
+  if (!split) return "";
+  const found = times.map((_, time) => groupByDocument(entry, (usage) => entry.time[usage] === time));
+  const parts = split.keywords.map((keywords, sense) => {
+    const shares = sharesOf(found, countOf(found, (usage) => split.labels[usage] === sense)).filter(Boolean);
+    return `${keywords.slice(0, 3).join(", ") || `Sense ${sense + 1}`} (${shares.map(([share]) => percent(share)).join(" > ")})`;
+  });
+  return `One sense. In two, which do not stand apart (silhouette ${split.silhouette.toFixed(2)}${chanceOf(split)}): ${parts.join("; ")}.`;
+}
+
+// Tells how right known senses are, and whose shares these are.
+function howRight(word, entry) {
+  const { right } = optionOf(word, entry);
+  if (!right) return "";
+  return `${right} ${state.isCorrected ? "" : "Since you moved usages or senses, shares are as counted, and not corrected."}`;
+}
+
 // Tells from which time to which the order of senses is.
 function orderOf(counts) {
   const present = times.filter((_, time) => counts.some((row) => row[time]));
-  if (counts.length === 1) return "";
   return present.length > 1
     ? `The share of the first sense grew most from ${present[0]} to ${present.at(-1)}, and the share of the last sense shrank most.`
     : "The first sense has most usages, and the last one fewest.";
@@ -307,15 +337,16 @@ function senseSection(entry, sense) {
     const total = state.totals[index];
     const count = sense.counts[index];
     const where = `(in ${sense.documents[index]} of ${inDocuments(state.documents[index])})`;
-    const share = total
-      ? `${withInterval(sense.shares[index], (value) => Math.round(100 * value), " %")}, ${count} of ${total} usages ${where}`
-      : "no usage";
+    const interval = sense.shares[index];
+    const written = interval ? withInterval(interval, (value) => Math.round(100 * value), " %") : "not to be counted";
+    const share = total ? `${state.senses.length > 1 ? `${written}, ` : ""}${count} of ${total} usages ${where}` : "no usage";
     const nearest = nearestOf(entry, sense.id, index).map((usage) => quotation(usage));
     const heading = element("h5", {}, `${time}: ${share}`);
     const sentences = nearest.length ? [element("ul", { className: "sentences" }, ...nearest)] : [];
     return element("div", { role: "group", ariaLabel: time }, heading, ...sentences);
   });
-  const title = element("div", { className: "title" }, element("h4", {}, sense.title), button);
+  const said = sense.verdict ? [element("span", { className: "verdict small" }, sense.verdict)] : [];
+  const title = element("div", { className: "title" }, element("h4", {}, sense.title), ...said, button);
   const firsts = earliestOf(entry, (usage) => state.labels[usage] === sense.id);
   const where = areSure(entry, firsts) ? "among all usages" : "among those that were read (--max_attested)";
   const about = `First attestations, ${where}`;
@@ -535,12 +566,19 @@ function fillCharts({ entry, frequency }) {
       return [{ series: name, index, time: groups[group], value, low: low ?? value, high: high ?? value, label }];
     });
   const shares = state.senses.flatMap(({ id, shares, short }) => series(shares, id, short, percent));
-  charts.shares.data("rows", shares);
+  fillShares("shares", shares);
   const trends = state.senses.flatMap(({ id, trend, short }) => series(trend, id, short, percent, spans));
-  charts.trend?.data("rows", trends);
+  fillShares("trend", trends);
   for (const name of OF_SENSES) charts[name]?.signal("sense", state.sense);
   if (frequency) charts.frequency.data("rows", series(frequency, 0, "", perMillion));
   fitCharts();
+}
+
+// Fills a chart of shares, which is not shown if none are counted.
+function fillShares(name, rows) {
+  if (!charts[name]) return;
+  byId(name).closest("figure").hidden = !rows.length;
+  if (rows.length) charts[name].data("rows", rows);
 }
 
 async function fitCharts() {
@@ -592,6 +630,7 @@ function stepWord(event) {
 drawHeader();
 drawRows();
 byId("search").addEventListener("input", drawRows);
+byId("of-verdict").addEventListener("change", drawRows);
 byId("measures").addEventListener("change", ({ target }) => byId("words").classList.toggle("all", target.checked));
 byId("rows").addEventListener("keydown", stepWord);
 byId("map").addEventListener("keydown", stepUsage);

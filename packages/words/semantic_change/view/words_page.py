@@ -25,6 +25,7 @@ from ..entries import Entry, Periods
 from ..known_senses import GivenTexts
 from ..measures import interval_of_change
 from ..report import COUNTS, STEP, measures_of
+from ..sense_shares import ABSENT, LITTLE, NEARLY_ABSENT, VERDICTS, Groups
 from ..senses import principal_components
 from ..usages import Frequencies, Frequency, Usage, number_documents
 
@@ -51,6 +52,10 @@ COLUMNS = {
     "change_step": (
         "points",
         "The largest change between two neighbouring times. It finds words that changed and changed back.",
+    ),
+    "change_of_texts": (
+        "points",
+        "A baseline: the change of the whole texts with the word. What is not above it may be the topic of the texts.",
     ),
     STEP: ("text", "The two neighbouring times of change_step."),
     "above_steady": (
@@ -142,6 +147,7 @@ def words_page(
         "words": described,
         "ranked": len(table),
         "unranked": unranked_columns(apart),
+        "verdicts": {"absent": ABSENT, "nearly": NEARLY_ABSENT, "little": LITTLE},
         "quantiles": t_quantiles(entry for word, entry in entries.items() if word in shown),
     }
     # A reader's choices name usages by their number, so they belong to pages with the same usages and senses.
@@ -155,6 +161,7 @@ def words_page(
         times=names,
         columns=columns,
         unranked=data["unranked"],
+        verdicts=VERDICTS,
         remarks=[escape_control_characters(text) for text in remarks],
         shown_charts=charts,
     )
@@ -228,13 +235,37 @@ def describe_entry(entry: Entry, times: Sequence[str], periods: Periods) -> dict
                 "silhouette": round(senses.silhouette, 3),
                 "labels": labels.tolist(),
                 "nearest": senses.nearest.tolist(),
-                "known": [] if senses.known is None else senses.known.is_known.tolist(),
+                "p": None if math.isnan(senses.p) else round(senses.p, 4),
+                **describe_known(entry, option, times, periods),
                 "names": [escape_control_characters(name) for name in senses.names],
                 "keywords": [[escape_control_characters(word) for word in words] for words in senses.keywords],
             }
-            for senses, labels in zip(entry.options, entry.labels, strict=True)
+            for option, (senses, labels) in enumerate(zip(entry.options, entry.labels, strict=True))
         ],
     }
+
+
+def describe_known(entry: Entry, option: int, times: Sequence[str], periods: Periods) -> dict[str, Any]:
+    """
+    Describes the known senses of an option: which senses are `known`, how `right` their quotations are, and their
+    corrected `shares` by time and by span, None where they are not to be counted.
+    """
+    senses = entry.options[option]
+    if senses.known is None:
+        return {"known": []}
+    spans = Groups(periods.find(entry.sampled), number_documents(entry.sampled), len(periods.spans))
+    shares = {"times": entry.shares(option, entry.by_time(times)), "spans": entry.shares(option, spans)}
+    number = len(senses.known.outcomes)
+    return {
+        "known": [sense < number for sense in range(len(senses.counts))],
+        "right": f"{entry.describe_right().capitalize()}.",
+        "shares": {name: [[describe_share(share) for share in row] for row in rows] for name, rows in shares.items()},
+    }
+
+
+def describe_share(share: np.ndarray) -> list[float | None] | None:
+    """Returns a share and the ends of its interval, None if they are not known; None without a share."""
+    return None if np.isnan(share[0]) else [None if math.isnan(value) else round(value, 4) for value in share.tolist()]
 
 
 def t_quantiles(entries: Iterable[Entry]) -> list[float]:

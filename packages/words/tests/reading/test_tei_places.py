@@ -64,7 +64,7 @@ def test_a_play_is_cited_by_act_scene_and_line(tmp_path):
         ("<div1 type='act' n='IV'><p>A plane.</p></div1>", ["Act IV"]),
         ("<div type='scene' n='2'><p>A plane.</p></div>", ["scene 2"]),
         # Neither numbers without a name nor names without a number, and no identifiers.
-        ("<div n='5'><div type='chapter'><p>A plane.</p></div></div>", ["wood.xml, passage 1"]),
+        ("<div n='5'><div type='letter'><p>A plane.</p></div></div>", ["wood.xml, passage 1"]),
         ("<div type='part' n='urn:cts:wood.part.5'><p>A plane.</p></div>", ["wood.xml, passage 1"]),
     ],
 )
@@ -188,3 +188,16 @@ def test_texts_without_the_attribute_are_left_out_and_counted(tmp_path, caplog):
     assert texts(tmp_path, "lemma") == ["planes"] * 2
     assert "2 texts without the attribute 'lemma'" in caplog.text and "b.xml" in caplog.text
     assert texts(tmp_path) == ["planes"] * 4
+
+
+def test_what_a_collection_adds_to_a_title_is_not_cited(tmp_path):
+    header = HEADER.replace("The Wood", "The Wood : ELTeC edition")
+    assert citations(write(tmp_path / "wood.xml", PLAY, header))[0] == "Ann Lee, The Wood, III.1, l. 56"
+
+
+def test_chapters_without_a_number_are_counted(tmp_path):
+    chapter = '<div type="chapter"><head>A head</head><p>The plane.</p></div>'
+    parts = "".join(f'<div type="part" n="{number}">{chapter * 2}</div>' for number in (1, 2))
+    assert citations(write(tmp_path / "wood.xml", parts)) == [
+        f"Ann Lee, The Wood, part {part}, chapter {number}" for part in (1, 2) for number in (1, 2)
+    ]

@@ -171,7 +171,19 @@ def test_shares_and_sentences_are_those_of_the_file(opened, folder):
         first = opened.texts("li", opened.by_role("list", "First attestations, among all usages", article))[0]
         assert f"{row['first_time']}, {row['first_source']}: " in first
         assert f"{round(10 * float(row['first_support']))} of its 10" in first
+        assert opened.texts(".verdict", article) == [row["verdict"]]
     assert len(opened.find_all("#map .mark-symbol path")) > 90
+
+
+def test_words_are_filtered_by_the_verdicts_of_their_senses(opened, folder):
+    rows = pd.read_csv(folder / "senses.csv", keep_default_na=False)
+    words = opened.texts("#rows a")
+    for verdict in sorted({*rows["verdict"]} - {""}):
+        opened.set_value("#of-verdict", verdict)
+        having = {*rows.loc[rows["verdict"] == verdict, "word"]}
+        assert opened.texts("#rows a") == [word for word in words if word in having]
+    opened.set_value("#of-verdict", "")
+    assert opened.texts("#rows a") == words
 
 
 def test_a_reader_s_choices_about_senses_stay_and_go_into_a_file(opened, folder, tmp_path):
