@@ -335,6 +335,22 @@ def test_a_spreadsheet_is_read_as_its_csv_file(tmp_path, log):
         load_table(tmp_path / "b.xlsx")
 
 
+def test_texts_of_a_spreadsheet_are_what_was_written(tmp_path, log):
+    """
+    `None` and `NA` are names, a post may begin like a formula, also in the last cell, and XML has no carriage return.
+    """
+    pytest.importorskip("openpyxl")
+    texts = ["None", "null", "nan", "=) slept well", "first_x000D_\nsecond", "_x005F_x000D_", None]
+    labels = ["NA", "n/a", "None", None, "No", "Yes", "=No"]
+    posts = pd.DataFrame({"timeline_id": list("abcdefg"), "text": texts, "label": labels})
+    posts.to_excel(tmp_path / "a.xlsx", index=False)
+    rows = rows_of(tmp_path / "a.xlsx")
+    assert [row["text"] for row in rows] == [*texts[:4], "first\r\nsecond", "_x000D_", ""]
+    assert [row["label"] for row in rows] == [label or "" for label in labels]
+    (message,) = log("formulas")
+    assert "2 formulas" in message and "=) slept well" in message
+
+
 @pytest.mark.parametrize(
     ("present", "read", "left_out"),
     [
