@@ -386,10 +386,10 @@ def test_the_usual_names_of_splits_are_known_and_others_are_named(tmp_path, log,
 def test_classes_in_another_order_in_the_files_of_a_dataset_are_refused(tmp_path):
     """Datasets takes the names of the first file for the numbers of all, so that `Yes` would be tested as `No`."""
     for split, names in (("train", ["No", "Yes"]), ("test", ["Yes", "No"])):
-        features = Features({"timeline_id": Value("string"), "text": Value("string"), "label": ClassLabel(names=names)})
+        types = {"timeline_id": Value("string"), "text": Value("string"), "label": ClassLabel(names=names)}
         posts = {"timeline_id": [split], "text": ["sad"], "label": [names.index("Yes")]}
         (tmp_path / "set").mkdir(exist_ok=True)
-        Dataset.from_dict(posts, features=features).to_parquet(str(tmp_path / "set" / f"{split}.parquet"))
+        Dataset.from_dict(posts, features=Features(types)).to_parquet(str(tmp_path / "set" / f"{split}.parquet"))
     given = DataTrainingArguments(dataset_name=str(tmp_path / "set"))
     with pytest.raises(ValueError, match=r"test.parquet.*train.parquet.*'label'.*Yes, No.*No, Yes"):
         load_splits(given, cache_dir=str(tmp_path / "cache"))
