@@ -5,8 +5,10 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from itertools import chain
+from pathlib import Path
 from typing import Any, NamedTuple
 
+import pyarrow.parquet as pq
 from datasets import Dataset, IterableDataset
 
 from ..common.columns import NO_COLUMN
@@ -16,6 +18,7 @@ from ..common.table_arguments import columns_of, form_of
 from ..names_tempoformer import read_name
 from ..timeline_tempoformer import Timeline
 from .arguments import DataTrainingArguments
+from .column_types import common_features
 from .date_splits import split_by_date
 from .metadata import unit_of
 from .reading import has_only_states, make_timelines, with_source
@@ -77,12 +80,16 @@ def load_splits(
 ) -> dict[str, Dataset | IterableDataset]:
     """
     Returns the rows of posts of each given split, as [`read_splits`] does. Raises a `ValueError` for an option of
-    files that is given with a dataset of the Hub.
+    files that is given with a dataset of the Hub, and for Parquet files of a folder whose columns differ.
     """
     form = form_of(arguments)
     for key, option in OF_FILES.items() if arguments.dataset_name is not None else ():
         if form.get(key):
             raise ValueError(f"{option} reads files, not --dataset_name.")
+    name = arguments.dataset_name
+    if name is not None and arguments.dataset_config_name is None:
+        # Datasets would read the numbers of all files, of other splits too, as the classes of the first one.
+        common_features((str(file), pq.read_schema(file)) for file in sorted(Path(name).rglob("*.parquet")))
     return read_splits(arguments, partial(load_table, **form), "file", cache_dir, token)
 
 

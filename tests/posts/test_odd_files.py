@@ -9,10 +9,10 @@ from pathlib import Path
 import pandas as pd
 import pyarrow as pa
 import pytest
-from datasets import Dataset
+from datasets import ClassLabel, Dataset, Features, Value
 from helpers import write_table
 
-from modeling_tempoformer import load_table, to_timelines
+from modeling_tempoformer import label_names, load_table, to_timelines
 from modeling_tempoformer.common.columns import Columns
 from modeling_tempoformer.importers.joined_files import logger
 from modeling_tempoformer.importers.spreadsheets import cell_text
@@ -335,6 +335,22 @@ def test_a_spreadsheet_is_read_as_its_csv_file(tmp_path, log):
         load_table(tmp_path / "b.xlsx")
 
 
+def test_texts_of_a_spreadsheet_are_what_was_written(tmp_path, log):
+    """
+    `None` and `NA` are names, a post may begin like a formula, also in the last cell, and XML has no carriage return.
+    """
+    pytest.importorskip("openpyxl")
+    texts = ["None", "null", "nan", "=) slept well", "first_x000D_\nsecond", "_x005F_x000D_", None]
+    labels = ["NA", "n/a", "None", None, "No", "Yes", "=No"]
+    posts = pd.DataFrame({"timeline_id": list("abcdefg"), "text": texts, "label": labels})
+    posts.to_excel(tmp_path / "a.xlsx", index=False)
+    rows = rows_of(tmp_path / "a.xlsx")
+    assert [row["text"] for row in rows] == [*texts[:4], "first\r\nsecond", "_x000D_", ""]
+    assert [row["label"] for row in rows] == [label or "" for label in labels]
+    (message,) = log("formulas")
+    assert "2 formulas" in message and "=) slept well" in message
+
+
 @pytest.mark.parametrize(
     ("present", "read", "left_out"),
     [
@@ -365,6 +381,21 @@ def test_the_usual_names_of_splits_are_known_and_others_are_named(tmp_path, log,
     )
     messages = log("left out")
     assert len(messages) == bool(left_out) and all(name in messages[0] for name in left_out)
+
+
+def test_classes_in_another_order_in_the_files_of_a_dataset_are_refused(tmp_path):
+    """Datasets takes the names of the first file for the numbers of all, so that `Yes` would be tested as `No`."""
+    for split, names in (("train", ["No", "Yes"]), ("test", ["Yes", "No"])):
+        types = {"timeline_id": Value("string"), "text": Value("string"), "label": ClassLabel(names=names)}
+        posts = {"timeline_id": [split], "text": ["sad"], "label": [names.index("Yes")]}
+        (tmp_path / "set").mkdir(exist_ok=True)
+        Dataset.from_dict(posts, features=Features(types)).to_parquet(str(tmp_path / "set" / f"{split}.parquet"))
+    given = DataTrainingArguments(dataset_name=str(tmp_path / "set"))
+    with pytest.raises(ValueError, match=r"test.parquet.*train.parquet.*'label'.*Yes, No.*No, Yes"):
+        load_splits(given, cache_dir=str(tmp_path / "cache"))
+    (tmp_path / "set" / "test.parquet").unlink()
+    posts = load_splits(given, cache_dir=str(tmp_path / "cache"))
+    assert label_names(posts["train"], "label") == ["No", "Yes"]
 
 
 @pytest.mark.parametrize(
