@@ -1,9 +1,8 @@
 r"""
 The default model as a `ForecasterModel` of ConvoKit 5: will what the label says happen later in this conversation?
 
-    pip install convokit
-    python examples/convokit_forecaster.py corpus --label has_event --encoder sentence-transformers/all-MiniLM-L6-v2
-
+Its arguments are `corpus --label has_event --encoder sentence-transformers/all-MiniLM-L6-v2`. ConvoKit's forecasters
+need its extra `llm`, which asks for a GPU.
 `corpus` is a folder of ConvoKit whose conversations have the label (0 or 1) and a `split` (train, val or test) in
 their metadata. ConvoKit chooses the threshold on val, and `summarize` scores test.
 """

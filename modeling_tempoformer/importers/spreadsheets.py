@@ -35,7 +35,7 @@ def as_table(export: Export) -> Iterator[list[str]]:
 def read_sheet(path: str | Path) -> Iterator[list[str]]:
     """Yields the rows of the first sheet that has cells, as texts. A warning names others."""
     try:
-        sheets = read_cells(path)
+        sheets = read_sheets(path)
     except ImportError:
         raise ValueError(
             f"{path}: to read a spreadsheet needs openpyxl: install the extra `excel`, or save the sheet as "
@@ -52,7 +52,7 @@ def read_sheet(path: str | Path) -> Iterator[list[str]]:
         yield ["" if pd.isna(cell) else cell_text(cell) for cell in row]
 
 
-def read_cells(path: str | Path) -> dict[str, pd.DataFrame]:
+def read_sheets(path: str | Path) -> dict[str, pd.DataFrame]:
     """
     Returns the cells of each sheet, an empty one as "". A formula that no program has computed, which is what a
     library makes of the post `=) slept well`, is the text that was written; a warning counts them.

@@ -22,7 +22,7 @@ from .durel import identify
 from .keywords import Collocate, Keywords
 from .known_senses import KnownSenses
 from .measures import LEVEL
-from .sense_shares import Groups, shares_of_senses, verdict
+from .sense_shares import Groups, judge_sense, shares_of_senses
 from .senses import NUM_NEIGHBOURS, SUPPORTED, Senses
 from .usages import Usage, Usages, UsagesByText, number_documents
 
@@ -189,7 +189,7 @@ def sense_rows(word: str, entry: Entry, times: Sequence[str]) -> Iterable[dict[s
         names = {"name": senses.names[sense], "keywords": ", ".join(senses.keywords[sense])}
         row = {"word": word, "sense": sense + 1, **names}
         if not is_one:
-            row["verdict"] = verdict(shares[sense, 0], shares[sense, -1])
+            row["verdict"] = judge_sense(shares[sense, 0], shares[sense, -1])
         for time, part, share in zip(times, groups.count(senses.labels == sense), shares[sense], strict=True):
             row |= {f"usages_{time}": part["usages"], f"documents_{time}": part["documents"]} | name_share(share, time)
         if senses.known is not None:

@@ -144,7 +144,7 @@ def interval_of_difference(first: np.ndarray, last: np.ndarray) -> tuple[float, 
     )
 
 
-def verdict(first: np.ndarray, last: np.ndarray) -> str:
+def judge_sense(first: np.ndarray, last: np.ndarray) -> str:
     """
     Tells what became of a sense, from its share and the ends of its interval at the first and at the last time: gained
     or lost, if it may have been absent at one of them and its share certainly changed; more or less, if its share

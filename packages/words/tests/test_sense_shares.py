@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.spatial.distance import cdist
 
-from semantic_change.sense_shares import Groups, corrected_shares, interval_of_difference, verdict
+from semantic_change.sense_shares import Groups, corrected_shares, interval_of_difference, judge_sense
 from semantic_change.senses import learn_known
 
 
@@ -84,7 +84,7 @@ def test_intervals_of_corrected_shares_hold_the_true_ones():
 
 
 def test_unmoved_senses_do_not_move():
-    verdicts = [verdict(*corrected) for _, _, corrected in mixtures(60, moves=False)]
+    verdicts = [judge_sense(*corrected) for _, _, corrected in mixtures(60, moves=False)]
     assert np.mean([one in ("kept", "cannot be told") for one in verdicts]) > 0.95
 
 
@@ -114,4 +114,4 @@ def test_the_interval_of_a_difference_is_that_of_newcombe():
     ],
 )
 def test_a_verdict_is_of_shares_and_intervals(first, last, expected):
-    assert verdict(np.array(first), np.array(last)) == expected
+    assert judge_sense(np.array(first), np.array(last)) == expected
