@@ -1,14 +1,18 @@
 """
-Measures whether alarms keep their promises on predictions of `benchmarks/quality.py`.
+Measures whether alarms have the rate asked for on predictions of `benchmarks/quality.py`.
 
     python benchmarks/risk_control.py outputs/quality --method default
 
-For each corpus the test timelines of all seeds are dealt in two, 200 times: a threshold is chosen on one half
-(`--alarm rate=0.1`, `--alarm missed=0.2`), and what it promised is observed on the other. The last rows are of
-simulated timelines, which are exchangeable for certain.
+The first table is risk control as a training does it (`--alarm missed=0.2`, `--alarm rate=0.1`): for each run the
+threshold is chosen on posts that the members held out (`_held_out.parquet`), and the rate observed on the test, 200
+times, each time on four fifths of the held-out timelines and half of the test's. `alarms` are those on the test for
+each alarm of the threshold that has the rate on these same test timelines. The means over runs follow, with their
+standard error and the number of runs above the rate, also `by the mean alone`, without the standard error that missed
+changes have.
 
-The second table is the promise as a training makes it: chosen on the posts that the members held out
-(`_held_out.parquet`), observed on the test, for each run.
+The second table needs no training: for each corpus the test timelines of all seeds are dealt in two, 200 times; a
+threshold is chosen on one half and the rate observed on the other. The last rows are of simulated timelines, which are
+exchangeable for certain.
 
 A third table compares policies of alarms where each finds the same share of the changes: the false alarms of a
 timeline, and how many more they are than by the threshold alone, with a 95 % interval over timelines.
@@ -17,29 +21,29 @@ timeline, and how many more they are than by the threshold alone, with a 95 % in
 import argparse
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 from modeling_tempoformer.metrics.change_detection import change_detection
 from scipy.stats import bootstrap
-from transformers import AutoConfig
 
 from modeling_tempoformer.common.data_frames import split_values
 from modeling_tempoformer.common.rounding import round_between
-from modeling_tempoformer.decisions_tempoformer import class_names
 from modeling_tempoformer.evaluation.alarm_goals import AlarmGoal
-from modeling_tempoformer.evaluation.alarms import find_threshold
-from modeling_tempoformer.evaluation.prediction_table import read_held_out, read_predictions
-from modeling_tempoformer.evaluation.risk_control import edges_of, find_cases, measure_risk
+from modeling_tempoformer.evaluation.prediction_table import PROBABILITY, read_held_out, read_predictions
+from modeling_tempoformer.evaluation.risk_control import LOSS_ROUNDING, edges_of, find_cases
 from modeling_tempoformer.timeline_tempoformer import Timeline
 from tempoformer_live.policy import RAISED, SECONDS, lag_of
 from tempoformer_live.policy_comparison import POLICIES, at_threshold, follow_all, last_before, levels_of
 
 
 NUM_SPLITS = 200
-GOALS = tuple(map(AlarmGoal.read, ("rate=0.05", "rate=0.1", "rate=0.2", "missed=0.2", "missed=0.4")))
+MISSED = tuple(AlarmGoal("missed", share) for share in (0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4))
+GOALS = (*(AlarmGoal("rate", share) for share in (0.05, 0.1, 0.2)), *MISSED)
+Deal = tuple[np.ndarray, np.ndarray]
 Scored = list[tuple[Timeline, np.ndarray]]
 
 
@@ -59,38 +63,74 @@ def read_corpora(folder: Path, method: str) -> Iterator[tuple[str, Scored]]:
         table["timeline_id"] += f" {seed}"
         tables.setdefault(corpus, []).append(table[table["label"].notna()])
     for corpus, parts in tables.items():
-        yield (
-            corpus,
-            [
-                (
-                    make_timeline(name, (posts["label"] == posts["watched"]).to_numpy(int), times_of(posts)),
-                    posts["watched_probability"],
-                )
-                for name, posts in pd.concat(parts).groupby("timeline_id", sort=False)
-            ],
+        yield corpus, score_timelines(pd.concat(parts))
+
+
+def score_timelines(table: pd.DataFrame) -> Scored:
+    """Returns the timelines of a table of labelled posts, with the probability of the watched class."""
+    return [
+        (
+            make_timeline(name, (posts["label"] == posts["watched"]).to_numpy(int), times_of(posts)),
+            posts["watched_probability"].to_numpy(),
         )
+        for name, posts in table.groupby("timeline_id", sort=False)
+    ]
 
 
-def observe_tests(folder: Path, method: str) -> Iterator[dict]:
-    """Yields for each run and goal the rate that was observed on its test."""
+class Judged(NamedTuple):
+    """
+    Timelines whose posts have scores.
+
+    Attributes:
+        scores, of (`np.ndarray` of shape `(posts,)`): The score of each labelled post and the number of its timeline.
+        cases (`dict[str, pd.DataFrame]`): The cases of each kind of goal ([`~evaluation.risk_control.Cases.judge`]);
+            the unit of a case is the number of its timeline.
+        count (`int`): The number of timelines.
+    """
+
+    scores: np.ndarray
+    of: np.ndarray
+    cases: dict[str, pd.DataFrame]
+    count: int
+
+    @classmethod
+    def read(cls, scored: Scored) -> "Judged":
+        """Judges timelines, all of whose posts have labels."""
+        timelines, parts = zip(*scored, strict=True)
+        scores, of = np.concatenate(parts), np.repeat(np.arange(len(parts)), list(map(len, parts)))
+        cases = {goal.kind: find_cases(goal, timelines, 1).judge(scores) for goal in GOALS}
+        return cls(scores, of, cases, len(scored))
+
+    def keep(self, is_kept: np.ndarray) -> "Judged":
+        """Returns the timelines that are kept (timelines,)."""
+        posts = is_kept[self.of]
+        cases = {kind: cases[is_kept[cases["unit"]]] for kind, cases in self.cases.items()}
+        return Judged(self.scores[posts], self.of[posts], cases, int(is_kept.sum()))
+
+
+def read_runs(folder: Path, method: str) -> Iterator[tuple[str, Judged, Judged]]:
+    """Yields the name of each run, its held-out timelines and its test timelines."""
     for path in sorted(folder.glob(f"*/{method}/_held_out.parquet")):
-        config = AutoConfig.from_pretrained(path.parent)
-        names = class_names(config)
-        held_out, probabilities = read_held_out(path.parent)
         table = read_predictions(path.parent / "_predictions.parquet")
         table = table[table["label"].notna()]
-        tested = [
-            (make_timeline(name, posts["label"].map(names.index).to_numpy(int)), posts["watched_probability"])
-            for name, posts in table.groupby("timeline_id", sort=False)
-        ]
-        timelines, scores = [timeline for timeline, _ in tested], np.concatenate([values for _, values in tested])
-        for goal in GOALS:
-            row = {"run": path.parent.parent.name, "goal": str(goal)}
-            threshold = find_threshold(held_out, probabilities[:, config.watched], config.watched, goal)
-            if threshold is not None:
-                risk = measure_risk(goal, timelines, scores >= threshold, config.watched)
-                row |= {"observed": risk.get("rate"), "cases": risk["promised_of"]}
-            yield row
+        watched = table["watched"].iloc[0]
+        label = [name.removeprefix(PROBABILITY) for name in table if name.startswith(PROBABILITY)].index(watched)
+        timelines, probabilities = read_held_out(path.parent)
+        held_out = []
+        for timeline, scores in zip(timelines, split_values(timelines, probabilities[:, label]), strict=True):
+            labels = np.array(timeline.labels)
+            is_class = labels[labels >= 0] == label
+            if len(is_class):
+                held_out.append((make_timeline(timeline.timeline_id, is_class.astype(int)), scores[labels >= 0]))
+        yield path.parent.parent.name, Judged.read(held_out), Judged.read(score_timelines(table))
+
+
+def share_threshold(cases: pd.DataFrame, goal: AlarmGoal, more: float = 0.0) -> float:
+    """Returns the largest threshold by which `cases`, and `more` that are missed, miss at most a goal's share."""
+    cases, units = cases.sort_values("score"), cases["unit"].nunique() + more
+    missed = cases["weight"].cumsum() + more
+    is_over = (missed > goal.share * units + LOSS_ROUNDING).to_numpy()
+    return float(cases["score"].to_numpy()[is_over][0]) if is_over.any() else 1.0
 
 
 def times_of(posts: pd.DataFrame) -> list[float] | None:
@@ -112,34 +152,62 @@ def simulate(count: int = 120, seed: int = 0) -> Scored:
     return scored
 
 
-def observe(scored: Scored, goal: AlarmGoal) -> dict[str, float]:
-    """
-    Returns the mean over splits of the observed `rate`, its standard error (`error`), the share of changes `found` and
-    of timelines without change with an alarm (`alarmed`), and the share of splits that have a threshold (`possible`).
-    """
-    timelines, parts = zip(*scored, strict=True)
-    scores, of = np.concatenate(parts), np.repeat(np.arange(len(parts)), list(map(len, parts)))
-    # The unit of a case is the number of its timeline.
-    cases = {one.kind: find_cases(one, timelines, 1).judge(scores) for one in GOALS}
-    generator, seen = np.random.default_rng(0), []
+def deal_in_two(count: int) -> Iterator[Deal]:
+    """Yields for each split which of the timelines (count,) are chosen on, and which are observed."""
+    generator = np.random.default_rng(0)
     for _ in range(NUM_SPLITS):
-        is_chosen = generator.permutation(len(scored)) < len(scored) / 2
-        edges = edges_of(goal, cases[goal.kind][is_chosen[cases[goal.kind]["unit"]]], scores[is_chosen[of]])
-        if edges is None:
+        is_chosen = generator.permutation(count) < count / 2
+        yield is_chosen, ~is_chosen
+
+
+def deal_parts(held_out: int, tested: int) -> Iterator[Deal]:
+    """Yields for each split four fifths of the held-out timelines (held_out,) and half of the test's (tested,)."""
+    generator = np.random.default_rng(0)
+    for _ in range(NUM_SPLITS):
+        yield generator.permutation(held_out) < 0.8 * held_out, generator.permutation(tested) < tested / 2
+
+
+def observe(chosen_on: Judged, tested: Judged, goal: AlarmGoal, deals: Iterable[Deal]) -> dict[str, float]:
+    """
+    Returns the mean over splits of the observed `rate` and, of missed changes, of the rate `by the mean alone`;
+    `alarms`, and `alarms by the mean alone`, for each of the threshold that has the rate on the same test timelines;
+    and the share of splits that have a threshold and a case (`possible`).
+    """
+    seen = []
+    for is_chosen, is_tested in deals:
+        known, new = chosen_on.keep(is_chosen), tested.keep(is_tested)
+        cases = known.cases[goal.kind], new.cases[goal.kind]
+        if (edges := edges_of(goal, cases[0], known.scores)) is None or not len(cases[1]):
             continue
-        threshold, alarmed = round_between(*edges), {}
-        for name, every in cases.items():
-            others = every[~is_chosen[every["unit"]]]
-            alarmed[name] = np.nan
-            if len(others):
-                alarmed[name] = np.average(others["score"] >= threshold, weights=others["weight"])
-        missed = 1 - alarmed["missed"]
-        seen.append((missed if goal.kind == "missed" else alarmed["rate"], 1 - missed, alarmed["rate"]))
+        thresholds = {"": round_between(*edges)}
+        if goal.kind == "missed":
+            thresholds |= {" by the mean alone": share_threshold(cases[0], goal, 1.0)}
+        row = {}
+        for rule, threshold in thresholds.items():
+            lost = (cases[1]["score"] >= threshold) == (goal.kind == "rate")
+            row["rate" + rule] = np.average(lost, weights=cases[1]["weight"])
+            row["alarms" + rule] = (new.scores >= threshold).sum()
+        if goal.kind == "missed":
+            row["own alarms"] = (new.scores >= share_threshold(cases[1], goal)).sum()
+        seen.append(row)
     if not seen:
         return {"possible": 0.0}
-    rates, found, alarmed = np.array(seen).T
-    table = pd.DataFrame({"rate": rates, "found": found, "alarmed": alarmed})
-    return {"possible": len(seen) / NUM_SPLITS, "error": table["rate"].sem(), **table.mean()}
+    means = pd.DataFrame(seen).mean()
+    own = means.pop("own alarms") if goal.kind == "missed" else np.nan
+    ratios = {name: mean / own if name.startswith("alarms") else mean for name, mean in means.items()}
+    return {"possible": len(seen) / NUM_SPLITS, **ratios}
+
+
+def sum_up(runs: pd.DataFrame) -> pd.DataFrame:
+    """Returns the means over runs of [`observe`] for each goal, their `error`, and the number of runs `above`."""
+    runs = runs[runs["possible"] == 1]
+    share = runs["goal"].str.partition("=")[2].astype(float)
+    columns = runs.drop(columns=["run", "possible"])
+    table = columns.groupby("goal", sort=False).mean()
+    table.insert(1, "error", runs.groupby("goal", sort=False)["rate"].sem())
+    table.insert(2, "above", (runs["rate"] > share).groupby(runs["goal"], sort=False).sum())
+    table.insert(3, "runs", runs.groupby("goal", sort=False).size())
+    return table
 
 
 def compare_policies(scored: Scored, share: float) -> Iterator[dict]:
@@ -189,15 +257,22 @@ def main():
     parser.add_argument("--method", default="default", help="The method whose predictions are read.")
     parser.add_argument("--found", type=float, default=0.5, help="The share of changes that each policy finds.")
     args = parser.parse_args()
-    corpora = [*read_corpora(args.folder, args.method), ("simulated", simulate())]
-    rows = [
-        {"corpus": corpus, "timelines": len(scored), "goal": str(goal), **observe(scored, goal)}
-        for corpus, scored in corpora
+    runs = pd.DataFrame(
+        {"run": name, "goal": str(goal), **observe(held_out, tested, goal, deal_parts(held_out.count, tested.count))}
+        for name, held_out, tested in read_runs(args.folder, args.method)
         for goal in GOALS
-    ]
+    )
+    if len(runs):
+        print(runs.set_index(["run", "goal"]).to_string(float_format="%.3f"))
+        print(f"\n{sum_up(runs).to_string(float_format='%.3f')}\n")
+    corpora = [*read_corpora(args.folder, args.method), ("simulated", simulate())]
+    rows = []
+    for corpus, scored in corpora:
+        judged = Judged.read(scored)
+        for goal in GOALS:
+            seen = observe(judged, judged, goal, deal_in_two(judged.count))
+            rows.append({"corpus": corpus, "timelines": judged.count, "goal": str(goal), **seen})
     print(pd.DataFrame(rows).set_index(["corpus", "timelines", "goal"]).to_string(float_format="%.3f"))
-    if tests := list(observe_tests(args.folder, args.method)):
-        print(f"\n{pd.DataFrame(tests).set_index(['run', 'goal']).to_string(float_format='%.3f')}")
     compared = [
         {"corpus": corpus, **row} for corpus, scored in corpora for row in compare_policies(scored, args.found)
     ]

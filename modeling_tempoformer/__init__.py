@@ -74,7 +74,7 @@ if TYPE_CHECKING:
     )
     from .evaluation.predictions import attach_logits, decide_posts
     from .evaluation.report import describe_test
-    from .evaluation.risk_control import bound_words, find_cases
+    from .evaluation.risk_control import bound_words, exceeds_risk, find_cases
     from .posts.agreement import krippendorff_alpha
     from .posts.metadata import unit_of
     from .posts.model_fields import fields_of_posts
@@ -121,6 +121,7 @@ LAZY = {
     "describe_test": ".evaluation.report",
     "embed_parts": ".training.stock_trainer",
     "embed_rows": ".training.frozen_encoder",
+    "exceeds_risk": ".evaluation.risk_control",
     "export_encoder": ".training.encoder_backends",
     "fields_of_posts": ".posts.model_fields",
     "find_cases": ".evaluation.risk_control",
@@ -271,6 +272,7 @@ __all__ = [
     "describe_test",
     "embed_parts",
     "embed_rows",
+    "exceeds_risk",
     "export_encoder",
     "fields_of_posts",
     "find_cases",

@@ -37,8 +37,8 @@ FEW_ALARMS = 10
 # Shares that differ by less are equal up to rounding.
 SCORE_ROUNDING = 1e-12
 ASSUMPTION = (
-    "The promise is of new timelines that come as these did (exchangeable), of posts with labels alone, and of "
-    "answers by the member that held a post out; the mean of the members gives rather fewer alarms."
+    "The rate asked for is of new timelines that come as these did (exchangeable) and of their labelled posts; a "
+    "test of few timelines is above it or below by chance."
 )
 OTHER = {"precision": "recall", "recall": "precision"}
 # Folds of timelines, each judged by a threshold that was chosen on the others
@@ -80,7 +80,7 @@ def choose_alarm(
         check_cases(timelines, label, names[label], goal)
         threshold = find_threshold(timelines, probabilities[:, label], label, goal)
         if threshold is None:
-            raise ValueError(f"No threshold promises --alarm {goal}: too many posts have a probability of 0 or 1.")
+            raise ValueError(f"No threshold has --alarm {goal}: too many posts have a probability of 0 or 1.")
     else:
         threshold = choose_threshold(posts, label, goal)
     alarm = {"label": label, "threshold": threshold, "wanted": str(goal)}
@@ -248,7 +248,7 @@ def measure_alarms(
         The numbers of labelled `posts` and of their `timelines`, and among them of `alarms` and `alarmed_timelines`;
         `precision` and `recall`, each with its `_interval`, of 95 %, by a bootstrap over timelines;
         `alarms_per_hundred_posts`, labelled or not; and if posts have dates `alarms_per_day` and `posts_per_day`, over
-        the days on which somebody wrote, in UTC; for a bound also the risk (`promise`), by
+        the days on which somebody wrote, in UTC; for a bound also the risk (`risk`), by
         [`~evaluation.risk_control.measure_risk`]. Posts that the model was not asked about count with the share of
         alarms among other posts, if they can be alarms. Values that are not defined are left out: a precision without
         an alarm, a recall without a post of the class, an interval that [`interval_of_share`] does not know.
@@ -282,7 +282,7 @@ def measure_alarms(
         days = len(np.unique(times // DAY))
         measured |= {"posts_per_day": len(times) / days, "alarms_per_day": float(expected / days)}
     if goal is not None and goal.bounds_risk:
-        measured["promise"] = measure_risk(goal, timelines, alarms, label, late)
+        measured["risk"] = measure_risk(goal, timelines, alarms, label, late)
     return measured
 
 
@@ -409,7 +409,7 @@ def alarm_sentence(config: PreTrainedConfig) -> str | None:
         f"On the {measured['posts']} held-out posts of {measured['timelines']} timelines, by thresholds of one another"
     )
     sentence = f"{rule}{wanted_words(alarm, name)}. {where}: {measured_words(measured)}"
-    return f"{sentence} {ASSUMPTION}" if "promise" in measured else sentence
+    return f"{sentence} {ASSUMPTION}" if "risk" in measured else sentence
 
 
 def wanted_words(alarm: Mapping[str, Any], name: str) -> str:
@@ -418,7 +418,7 @@ def wanted_words(alarm: Mapping[str, Any], name: str) -> str:
         return ""
     goal = AlarmGoal.read(alarm["wanted"])
     if goal.bounds_risk:
-        return f", which promises that {bound_words(goal, name)}"
+        return f", by risk control: {bound_words(goal, name)}"
     return f", for a wanted {goal.kind} of {goal.share:g}"
 
 
@@ -429,7 +429,7 @@ def measured_words(measured: Mapping[str, Any]) -> str:
     if "alarms_per_day" in measured:
         posts = short(measured["posts_per_day"], 3)
         a_day = f", {short(measured['alarms_per_day'])} a day at {posts} posts a day"
-    kept = f"; {risk_words(measured['promise'])}" if "promise" in measured else ""
+    kept = f"; {risk_words(measured['risk'])}" if "risk" in measured else ""
     few = f" Fewer than {FEW_ALARMS} alarms may be right by chance." if measured["alarms"] < FEW_ALARMS else ""
     return (
         f"{', '.join(shares)}; {measured['alarms']} alarms on labelled posts, in {measured['alarmed_timelines']} "

@@ -214,7 +214,7 @@ def run(
 
         goal, watched = model_args.goal, model.config.watched
         if goal is not None and goal.bounds_risk and watched is not None:
-            # A promise that cannot be kept is refused before the training.
+            # A rate that too few timelines can have is refused before the training.
             name = class_names(model.config)[watched]
             check_cases(splits.timelines["validation"], watched, name, goal)
 

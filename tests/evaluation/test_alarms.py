@@ -131,7 +131,7 @@ def test_alarms_in_turn_are_those_of_a_loop_over_parts():
                 assert found[post] == (scores[post] >= threshold)
 
 
-def test_a_promise_is_of_thresholds_that_have_not_seen_the_posts():
+def test_alarms_are_measured_by_thresholds_that_have_not_seen_the_posts():
     """Where labels are drawn at random, the best of many thresholds has 0.9 on its own posts, and a half on others."""
     generator, hits, in_turn = np.random.default_rng(0), [], []
     for _ in range(80):
@@ -303,7 +303,7 @@ def test_an_alarm_is_saved_with_the_model_and_said_in_one_sentence(tmp_path, mod
         "by chance",
     ):
         assert words in sentence
-    # A single timeline promises nothing.
+    # A single timeline leaves none to measure on.
     alone = choose_alarm([make_timeline(LABELS)], *decided, ["no", "Turn"], 1, AlarmGoal("precision", 0.75))
     config.calibration = {"alarm": alone}
     assert "measured" not in alone and "too few" in alarm_sentence(config)

@@ -1,4 +1,4 @@
-"""Checks thresholds that keep a promise about new timelines against plain search, by hand, and on many draws."""
+"""Checks thresholds that bound a risk of new timelines against plain search, by hand, and on many draws."""
 
 import numpy as np
 import pytest
@@ -14,14 +14,18 @@ DAY = 86_400
 NO_LABEL = -100
 
 
-def draw(generator: np.random.Generator, number: int):
-    """Draws exchangeable timelines of up to eight posts, half of them with a change, and their scores."""
+def draw(generator: np.random.Generator, number: int, signal: float = 1.5, members: int = 1):
+    """
+    Draws exchangeable timelines of up to eight posts, half of them with a change, and their scores by the mean of some
+    members, each with errors of its own.
+    """
     timelines, scores = [], []
     for name in range(number):
         labels = (generator.random(generator.integers(2, 9)) < 0.4) & (generator.random() < 0.5)
         timelines.append(make_timeline(labels.astype(int).tolist(), str(name)))
         # A person's own level makes posts of a timeline alike.
-        scores.append(1 / (1 + np.exp(-(generator.normal() + generator.normal(size=len(labels)) + 1.5 * labels))))
+        logits = generator.normal() + signal * labels + generator.normal(size=(members, len(labels))).mean(0)
+        scores.append(1 / (1 + np.exp(-logits)))
     return timelines, scores
 
 
@@ -46,14 +50,18 @@ def plain_losses(kind: str, timelines, scores, threshold: float) -> list[float]:
 
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize(("kind", "rate"), [("rate", 0.2), ("missed", 0.15), ("missed", 0.4)])
-def test_the_threshold_is_the_last_that_keeps_the_promise(kind, rate, seed):
-    """By the theorem: the losses, one more that is lost wholly, and their mean at most the rate."""
+def test_the_threshold_is_the_last_that_has_the_rate(kind, rate, seed):
+    """
+    The losses, and one more that is lost wholly, are in the mean at most the rate. For missed changes a standard error
+    stands in the place of the one more where that is larger.
+    """
     timelines, scores = draw(np.random.default_rng(seed), 40)
     chosen = find_threshold(timelines, np.concatenate(scores), 1, AlarmGoal(kind, rate))
 
     def is_kept(threshold: float) -> bool:
         losses = plain_losses(kind, timelines, scores, threshold)
-        return (sum(losses) + 1) / (len(losses) + 1) <= rate + 1e-9
+        more = np.std(losses) * np.sqrt(len(losses)) if kind == "missed" else 1
+        return (sum(losses) + max(more, 1)) / (len(losses) + 1) <= rate + 1e-9
 
     assert is_kept(chosen)
     levels = np.unique(np.concatenate(scores))
@@ -76,19 +84,27 @@ def test_a_threshold_is_found_however_small_the_probabilities_are(kind, rate):
     assert ((scores / 256 >= small) == (scores >= large)).all()
 
 
-@pytest.mark.parametrize(("kind", "rate", "number"), [("rate", 0.1, 60), ("missed", 0.3, 40)])
-def test_new_timelines_keep_the_promise_in_the_mean_over_draws(kind, rate, number):
+@pytest.mark.parametrize(
+    ("kind", "rate", "number", "signal", "members"),
+    [("rate", 0.1, 60, 1.5, 1), ("missed", 0.3, 40, 1.5, 1), ("missed", 0.2, 60, 1.5, 5), ("missed", 0.4, 60, 0, 5)],
+    ids=["rate", "missed", "mean of members", "random labels"],
+)
+def test_new_timelines_have_the_rate_in_the_mean_over_draws(kind, rate, number, signal, members):
     """
-    300 draws of timelines to choose on and to be observed on. The rate is kept, but hardly more than that: between it
-    and a unit less lies the expected loss.
+    200 draws of timelines to choose on, each answered by one member, and to be observed on, answered by the mean of
+    all. The rate is kept, but hardly more than that: the expected loss lies between it and a unit less, or of missed
+    changes two standard errors less, and then most draws are below it.
     """
     generator, observed = np.random.default_rng(0), []
-    for _ in range(300):
-        timelines, scores = draw(generator, number)
+    for _ in range(200):
+        timelines, scores = draw(generator, number, signal)
         threshold = find_threshold(timelines, np.concatenate(scores), 1, AlarmGoal(kind, rate))
-        observed.append(np.mean(plain_losses(kind, *draw(generator, 100), threshold)))
-    noise = np.std(observed) / np.sqrt(len(observed))
-    assert rate - 2 / (number / 2) - 4 * noise < np.mean(observed) < rate + 3 * noise
+        observed.append(np.mean(plain_losses(kind, *draw(generator, 100, signal, members), threshold)))
+    noise, units = np.std(observed) / np.sqrt(len(observed)), number / 2
+    less = 2 / units if kind == "rate" else 2 * np.sqrt(rate * (1 - rate) / units)
+    assert rate - less - 4 * noise < np.mean(observed) < rate + 3 * noise
+    if kind == "missed":
+        assert np.mean(np.array(observed) > rate) < 0.4
 
 
 def test_stretches_of_days_and_families_share_a_weight():
@@ -110,24 +126,24 @@ def test_stretches_of_days_and_families_share_a_weight():
         np.array([[0.5, 1.0], [0.6, 1.0]])
     )
     risk = measure_risk(AlarmGoal("rate", 0.2, days=10), [ann, sister, ben], scores >= 0.45, 1)
-    assert (risk["promised_of"], risk["broken"]) == (4, 2) and risk["rate"] == pytest.approx((1 / 3 + 1) / 2)
+    assert (risk["cases"], risk["lost"]) == (4, 2) and risk["rate"] == pytest.approx((1 / 3 + 1) / 2)
     assert "rate_interval" not in risk
 
 
-def test_what_was_promised_is_measured():
+def test_the_rate_asked_for_is_measured():
     """One of two changes is missed, and one of three timelines without any has an alarm."""
     timelines = [make_timeline(labels, str(n)) for n, labels in enumerate([[0, 1, 1, 0, 1], [0, 0], [0], [0, 0]])]
     alarms = np.array([0, 0, 1, 1, 0, 0, 1, 0, 0, 0], dtype=bool)
     risk = measure_risk(AlarmGoal("missed", 0.2), timelines, alarms, 1)
-    assert (risk["promised_of"], risk["broken"], risk["rate"]) == (2, 1, 0.5)
+    assert (risk["cases"], risk["lost"], risk["rate"]) == (2, 1, 0.5)
     risk = measure_risk(AlarmGoal("rate", 0.2), timelines, alarms, 1)
-    assert (risk["promised_of"], risk["broken"], risk["rate"]) == (3, 1, pytest.approx(1 / 3))
+    assert (risk["cases"], risk["lost"], risk["rate"]) == (3, 1, pytest.approx(1 / 3))
     # By scipy's and by hand: of three, one.
     assert risk["rate_interval"] == pytest.approx((0.0084, 0.9057), abs=1e-3)
-    assert measure_risk(AlarmGoal("missed", 0.2), timelines[1:], alarms[5:], 1) == {"promised_of": 0}
+    assert measure_risk(AlarmGoal("missed", 0.2), timelines[1:], alarms[5:], 1) == {"cases": 0}
 
 
-def test_a_promise_that_too_few_timelines_can_keep_is_refused_with_what_is_needed():
+def test_a_rate_that_too_few_timelines_can_have_is_refused_with_what_is_needed():
     def choose(number: int, goal: AlarmGoal, scores=0.3):
         timelines = [make_timeline([0, 0], str(name)) for name in range(number)] + [make_timeline([1, 0], "changes")]
         shares = np.full(2 * number + 2, scores)
@@ -145,8 +161,8 @@ def test_a_promise_that_too_few_timelines_can_keep_is_refused_with_what_is_neede
         choose(19, AlarmGoal("rate", 0.05, days=30))
 
 
-def test_folds_that_are_too_few_for_a_promise_are_not_measured():
-    """Four timelines can promise a fifth, but not three of them about the fourth."""
+def test_folds_that_are_too_few_for_a_rate_are_not_measured():
+    """Four timelines can have a fifth, but not three of them about the fourth."""
     timelines = [make_timeline([1, 0], str(number)) for number in range(4)]
     scores = np.array([0.9, 0.1] * 4)
     decided = (scores > 0.5).astype(int), np.stack([1 - scores, scores], 1)

@@ -304,7 +304,7 @@ def test_a_wanted_precision_or_recall_of_the_class_to_watch(tmp_path, encoder, k
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", [[], ["--model_type", "tempoformer"]], ids=["default", "tempoformer"])
-def test_a_promise_of_alarms_is_measured_on_the_test(tmp_path, encoder, kind, capsys):
+def test_the_risk_of_alarms_is_measured_on_the_test(tmp_path, encoder, kind, capsys):
     """The case is a stretch of two days without Switch, whose posts come from the table of predictions."""
     files = ["--train_file", write_posts(tmp_path / "posts.csv", POSTS), "--watch", "Switch", *kind]
     rows = fine_tune(tmp_path / "out", encoder, "--alarm", "rate=0.4/2d", *files)
@@ -318,10 +318,10 @@ def test_a_promise_of_alarms_is_measured_on_the_test(tmp_path, encoder, kind, ca
         for second, row in posts:
             cases.setdefault((name, (second - first) // (2 * 86_400)), []).append(row)
     unchanged = [case for case in cases.values() if not any(row["label"] == "Switch" for row in case)]
-    broken = [case for case in unchanged if any(row["alarm"] == "True" for row in case)]
-    promise = test["alarm"]["promise"]
-    assert len(unchanged) > len(broken)
-    assert (promise["promised_of"], promise["broken"]) == (len(unchanged), len(broken))
+    lost = [case for case in unchanged if any(row["alarm"] == "True" for row in case)]
+    risk = test["alarm"]["risk"]
+    assert len(unchanged) > len(lost)
+    assert (risk["cases"], risk["lost"]) == (len(unchanged), len(lost))
     assert test["alarm"]["wanted"] == "rate=0.4/2d"
     for text in (output, (tmp_path / "out" / "README.md").read_text()):
         assert "at most 40 % of the stretches of 2 days without Switch" in text

@@ -54,7 +54,7 @@ def test_no_score_is_more_than_1():
     assert curve["expected_macro_f1"] == curve["expected_interval"][1] == 1
 
 
-def test_a_curve_that_falls_promises_nothing():
+def test_a_curve_that_falls_expects_nothing():
     curve = expect_more(counts_of(0.7), of_parts(0.6, 0.62, 0.65))
     assert curve["expected_macro_f1"] == pytest.approx(0.7) and curve["has_learned"] and not curve["gains"]
     assert "not sure" in more_labels_sentence(curve)
@@ -82,7 +82,7 @@ def test_fits_that_differ_make_the_interval_wide():
     assert curve["macro_f1_interval"] == pytest.approx([0.7, 0.7])
 
 
-def test_of_labels_of_chance_nothing_is_promised():
+def test_of_labels_of_chance_nothing_is_expected():
     generator, timelines = np.random.default_rng(0), np.repeat(np.arange(40), 20)
     labels = generator.integers(0, 2, 800)
     fits = [f1_counts(labels, generator.integers(0, 2, 800), timelines, 2) for _ in range(8)]

@@ -159,7 +159,7 @@ def drift_text(found: dict[str, Any], watched: str) -> str:
         if found["alarmed_p"] < 0.05:
             lines.append(
                 f"Another share of timelines has an alarm (Fisher's exact test, p = {found['alarmed_p']:.3g}): what "
-                "alarms promised was of timelines like those before, as long and with as many changes."
+                "alarms asked for was of timelines like those before, as long and with as many changes."
             )
     return "\n".join([to_table(rows), "", *lines])
 

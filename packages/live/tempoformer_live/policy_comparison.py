@@ -9,7 +9,16 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from modeling_tempoformer import AlarmGoal, Timeline, bound_words, find_cases, measure_alarms, score_costs, unit_of
+from modeling_tempoformer import (
+    AlarmGoal,
+    Timeline,
+    bound_words,
+    exceeds_risk,
+    find_cases,
+    measure_alarms,
+    score_costs,
+    unit_of,
+)
 from modeling_tempoformer.common.data_frames import split_values
 from modeling_tempoformer.common.rounding import round_between
 
@@ -204,7 +213,7 @@ def keeping(
     def breaks(level: float) -> bool:
         nonlocal worst
         largest = np.maximum(worst, losses_at(level)[is_counted])
-        if largest.sum() > goal.share * (len(largest) + 1) - 1 + LOSS_ROUNDING:
+        if exceeds_risk(goal, largest.sum(), (largest**2).sum(), len(largest)):
             return True
         worst = largest
         return False
@@ -223,7 +232,7 @@ def best_of(rows: Sequence[Mapping[str, Any]], goal: AlarmGoal) -> int | None:
     kept = [
         number
         for number, values in measured.items()
-        if values["promise"].get("rate", 1.0) <= goal.share + LOSS_ROUNDING
+        if values["risk"].get("rate", 1.0) <= goal.share + LOSS_ROUNDING
     ]
     if goal.kind == "rate":
         return max(kept, key=lambda number: measured[number]["costs"].get("found_changes", 0.0), default=None)
@@ -245,7 +254,7 @@ def policies_table(
             lines[number] = {"policy": json.dumps(rule.policy), "threshold": f"{rule.threshold:g}"}
             continue
         costs = measured["costs"]
-        kept = measured["promise"]
+        risk = measured["risk"]
         a_day = "false_alarms_per_day" in costs
         lines[number] = {
             "policy": json.dumps(rule.policy),
@@ -256,12 +265,12 @@ def policies_table(
             ),
             "delay, posts": share_text(costs, "median_alarm_delay_posts", 0),
             "rightly held back": share_text(costs, "recovery", 2),
-            "promise broken in": f"{kept['broken']} of {kept['promised_of']}" if "broken" in kept else "",
+            "lost cases": f"{risk['lost']} of {risk['cases']}" if "lost" in risk else "",
         }
     table = pd.DataFrame.from_dict(lines, orient="index").fillna("").to_string()
     posts = sum(label >= 0 for timeline in timelines for label in timeline.labels)
     where = f"{posts} held-out posts of {len(timelines)} timelines"
-    words = f"All promise that {bound_words(goal, name)}. Measured on the {where}, by thresholds of others:"
+    words = f"Asked for: {bound_words(goal, name)}. Measured on the {where}, by thresholds of others:"
     words = f"{words}\n\n{table}\n\n"
     unlabelled = sum(map(len, timelines)) - posts
     if unlabelled:

@@ -1,4 +1,4 @@
-"""Checks that policies keep their promises, against plain loops, and the command that compares and sets them."""
+"""Checks that policies have the rate asked for, against plain loops, and the command that compares and sets them."""
 
 import json
 
@@ -42,7 +42,7 @@ def draw(seed: int, number: int = 40, timed: bool = True):
     ],
     ids=str,
 )
-def test_each_policy_keeps_the_promise_by_loops_over_timelines(policy, goal):
+def test_each_policy_has_the_rate_by_loops_over_timelines(policy, goal):
     """The theorem's bound holds for the chosen threshold and all on the safe side of it."""
     timelines, scores = draw(0)
     (row,) = compare_policies(timelines, scores, 1, goal, [policy])
@@ -73,7 +73,7 @@ def test_each_policy_keeps_the_promise_by_loops_over_timelines(policy, goal):
         assert row["rule"].threshold == find_threshold(timelines, scores, 1, goal)
 
 
-def test_the_promise_is_kept_on_new_timelines_in_the_mean():
+def test_new_timelines_have_the_rate_in_the_mean():
     """A mean of two posts, whose alarm may come a post late."""
     observed = []
     for seed in range(25):
@@ -95,7 +95,7 @@ def test_the_promise_is_kept_on_new_timelines_in_the_mean():
 
 
 def test_a_loss_that_rises_and_falls_is_stopped_at_its_first_break():
-    """Of four thresholds the third breaks the promise of nine units, so that the fourth does not count."""
+    """Of four thresholds the third is above the rate of nine units, so that the fourth does not count."""
     losses = np.zeros((4, 9))
     levels = [0.8, 0.6, 0.4, 0.2]
 
@@ -129,11 +129,11 @@ def test_without_times_no_policy_counts_seconds():
     rows = compare_policies(*draw(1, timed=False), 1, AlarmGoal("rate", 0.3))
     assert all("cooldown_seconds" not in row["rule"].policy for row in rows)
     best = best_of(rows, AlarmGoal("rate", 0.3))
-    kept = [row["measured"]["promise"]["rate"] <= 0.3 for row in rows]
+    kept = [row["measured"]["risk"]["rate"] <= 0.3 for row in rows]
     shares = [row["measured"]["costs"]["found_changes"] for row in rows]
     assert kept[best] and shares[best] == max(share for share, is_kept in zip(shares, kept, strict=True) if is_kept)
     for row in rows:
-        row["measured"]["promise"]["rate"] = 0.31
+        row["measured"]["risk"]["rate"] = 0.31
     assert best_of(rows, AlarmGoal("rate", 0.3)) is None
 
 

@@ -44,7 +44,7 @@ class PolicyArguments:
 
     def __post_init__(self):
         if not AlarmGoal.read(self.alarm).bounds_risk:
-            raise ValueError(f"--alarm {self.alarm} is no promise that policies keep: give rate=... or missed=...")
+            raise ValueError(f"--alarm {self.alarm} is no rate that policies control: give rate=... or missed=...")
         if self.early < 0:
             raise ValueError(f"--early is a number of posts, 0 or more, got {self.early}.")
         self.set = read_overrides(self.set, "set")
@@ -67,12 +67,12 @@ def main(arguments: list[str]):
     if not any(row["rule"] for row in rows):
         raise ValueError(
             f"No threshold of this policy keeps --alarm {goal}: one that cools down or lasts silences alarms that "
-            "would find a change. Promise less, or give a rate."
+            "would find a change. Ask for more, or give a rate."
         )
     print(policies_table(rows, timelines, args.watch, goal))
     if args.set is None:
         best = best_of(rows, goal)
-        first = "None kept the promise on other timelines" if best is None else f"The best that kept it: {best + 1}"
+        first = "None had the rate asked for on other timelines" if best is None else f"The best that had it: {best + 1}"
         print(f"\n{first}. The same command with --set and its policy sets one.")
         return
     rule, measured = rows[0]["rule"], rows[0]["measured"]
