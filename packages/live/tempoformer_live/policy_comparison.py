@@ -230,9 +230,7 @@ def best_of(rows: Sequence[Mapping[str, Any]], goal: AlarmGoal) -> int | None:
     """
     measured = {number: row["measured"] for number, row in enumerate(rows) if row["measured"]}
     kept = [
-        number
-        for number, values in measured.items()
-        if values["risk"].get("rate", 1.0) <= goal.share + LOSS_ROUNDING
+        number for number, values in measured.items() if values["risk"].get("rate", 1.0) <= goal.share + LOSS_ROUNDING
     ]
     if goal.kind == "rate":
         return max(kept, key=lambda number: measured[number]["costs"].get("found_changes", 0.0), default=None)
