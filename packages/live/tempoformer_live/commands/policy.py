@@ -72,9 +72,7 @@ def main(arguments: list[str]):
     print(policies_table(rows, timelines, args.watch, goal))
     if args.set is None:
         best = best_of(rows, goal)
-        first = (
-            "None had the rate asked for on other timelines" if best is None else f"The best that had it: {best + 1}"
-        )
+        first = "None had the rate on other timelines" if best is None else f"The best that had it: {best + 1}"
         print(f"\n{first}. The same command with --set and its policy sets one.")
         return
     rule, measured = rows[0]["rule"], rows[0]["measured"]
