@@ -74,9 +74,8 @@ def collect_times(
     # While compiling an upper bound, which keeps shapes static.
     most = torch.sym_min(num_points, time_ids.shape[1]) if is_compiling else max(1, int((counts > 0).sum(1).max()))
     counts, points = counts.topk(most)
-    identity = torch.eye(config.hidden_size // config.num_attention_heads, device=counts.device).expand(
-        len(counts), 1, -1, -1
-    )
+    identity = torch.eye(config.hidden_size // config.num_attention_heads, device=counts.device)
+    identity = identity.expand(counts.shape[0], 1, -1, -1)
     if not config.temporal_residual:
         identity = identity * (counts[:, :1, None, None] == 0)
     every_point = (
