@@ -24,7 +24,7 @@ from transformers.utils import ModelOutput, TransformersKwargs, can_return_tuple
 
 from .checks_tempoformer import check_shape
 from .configuration_post_tempoformer import PostTempoFormerConfig
-from .experts_tempoformer import ADDRESS_SIZE, FittedModule, Mixture, Trees, Words, compare_addressees
+from .experts_tempoformer import ADDRESS_SIZE, FittedModule, Mixture, States, Trees, Words, compare_addressees
 from .modeling_streams_tempoformer import (
     HeadStart,
     StreamAttention,
@@ -40,7 +40,6 @@ from .modeling_streams_tempoformer import (
     has_equal_calls,
 )
 from .packing_tempoformer import GPU_TOKENS, PackedPosts, Packing, arrangement, read
-from .states_tempoformer import States
 
 
 # Streams that new layers read at once on a CPU.

@@ -33,12 +33,11 @@ from modeling_tempoformer import (
     TemporalRobertaTokenizer,
 )
 from modeling_tempoformer.evaluation.metrics import compute_metrics
-from modeling_tempoformer.experts_tempoformer import Trees, Words
+from modeling_tempoformer.experts_tempoformer import States, Trees, Words
 from modeling_tempoformer.modeling_streams_tempoformer import ZeroStart
 from modeling_tempoformer.posts.rows import thin, to_rows
 from modeling_tempoformer.posts.synthetic import synthetic_posts
 from modeling_tempoformer.posts.timelines import to_timelines
-from modeling_tempoformer.states_tempoformer import States
 from modeling_tempoformer.streams_tempoformer import elapsed_seconds, stream_windows
 from modeling_tempoformer.timeline_tempoformer import Timeline, cut_rows
 
@@ -65,7 +64,6 @@ POST_MODULES = {
     "configuration_post_tempoformer",
     "modeling_post_tempoformer",
     "packing_tempoformer",
-    "states_tempoformer",
     "experts_tempoformer",
 }
 PAPER_MODULES = {

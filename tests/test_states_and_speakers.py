@@ -20,7 +20,7 @@ from modeling_tempoformer import (
 )
 from modeling_tempoformer.configuration_post_tempoformer import PostTempoFormerConfig
 from modeling_tempoformer.decisions_tempoformer import read_states
-from modeling_tempoformer.states_tempoformer import States
+from modeling_tempoformer.experts_tempoformer import States
 from modeling_tempoformer.timeline_tempoformer import Timeline
 from modeling_tempoformer.training.experts import grow_experts
 from tempoformer_live.memory import StreamMemory

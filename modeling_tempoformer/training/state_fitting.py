@@ -8,9 +8,9 @@ import torch
 from datasets import Dataset
 
 from ..configuration_post_tempoformer import PostTempoFormerConfig
+from ..experts_tempoformer import States
 from ..names_tempoformer import state_ids
 from ..posts.states import count_changes
-from ..states_tempoformer import States
 from .regressions import fit_regressions
 
 
