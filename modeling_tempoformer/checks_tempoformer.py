@@ -1,6 +1,7 @@
 """Checks that several Hub modules share: fields and labels of configurations, shapes, precision, missing weights."""
 
 import math
+import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -82,9 +83,10 @@ def own_class(model_class: type, folder: Any, config: PreTrainedConfig | None) -
         folder (`str` or `Path`): The folder of the model, or its name on the Hub.
         config (`PreTrainedConfig`, *optional*): The model's configuration, whose `auto_map` names the code.
     """
-    if model_class.__module__.startswith("transformers_modules."):
+    # Code on the Hub, to which two hyphens in a folder's reference point, is kept by its name and commit, which may be
+    # pinned.
+    if model_class.__module__.startswith("transformers_modules.") and os.path.isdir(folder):
         for auto_class, reference in (getattr(config, "auto_map", None) or {}).items():
-            # A model on the Hub, whose name stands before two hyphens, has code under its name and commit.
             if reference.rpartition(".")[2] == model_class.__name__ and "--" not in reference:
                 model_class = get_class_from_dynamic_module(reference, folder)
                 model_class.register_for_auto_class(auto_class)
