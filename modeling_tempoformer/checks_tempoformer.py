@@ -1,7 +1,7 @@
 """Checks that several Hub modules share: fields and labels of configurations, shapes, precision, missing weights."""
 
 import math
-import os
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -83,9 +83,9 @@ def own_class(model_class: type, folder: Any, config: PreTrainedConfig | None) -
         folder (`str` or `Path`): The folder of the model, or its name on the Hub.
         config (`PreTrainedConfig`, *optional*): The model's configuration, whose `auto_map` names the code.
     """
-    # Code on the Hub, to which two hyphens in a folder's reference point, is kept by its name and commit, which may be
-    # pinned.
-    if model_class.__module__.startswith("transformers_modules.") and os.path.isdir(folder):
+    # Code of the Hub is kept by its commit, which may be pinned.
+    is_of_folder = re.match(r"transformers_modules\.(?!.*\.[0-9a-f]{40}\.)", model_class.__module__)
+    if is_of_folder:
         for auto_class, reference in (getattr(config, "auto_map", None) or {}).items():
             if reference.rpartition(".")[2] == model_class.__name__ and "--" not in reference:
                 model_class = get_class_from_dynamic_module(reference, folder)
