@@ -84,8 +84,7 @@ def own_class(model_class: type, folder: Any, config: PreTrainedConfig | None) -
         config (`PreTrainedConfig`, *optional*): The model's configuration, whose `auto_map` names the code.
     """
     # Code of the Hub is kept by its commit, which may be pinned.
-    is_of_folder = re.match(r"transformers_modules\.(?!.*\.[0-9a-f]{40}\.)", model_class.__module__)
-    if is_of_folder:
+    if re.match(r"transformers_modules\.(?!.*\.[0-9a-f]{40}\.)", model_class.__module__):
         for auto_class, reference in (getattr(config, "auto_map", None) or {}).items():
             if reference.rpartition(".")[2] == model_class.__name__ and "--" not in reference:
                 model_class = get_class_from_dynamic_module(reference, folder)
