@@ -201,7 +201,7 @@ class PostGroups:
 
 @dataclass
 class Packing:
-    """What layers need to know of the tokens of a packed sequence."""
+    """Boundaries and places of the tokens of a packed sequence, which layers need."""
 
     attention: dict[str, Any]  # the arguments of attention, by the library's names: where each post begins and ends
     places: torch.LongTensor  # the place of each token in its post (1, tokens)

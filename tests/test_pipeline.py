@@ -135,7 +135,7 @@ def test_a_row_of_a_dataset_with_other_columns_is_a_timeline(saved):
 
 
 def test_messages_of_chats_are_timelines(tmp_path):
-    """In any form, by a model that reads who speaks; a picture and a call of a tool are no text."""
+    """A model that reads who speaks reads them in any form; a picture and a call of a tool are no text."""
     tiny_reader(tmp_path, **WITH_STATES)
     pipe = load(tmp_path)
     texts, times = ["sad", "", "so glad\nagain", "calm"], [0, 5, 60, 7200]

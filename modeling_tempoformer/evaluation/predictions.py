@@ -136,7 +136,7 @@ def decide_logits(logits: torch.Tensor, calibration: dict[str, Any] | None) -> t
 
 class ExpertDecisions(NamedTuple):
     """
-    What one of a model's experts decides.
+    Decisions of one of a model's experts.
 
     Attributes:
         weight (`float`): Its weight in the sum, which was chosen on held-out posts.

@@ -295,7 +295,7 @@ def test_what_experts_decide_without_one():
 
 
 def test_better_alarms_of_a_baseline_are_named():
-    """Of two baselines whose alarms are surely better the best is named; a third cannot be told apart."""
+    """The best of two baselines with surely better alarms is named; a third cannot be told apart."""
     ends = {"words": [-0.6, -0.4], "trees": [-0.3, -0.1], "position_and_time": [-0.8, 0.1]}
     recalls = {"words": 0.72, "trees": 0.4, "position_and_time": 0.9}
     others = {

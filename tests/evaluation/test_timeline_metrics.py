@@ -66,7 +66,7 @@ def test_scores_are_means_over_the_timelines_that_have_them():
     assert scores["window_recall_Switch"] == pytest.approx((1 / 2 + 1) / 2)
     assert scores["coverage_recall_Switch"] == pytest.approx((1 / 2 + 0) / 2)
     assert scores["median_delay_posts_Switch"] == scores["median_delay_seconds_Switch"] == pytest.approx(0)
-    # Of the second timeline's run
+    # The run of the second timeline
     assert scores["missed_Switch"] == pytest.approx(1 / 2)
 
 

@@ -35,7 +35,7 @@ def test_times_of_convokit_that_are_texts_are_sorted_as_numbers(tmp_path):
 
 
 def test_durations_of_any_length_are_read(tmp_path):
-    """Of subtitles after 99 hours, and of a spreadsheet after a day."""
+    """Subtitles pass 99 hours, and a spreadsheet passes a day."""
     assert read_time("100:00:05,000") == read_time("100:00:05.000") == read_time(timedelta(hours=100, seconds=5))
     times = list(map(str, (timedelta(hours=2), timedelta(hours=30))))
     frame = pd.DataFrame({"timeline_id": "a", "text": ["x", "y"], "timestamp": times})
@@ -89,7 +89,7 @@ def test_a_large_number_beside_a_missing_one_keeps_its_digits(tmp_path, streamin
 
 
 def test_an_imported_column_is_no_answer_of_label_studio(tmp_path):
-    """Of two tasks with a label that was imported, people have answered the second."""
+    """People have answered the second of two tasks with an imported label."""
     result = [{"from_name": "label", "type": "choices", "value": {"choices": ["switch"]}}]
     tasks = [
         {"data": {"timeline_id": "a", "text": text, "label": "imported"}, "annotations": [{"result": given}]}

@@ -32,7 +32,7 @@ def test_clusters():
 
 
 def test_equal_shares_of_more_usages_are_no_change():
-    """For shares that are equal but for rounding, the distance of SciPy may be NaN; those of counts are equal."""
+    """SciPy's distance may be NaN if shares are equal but for rounding; shares of counts are equal."""
     for numbers in ([2, 1], [3, 4], [5, 2, 3]):
         senses = [np.repeat(np.arange(len(numbers)), np.multiply(numbers, times)) for times in (1, 3)]
         before, after = (np.linspace(5, 6, len(part))[:, None] * np.eye(3)[part] for part in senses)

@@ -331,7 +331,7 @@ def test_it_opens_at_a_typical_alarm(opened, timelines):
 
 
 def test_it_opens_at_a_timeline_with_a_typical_alarm(open_page):
-    """In the timeline with most alarms the text of each lowers the probability."""
+    """The texts of all alarms lower the probability in the timeline with most alarms."""
     timelines = explained_timelines(4, 20)
     most = max(timelines, key=lambda timeline: sum(map(is_alarm, timeline["posts"])))
     for post in most["posts"]:

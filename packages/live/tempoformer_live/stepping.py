@@ -285,7 +285,7 @@ class Stepper:
             places.append((list(range(first, end)), {name: [end + n] for n, name in enumerate(timeline.by_speaker)}))
             row.remembered += [*timeline.posts, *timeline.by_speaker.values()]
             row.timelines[timeline_id] = timeline
-        # Of the stretches of all timelines, one after the other, and of the targets
+        # Stretches of all timelines, one after the other, and then the targets
         row_places, times = [], []
         targets, numbers, start_times, earlier_posts, earlier_states = [], [], [], [], []
         for (timeline_id, timeline), (stretch, by_speaker) in zip(row.timelines.items(), places, strict=True):

@@ -95,7 +95,7 @@ def test_new_timelines_have_the_rate_in_the_mean():
 
 
 def test_a_loss_that_rises_and_falls_is_stopped_at_its_first_break():
-    """Of four thresholds the third is above the rate of nine units, so that the fourth does not count."""
+    """The third of four thresholds is above the rate of nine units, so that the fourth does not count."""
     losses = np.zeros((4, 9))
     levels = [0.8, 0.6, 0.4, 0.2]
 

@@ -55,7 +55,7 @@ def principal_components(vectors: np.ndarray, number: int) -> tuple[np.ndarray, 
 
 class Known(NamedTuple):
     """
-    How usages are assigned to known senses, and how right that is. Known senses are the first of the [`Senses`].
+    Assignment of usages to known senses, and how right it is. Known senses are the first of the [`Senses`].
 
     Attributes:
         outcomes (`np.ndarray` of shape `(known, known + 1)`): For each sense, how many of its quotations have each
@@ -82,7 +82,7 @@ class Known(NamedTuple):
     @property
     def tells_senses(self) -> bool:
         """
-        Whether more quotations have their sense than by chance: than if each had the sense with most quotations
+        Tells whether more quotations have their sense than by chance: than if each had the sense with most quotations
         (binomial test).
         """
         by_sense = self.outcomes.sum(axis=1)

@@ -16,7 +16,7 @@ def groups_of(*sizes: int) -> Groups:
 
 
 def test_the_correction_is_the_inverse_of_what_happens_to_quotations():
-    """Where all numbers are large, the shares are the solution of the linear equations."""
+    """Shares solve the linear equations if all numbers are large."""
     outcomes = np.array([[8000, 1000, 1000], [2000, 7000, 1000]])
     confusion = np.vstack([outcomes / 10_000, [0, 0, 1]])
     shares = np.array([[0.7, 0.2, 0.1], [0.1, 0.6, 0.3]])

@@ -93,7 +93,7 @@ def test_tokens_of_tei(tmp_path, body, texts):
 
 
 def test_an_attribute_that_the_dtd_of_tei_gives_is_there(tmp_path):
-    """As one that is written: of its own tokens, the text gives a lemma to the second alone."""
+    """It counts as a written one; the text gives a lemma to its second token alone."""
     body = '<p><w>Planes</w> <w lemma="leave">left</w></p>'
     dtd = '<!DOCTYPE TEI [<!ATTLIST w lemma CDATA "plane">]>'
     (tmp_path / "a.xml").write_text(dtd + tei(body=body), encoding="utf-8")

@@ -136,7 +136,7 @@ def test_the_columns_of_a_file_that_does_not_name_them_have_numbers(tmp_path):
 
 
 def test_a_second_equals_sign_in_conllu_cuts_nothing(tmp_path):
-    """In a comment, in a column that is searched, and before what says that no space follows."""
+    """The sign stands in a comment, in a searched column, and before the mark that no space follows."""
     lines = [
         "# newdoc id = a=b",
         "# date = 1815",
