@@ -31,7 +31,7 @@ from ..common.files import lock_folder, write_json
 from ..common.markdown import table as markdown_table
 from ..common.renamed_options import RENAMED_METHOD, check_renamed
 from ..common.splits import SPLITS
-from ..evaluation.cross_validation import FOLDS, PROCESSES, collect, compare_all, cross_validate, first_run
+from ..evaluation.cross_validation import FOLDS, PROCESSES, CrossValidation, collect, compare_all
 from ..evaluation.latex import write_latex
 from ..evaluation.method_names import checkpoint_name, method_name
 from ..evaluation.predictions import all_labels
@@ -234,7 +234,7 @@ def main(arguments: list[str], methods: Methods = BASELINES, kind: type = Compar
             program = methods.program if isinstance(model_args, Baseline) else TRAIN
             recipes, _ = split_recipes(run_arguments)
             hashes = {path: hashlib.sha256(Path(path).read_bytes()).hexdigest() for path in recipes}
-            jobs[folder] = (
+            jobs[folder] = CrossValidation(
                 folder,
                 partial(run_fold, program),
                 run_arguments,
@@ -245,12 +245,12 @@ def main(arguments: list[str], methods: Methods = BASELINES, kind: type = Compar
                 args.tune_on_first_fold,
             )
         logger.info("One run of each method comes first, and tells how many minutes all take.")
-        firsts = [first_run(*job) for job in jobs.values()]
+        firsts = [job.execute_first() for job in jobs.values()]
         if all(seconds is not None and others for seconds, others in firsts):
             minutes = sum(seconds * others for seconds, others in firsts) / 60
             logger.info("%d runs are left, about %d minutes.", sum(others for _, others in firsts), math.ceil(minutes))
         for folder, job in jobs.items():
-            runs = cross_validate(*job)
+            runs = job.execute_all()
             table = collect(folder, runs, names)
             if args.methods and folder.name == DEFAULT:
                 titles[DEFAULT] = method_name(AutoConfig.from_pretrained(runs[0].folder).model_type)

@@ -119,60 +119,68 @@ def last_line(log: Path) -> str:
     return last
 
 
-def cross_validate(
-    output_dir: Path,
-    program: Program,
-    arguments: Sequence[str],
-    inputs: dict[str, Any],
-    folds_file: Path,
-    seeds: Sequence[int],
-    learning_rates: Sequence[str] = (),
-    tune_on_first_fold: bool = False,
-) -> list[Run]:
+@dataclass(frozen=True)
+class CrossValidation:
     """
-    Runs every learning rate with the first seed, then every seed with the learning rate that has the best macro F1 on
-    the validation split of the fold, or of the first fold with `tune_on_first_fold`. The arguments of `program` are a
-    file of folds, the number of one, and options. Returns one run for each fold and seed.
+    Runs of a program for each fold, learning rate and seed.
+
+    Args:
+        output_dir (`Path`): Folder of the runs.
+        program (`Program`): Trains and tests one fold. Its arguments are a file of folds, the fold's number, and
+            options.
+        arguments (`Sequence[str]`): The options of each run.
+        inputs (`dict[str, Any]`): What else a run depends on, which a finished run must have had, too.
+        folds_file (`Path`): The folds.
+        seeds (`Sequence[int]`): The seeds of each fold.
+        learning_rates (`Sequence[str]`, *optional*): Candidates. Default: the recipe's rate.
+        tune_on_first_fold (`bool`, *optional*, defaults to `False`): Use the first fold's best rate for all folds.
     """
-    folds = json.loads(folds_file.read_text(encoding="utf-8"))
 
-    def execute(fold: int, rate: str | None, seed: int) -> Run:
-        run = Run(output_dir, fold, rate, seed)
-        run.execute(program, folds_file, arguments, {**inputs, "fold": folds[fold]})
-        return run
+    output_dir: Path
+    program: Program
+    arguments: Sequence[str]
+    inputs: dict[str, Any]
+    folds_file: Path
+    seeds: Sequence[int]
+    learning_rates: Sequence[str] = ()
+    tune_on_first_fold: bool = False
 
-    def best_rate(fold: int) -> str:
-        return max(learning_rates, key=lambda rate: execute(fold, rate, seeds[0]).results()["validation"]["macro_f1"])
+    @property
+    def folds(self) -> list[dict[str, list[str]]]:
+        return json.loads(self.folds_file.read_text(encoding="utf-8"))
 
-    if len(learning_rates) < 2:
-        rates = [*learning_rates, None][:1] * len(folds)
-    elif tune_on_first_fold:
-        rates = [best_rate(0)] * len(folds)
-    else:
-        rates = [best_rate(fold) for fold in range(len(folds))]
-    plan = [(fold, rate, seed) for fold, rate in enumerate(rates) for seed in seeds]
-    return [execute(*one) for one in tqdm(plan, f"Runs of {output_dir.name}", unit="run")]
+    def execute(self, fold: int, rate: str | None, seed: int) -> tuple[Run, float | None]:
+        """Executes a run. Returns it and its seconds, None if it was done before."""
+        run = Run(self.output_dir, fold, rate, seed)
+        inputs = {**self.inputs, "fold": self.folds[fold]}
+        return run, run.execute(self.program, self.folds_file, self.arguments, inputs)
 
+    def execute_first(self) -> tuple[float | None, int]:
+        """Executes the first run. Returns its seconds, None if it was done before, and the number of other runs."""
+        _, seconds = self.execute(0, [*self.learning_rates, None][0], self.seeds[0])
+        folds = len(self.folds)
+        tuned = max(0, len(self.learning_rates) - 1) * (1 if self.tune_on_first_fold else folds)
+        return seconds, folds * len(self.seeds) + tuned - 1
 
-def first_run(
-    output_dir: Path,
-    program: Program,
-    arguments: Sequence[str],
-    inputs: dict[str, Any],
-    folds_file: Path,
-    seeds: Sequence[int],
-    learning_rates: Sequence[str] = (),
-    tune_on_first_fold: bool = False,
-) -> tuple[float | None, int]:
-    """
-    Executes the first run of [`cross_validate`] with the same arguments. Returns its seconds, None if it was done
-    before, and the number of all other runs.
-    """
-    folds = json.loads(folds_file.read_text(encoding="utf-8"))
-    run = Run(output_dir, 0, [*learning_rates, None][0], seeds[0])
-    seconds = run.execute(program, folds_file, arguments, {**inputs, "fold": folds[0]})
-    tuned = max(0, len(learning_rates) - 1) * (1 if tune_on_first_fold else len(folds))
-    return seconds, len(folds) * len(seeds) + tuned - 1
+    def execute_all(self) -> list[Run]:
+        """
+        Executes every learning rate with the first seed, then every seed with the learning rate that has the best
+        macro F1 on the validation split of the fold, or of the first fold. Returns one run for each fold and seed.
+        """
+        count = len(self.folds)
+        if len(self.learning_rates) < 2:
+            rates = [*self.learning_rates, None][:1] * count
+        elif self.tune_on_first_fold:
+            rates = [self.best_rate(0)] * count
+        else:
+            rates = [self.best_rate(fold) for fold in range(count)]
+        plan = [(fold, rate, seed) for fold, rate in enumerate(rates) for seed in self.seeds]
+        return [self.execute(*one)[0] for one in tqdm(plan, f"Runs of {self.output_dir.name}", unit="run")]
+
+    def best_rate(self, fold: int) -> str:
+        """Executes a fold with every learning rate and the first seed, and returns the best rate on validation."""
+        runs = {rate: self.execute(fold, rate, self.seeds[0])[0] for rate in self.learning_rates}
+        return max(runs, key=lambda rate: runs[rate].results()["validation"]["macro_f1"])
 
 
 def collect(output_dir: Path, runs: Sequence[Run], names: list[str]) -> str:

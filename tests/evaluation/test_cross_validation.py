@@ -5,7 +5,6 @@ repeated command skips finished runs.
 
 import json
 import sys
-from functools import partial
 from pathlib import Path
 
 import pandas as pd
@@ -18,10 +17,9 @@ from modeling_tempoformer.commands import compare
 from modeling_tempoformer.evaluation import cross_validation
 from modeling_tempoformer.evaluation.cross_validation import (
     PREDICTIONS,
+    CrossValidation,
     Run,
     collect,
-    cross_validate,
-    first_run,
     printed,
     to_predictions,
 )
@@ -70,7 +68,7 @@ def start(tmp_path):
 
     def run(output: Path, *arguments: str, seeds=(0,), inputs=INPUTS, folds="folds.json", **settings) -> list[Run]:
         given = ["--train_file", file, *arguments]
-        return cross_validate(output, write_run, given, inputs, tmp_path / folds, seeds, **settings)
+        return CrossValidation(output, write_run, given, inputs, tmp_path / folds, seeds, **settings).execute_all()
 
     return run
 
@@ -119,7 +117,9 @@ def test_the_first_run_tells_how_many_others_there_are(tmp_path, start, settings
     output, settings = tmp_path / "out", {"learning_rates": ["1e-3", "2e-3"], **settings}
     start(tmp_path / "all", seeds=(0, 7), **settings)
     given = ["--train_file", str(tmp_path / "posts.csv")]
-    first = partial(first_run, output, write_run, given, INPUTS, tmp_path / "folds.json", (0, 7), **settings)
+    first = CrossValidation(
+        output, write_run, given, INPUTS, tmp_path / "folds.json", (0, 7), **settings
+    ).execute_first
     seconds, others = first()
     assert seconds > 0 and others == count_runs(tmp_path / "all") - 1
     # It is a run as any other, and is not repeated.
