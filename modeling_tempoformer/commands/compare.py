@@ -248,7 +248,7 @@ def main(arguments: list[str], methods: Methods = BASELINES, kind: type = Compar
         firsts = [job.execute_first() for job in jobs.values()]
         if all(seconds is not None and others for seconds, others in firsts):
             minutes = sum(seconds * others for seconds, others in firsts) / 60
-            logger.info("%d runs are left, about %d minutes.", sum(others for _, others in firsts), math.ceil(minutes))
+            logger.info("Runs left: %d; minutes: about %d.", sum(others for _, others in firsts), math.ceil(minutes))
         for folder, job in jobs.items():
             runs = job.execute_all()
             table = collect(folder, runs, names)
