@@ -5,7 +5,7 @@ r"""Fits what a user would try first on the posts of a run of `benchmarks.qualit
         --model_name_or_path outputs/minilm --seeds 0 --tiage anno_train.json.gz anno_dev.json.gz \
         --output_dir outputs/peers
 
-It needs none of this package. `setfit_of_two` and all others read a post and the one before it, of whomever.
+It needs none of this package. `setfit_of_two` and all others read a post and the one before it, whoever wrote it.
 `--static_vectors` is a folder that model2vec distilled. `--chat_model`, a file in the format GGUF, is asked without
 training.
 """
@@ -22,9 +22,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 
-QUESTION = (
-    "Messages:\n{before}\n{text}\n\nDoes the second message begin something new (a topic or a mood)? Answer Yes or No."
-)
+QUESTION = {"type": "noul", "instructions": "Does the second message begin something new (a topic or a mood)?"}
+# For a model without a template of its own
+TEMPLATE = "{% for message in messages %}{{ message['content'] }}\n{% endfor %}Answer:"
 
 
 def read_posts(path: str) -> pd.DataFrame:
@@ -72,22 +72,17 @@ def features(posts: pd.DataFrame, args: argparse.Namespace) -> np.ndarray:
 
 def ask_chat_model(posts: pd.DataFrame, names: np.ndarray, args: argparse.Namespace) -> np.ndarray:
     """Returns for each post the rarer class if the model says yes rather than no, the other class if not."""
-    import torch
-    from transformers import AutoModelForCausalLM, AutoTokenizer
+    from transformers import AutoModelForCausalLM, AutoTokenizer, pipeline
+    from transformers.decision import DecisionConfig
 
     file = Path(args.chat_model)
     source = {"pretrained_model_name_or_path": str(file.parent), "gguf_file": file.name}
-    tokenizer, model = AutoTokenizer.from_pretrained(**source), AutoModelForCausalLM.from_pretrained(**source).eval()
-    answers = [tokenizer.encode(word, add_special_tokens=False)[0] for word in ("No", "Yes")]
-    said = []
-    for before, text in zip(posts["before"], posts["text"], strict=True):
-        question = [{"role": "user", "content": QUESTION.format(before=before, text=text)}]
-        tokens = tokenizer.apply_chat_template(
-            question, add_generation_prompt=True, return_tensors="pt", return_dict=True
-        )
-        with torch.no_grad():
-            said.append(model(**tokens, logits_to_keep=1).logits[0, -1, answers].argmax().item())
-    return names[said]
+    tokenizer, model = AutoTokenizer.from_pretrained(**source), AutoModelForCausalLM.from_pretrained(**source)
+    tokenizer.chat_template = tokenizer.chat_template or TEMPLATE
+    decide = pipeline("decision", model=model, tokenizer=tokenizer, decision_config=DecisionConfig())
+    pairs = posts[["before", "text"]].to_numpy().tolist()
+    asked = ({"state": {"messages": pair}, "questions": {"new": QUESTION}} for pair in pairs)
+    return names[[int(decide(one)["new"]["noul"] > 0.5) for one in asked]]
 
 
 def main():
@@ -96,7 +91,7 @@ def main():
     parser.add_argument("--train_file")
     parser.add_argument("--test_file")
     parser.add_argument("--output_dir", type=Path)
-    parser.add_argument("--labels", nargs="+", help="Ignored: the classes are those of the training posts.")
+    parser.add_argument("--labels", nargs="+", help="Ignored: the training posts have the classes.")
     parser.add_argument("--seed", type=int)
     parser.add_argument("--model_name_or_path", help="An encoder.")
     parser.add_argument("--static_vectors", help="A folder of model2vec.")

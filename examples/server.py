@@ -3,7 +3,7 @@ The server of `tempoformer serve` with settings and a store of your own. Read it
 
 It is a script of its own, which needs the extra `live`; set OMP_NUM_THREADS=1, so that each worker takes one core.
 Redis Sentinel says here which Redis server is the main one, so that another one can take its place. A path is added to
-those of `tempoformer serve`.
+the paths of `tempoformer serve`.
 """
 
 from redis.sentinel import Sentinel

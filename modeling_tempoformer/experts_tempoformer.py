@@ -68,7 +68,7 @@ class Mixture(FittedModule):
 
     def reads_network(self) -> bool:
         """
-        Whether the network, the first expert, has a weight. On another device than a CPU, and while compiling, it
+        True if the network, the first expert, has a weight. On another device than a CPU, and while compiling, it
         counts as having one, as values are not looked at there.
         """
         is_readable = self.weights.device.type == "cpu" and not torch.compiler.is_compiling()

@@ -93,7 +93,7 @@ class PostTempoFormerModelOutput(ModelOutput):
 
 @dataclass
 class StreamLayersOutput(ModelOutput):
-    """What stream layers read in the vectors of posts (posts, hidden)."""
+    """The results of stream layers on the vectors of posts (posts, hidden)."""
 
     heads: torch.Tensor | None = None  # their input (members, streams, config.head_width), or of width 0
     # the vectors of the posts that the newest is compared with, and of the newest (streams, compared + 1, hidden)

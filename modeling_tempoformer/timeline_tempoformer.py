@@ -65,8 +65,8 @@ def read_message(values: Any) -> Any:
     Returns a message of a chat as the values of a post: its `role` is the `speaker`, and its `content` the `text`.
 
     Args:
-        values: A dict with a `role`, a string, and a `content`: a string; a list of parts, of which the text has those
-            that are text, each on a line of its own; or None, an empty text, as of a message that only calls a tool.
+        values: A dict with a `role`, a string, and a `content`: a string; a list of parts, whose texts come each on
+            a line of its own; or None, an empty text, as of a message that only calls a tool.
 
     Returns:
         A dict with `speaker`, `text` and the other keys; `values` unchanged if they are no message, or have a `text`

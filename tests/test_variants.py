@@ -74,7 +74,7 @@ def test_stream_positions_start_at_a_scale_of_their_own(settings):
     "settings", [{"stream_residual": True}, {"head": "lstm"}, {"model_type": "post_tempoformer"}], ids=str
 )
 def test_new_weights_start_at_the_scale_of_their_part(settings):
-    """What is added starts at 0, heads as PyTorch's own layers do, and all else at the encoder's scale."""
+    """Additions start at 0, heads as PyTorch's own layers do, and all else at the encoder's scale."""
     kind = {"model_type": "tempoformer", **settings}
     model_class = CLASSES[kind.pop("model_type")]
     encoder = {**tiny_encoder(), "initializer_range": 0.3}

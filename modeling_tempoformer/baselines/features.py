@@ -1,4 +1,4 @@
-"""What the trees of several baselines read of a post besides its text, and how they learn."""
+"""Features that the trees of several baselines read of a post besides its text, and their settings."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -1,1 +1,1 @@
-"""What all packages share: files, progress, the command line, figures and pages. It knows no room of the plugin."""
+"""Modules for all packages: files, progress, the command line, figures and pages. They know no room of it."""

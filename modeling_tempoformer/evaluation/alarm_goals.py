@@ -1,4 +1,4 @@
-"""What alarms are to reach, as the option `--alarm` spells it: `precision=0.8`, `rate=0.05/30d`."""
+"""Goals of alarms, as the option `--alarm` spells it: `precision=0.8`, `rate=0.05/30d`."""
 
 import re
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ SPELLING = re.compile(rf"({'|'.join(KINDS)})=([^/]+?)(?:/([^/]+)d)?")
 @dataclass(frozen=True)
 class AlarmGoal:
     """
-    What the alarms of a class are to reach. The string of a goal is its spelling.
+    A goal of the alarms of a class. The string of a goal is its spelling.
 
     Attributes:
         kind (`str`): `"precision"` and `"recall"` of the alarms on held-out posts; or a bound on a risk of new
@@ -34,7 +34,7 @@ class AlarmGoal:
 
     @property
     def bounds_risk(self) -> bool:
-        """Whether the goal bounds a risk of new timelines."""
+        """True if the goal bounds a risk of new timelines."""
         return self.kind in RISKS
 
     @classmethod

@@ -22,7 +22,7 @@ OURS = {TIMELINE, TEXT, POST_ID, *USUAL.values()}
 
 class Form(NamedTuple):
     """
-    What a user says of a file.
+    Facts that a user states of a file.
 
     Attributes:
         records (`str`, *optional*): The path of keys, joined by dots, to the list of posts in each object of a file.
@@ -41,7 +41,7 @@ class Form(NamedTuple):
 
 class Export:
     """
-    What a file has, as far as it was read.
+    The contents of a file, as far as it was read.
 
     Args:
         path (`str` or `Path`): The file.

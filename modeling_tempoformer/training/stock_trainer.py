@@ -1,4 +1,4 @@
-"""What the library's own `Trainer` needs for the default: the posts in parts, the model, its rows, and settings."""
+"""Makes the default for the library's own `Trainer`: the posts in parts, the model, its rows, and settings."""
 
 import math
 from collections.abc import Mapping

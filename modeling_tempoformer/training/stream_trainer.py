@@ -116,7 +116,7 @@ class StreamTrainingArguments(HubTrainingArguments):
 
     @property
     def finds_best(self) -> bool:
-        """Whether evaluations during a training find its best step, so that it may stop early."""
+        """True if evaluations during a training find its best step, so that it may stop early."""
         return self.metric_for_best_model is not None and self.eval_strategy != "no"
 
     def extend_epochs(self, num_rows: int):

@@ -67,8 +67,8 @@ def write_view(
 ):
     """
     Explains timelines of [`to_timelines`] on the model's device, and writes their page. If `folder`, the name of the
-    model, is a folder, the page has the command that gives it a threshold. Other arguments are those of
-    [`timeline_page`].
+    model, is a folder, the page has the command that gives it a threshold. [`timeline_page`] says
+    what the other arguments are.
     """
     # Imported here, because the extra `view` may not be installed.
     from .timeline_page import timeline_page

@@ -132,7 +132,7 @@ def test_alarms_in_turn_are_those_of_a_loop_over_parts():
 
 
 def test_alarms_are_measured_by_thresholds_that_have_not_seen_the_posts():
-    """Where labels are drawn at random, the best of many thresholds has 0.9 on its own posts, and a half on others."""
+    """The labels are random: the best of many thresholds has 0.9 on its own posts, and a half on others."""
     generator, hits, in_turn = np.random.default_rng(0), [], []
     for _ in range(80):
         timelines = [make_timeline(generator.integers(2, size=10).tolist(), str(number)) for number in range(20)]

@@ -125,7 +125,7 @@ def test_every_tool_of_the_pages_is_read_here():
 
 
 def test_each_importer_has_a_page_and_the_two_functions():
-    """Of one signature, and the navigation has the pages."""
+    """Each importer has the same signature, and the navigation has the pages."""
     names = [importer.__name__.rpartition(".")[2] for importer in IMPORTERS]
     modules = {path.stem for path in (ROOT / "modeling_tempoformer" / "importers").glob("*.py")}
     assert modules == {*names, "__init__", "export"} and len(names) == len(set(names))

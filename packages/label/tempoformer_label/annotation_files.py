@@ -44,7 +44,7 @@ QUESTION = "Does something change at this post?"
 
 class Selection(NamedTuple):
     """
-    What is to be labelled.
+    Posts to label, and their classes.
 
     Attributes:
         stretches (`dict[int, Stretch]`): The stretches by their numbers.

@@ -14,7 +14,7 @@ from .label_files import CANNOT_SAY, NOTE, YES, Cells, LabelFile
 
 class Agreement(NamedTuple):
     """
-    How far annotators agree.
+    Measures of how far annotators agree.
 
     Attributes:
         annotators (`list[str]`): Their names.

@@ -26,7 +26,7 @@ def runs_of(mask: np.ndarray) -> list[tuple[int, int]]:
 
 
 def test_stretches_are_spread_over_timelines_and_do_not_overlap():
-    """What may be chosen is drawn; the shortest timelines have one shorter stretch."""
+    """Posts that may be chosen are drawn; the shortest timelines have one shorter stretch."""
     draw = np.random.default_rng(0)
     posts = [draw.random(length) < 0.9 for length in (*draw.integers(1, 60, size=30), 3)]
     posts[-1][:] = True

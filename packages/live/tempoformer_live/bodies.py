@@ -1,4 +1,4 @@
-"""What the server's requests and answers hold. Its description for programs is made from these classes."""
+"""The contents of the server's requests and answers. Its description for programs is made from these classes."""
 
 from typing import Annotated, Any, Literal
 

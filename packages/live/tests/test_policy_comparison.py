@@ -114,7 +114,7 @@ def test_a_loss_that_rises_and_falls_is_stopped_at_its_first_break():
 
 
 def test_a_threshold_among_thousands_is_found_exactly():
-    """Of 6,000 posts a handful are above the threshold that a rate allows, and a grid alone skips them."""
+    """A handful of 6,000 posts are above the threshold that a rate allows, and a grid alone skips them."""
     generator = np.random.default_rng(0)
     timelines = [make_timeline([0] * 100, str(number)) for number in range(60)]
     scores = np.sort(generator.random(6000))[generator.permutation(6000)]

@@ -74,7 +74,7 @@ def succeed(command: list[str]):
 
 
 def test_the_image_holds_every_package(tmp_path):
-    """Those that `setup.cfg` names, so that `pip install` finds them. The test of the proxy runs the command."""
+    """The image has all that `setup.cfg` names, for `pip install`. The test of the proxy runs the command."""
     folder = build_context(tmp_path)
     for part in (".", "packages/live"):
         setup = configparser.ConfigParser()
