@@ -14,7 +14,7 @@ from transformers.utils import logging
 from modeling_tempoformer import TimePoints
 from modeling_tempoformer.common.files import read_lines
 
-from .dated_sentences import Blocks, Capitals, DatedSentence, TargetFinder, Targets
+from .dated_sentences import Blocks, Capitals, Compounds, DatedSentence, TargetFinder, Targets
 from .reading.dated_texts import count_by_reason, time_order
 from .reading.files_read import FilesRead
 from .reading.passages import TextColumns, fold
@@ -112,6 +112,7 @@ def read_semeval(
     ignore_case: bool = False,
     columns: TextColumns = TextColumns(),
     tell_files: Callable[[pd.DataFrame], object] | None = None,
+    with_compounds: bool = False,
 ) -> Iterator[DatedSentence]:
     """
     Reads a corpus for each time point lazily, in any layout of [`read_passages`], such as SemEval-2020 Task 1's
@@ -133,6 +134,7 @@ def read_semeval(
         ignore_case (`bool`, *optional*, defaults to `False`): If True, "Plane" is a usage of "plane".
         columns ([`TextColumns`], *optional*): The columns of tables, and of tokens that targets are looked up in.
         tell_files (`Callable`, *optional*): Is called with the table of [`FilesRead`] once all texts are read.
+        with_compounds (`bool`, *optional*, defaults to `False`): If True, "motor-car" is a usage of "car".
 
     Returns:
         An iterator over [`DatedSentence`], including those without targets. `text` has no tags and single spaces;
@@ -141,9 +143,10 @@ def read_semeval(
         targets share a form.
     """
     paths = list(paths_by_time.values())
-    capitals, blocks, files = Capitals(), Blocks(paths, columns), FilesRead(paths)
+    capitals, compounds = Capitals(), Compounds(with_compounds)
+    blocks, files = Blocks(paths, columns), FilesRead(paths)
     for time, path in paths_by_time.items():
-        finder = TargetFinder(path, targets, ignore_case, columns, capitals, blocks)
+        finder = TargetFinder(path, targets, ignore_case, columns, capitals, compounds, blocks)
         sentence = None
         for passage in read_passages(path, columns):
             sentence = finder.find(time, passage)
@@ -154,6 +157,7 @@ def read_semeval(
     if tell_files:
         tell_files(files.table())
     capitals.say()
+    compounds.say()
 
 
 def read_dated_corpus(
@@ -163,6 +167,7 @@ def read_dated_corpus(
     ignore_case: bool = False,
     columns: TextColumns = TextColumns(),
     tell_files: Callable[[pd.DataFrame], object] | None = None,
+    with_compounds: bool = False,
 ) -> Iterator[DatedSentence]:
     """
     Reads one corpus of the texts of all times. A text belongs to the time point that holds its date, or both ends of
@@ -177,6 +182,7 @@ def read_dated_corpus(
         ignore_case (`bool`, *optional*, defaults to `False`): If True, "Plane" is a usage of "plane".
         columns ([`TextColumns`], *optional*): The columns of tables, and of tokens that targets are looked up in.
         tell_files (`Callable`, *optional*): Is called with the table of [`FilesRead`] once all texts are read.
+        with_compounds (`bool`, *optional*, defaults to `False`): If True, "motor-car" is a usage of "car".
 
     Raises a `ValueError` if a time has no text.
     """
@@ -190,8 +196,9 @@ def read_dated_corpus(
         first, _, last = date.partition("/")
         return time if (time := points.get(first)) == points.get(last) else None
 
-    capitals = Capitals()
-    finder = TargetFinder(path, targets, ignore_case, columns, capitals, Blocks([path], columns, len(times)))
+    capitals, compounds = Capitals(), Compounds(with_compounds)
+    blocks = Blocks([path], columns, len(times))
+    finder = TargetFinder(path, targets, ignore_case, columns, capitals, compounds, blocks)
     counts: Counter[str] = Counter()
     unknown: Counter[str] = Counter()
     files = FilesRead([path])
@@ -214,6 +221,7 @@ def read_dated_corpus(
     if unknown:
         logger.warning_once(f"{path}: {left_out}")
     capitals.say()
+    compounds.say()
 
 
 def document_of_use(identifier: str) -> str:

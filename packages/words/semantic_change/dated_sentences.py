@@ -1,9 +1,10 @@
 """Finds target words and phrases in the passages of a corpus, and makes dated sentences of the passages."""
 
 import math
+import re
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import NamedTuple
 
 from transformers.utils import logging
 
-from .reading.passages import UNSEEN, Passage, TextColumns, fold, split_tag, untagged
+from .reading.passages import HYPHENS, UNSEEN, Passage, TextColumns, fold, split_tag, untagged
 from .reading.text_layouts import read_passages
 
 
@@ -21,6 +22,7 @@ logger = logging.get_logger(__name__)
 # the fewest passages. Fewer, longer blocks divide fewer documents, but give tests less power
 # (`benchmarks/results/semantic_change.md`).
 NUM_BLOCKS = 20
+BETWEEN_HYPHENS = re.compile(f"[^-{HYPHENS}]+")
 # Names, or the forms of each name.
 Targets = Iterable[str] | Mapping[str, Sequence[str]]
 
@@ -81,6 +83,30 @@ class Capitals:
                 f"The encoder tells capitals apart, and the texts have others than the list: {', '.join(parts)}. "
                 "Write the words as the texts do, give forms (america: america, America), or take an uncased encoder."
             )
+
+
+class Compounds:
+    """
+    Finds targets that are parts of words with hyphens, such as "car" in "motor-car".
+
+    Args:
+        are_read (`bool`, *optional*, defaults to `False`): Whether such a part is a usage. If not, it is counted.
+    """
+
+    def __init__(self, are_read: bool = False):
+        self.are_read = are_read
+        self.found: dict[str, Counter[str]] = {}
+
+    def add(self, target: str, word: str):
+        self.found.setdefault(target, Counter())[fold(word).lower()] += 1
+
+    def say(self):
+        """Tells the number of compounds with each target, and the most frequent one."""
+        if self.found:
+            most = sorted(self.found.items(), key=lambda item: -item[1].total())
+            parts = (f"{target} ({words.total():,}, such as {max(words, key=words.get)})" for target, words in most)
+            are = "read as usages" if self.are_read else "no usages, unless --with_compounds reads them, too"
+            logger.warning(f"Parts of words with hyphens are {are}: {', '.join(parts)}.")
 
 
 class Blocks:
@@ -147,6 +173,9 @@ class Found(NamedTuple):
     end: int
     may_begin_phrase: bool
     other_case: str | None  # the target that differs by capitals only
+    parts: tuple[
+        tuple[str, int, int], ...
+    ] = ()  # the targets between its hyphens, with their first and last characters
 
 
 class TargetFinder:
@@ -157,6 +186,7 @@ class TargetFinder:
         path (`str` or `Path`): The corpus, which tells whether words have tags.
         targets, ignore_case, columns: Arguments of [`read_semeval`].
         capitals ([`Capitals`]): Counts what was found.
+        compounds ([`Compounds`]): Counts the words with hyphens that have a target as a part.
         blocks ([`Blocks`]): Names the document of a passage that does not name its own.
     """
 
@@ -167,10 +197,11 @@ class TargetFinder:
         ignore_case: bool,
         columns: TextColumns,
         capitals: Capitals,
+        compounds: Compounds,
         blocks: "Blocks",
     ):
         self.key = (lambda token: fold(token).lower()) if ignore_case else fold
-        self.capitals = capitals
+        self.capitals, self.compounds = capitals, compounds
         self.forms = target_forms(path, targets, self.key, columns)
         self.lower = {form.lower(): target for form, target in self.forms.items()}
         self.sizes = sorted({len(form.split()) for form in self.forms}, reverse=True)
@@ -200,7 +231,15 @@ class TargetFinder:
         other = None if target else next(filter(None, lower), None)
         keys = (key(token), key(token.lstrip(marks)), key(plain.lstrip(marks)))
         begins = not self.first_words.isdisjoint(keys)
-        return Found(target, fold(token), plain, start, start + len(word), begins, other)
+        parts = () if target else tuple(self.find_between_hyphens(word, start))
+        return Found(target, fold(token), plain, start, start + len(word), begins, other, parts)
+
+    def find_between_hyphens(self, word: str, first: int) -> Iterator[tuple[str, int, int]]:
+        """Yields the targets between the hyphens of a word that begins at the character `first`, with their places."""
+        parts = list(BETWEEN_HYPHENS.finditer(word))
+        for part in parts if len(parts) > 1 else ():
+            if target := self.forms.get(self.key(part[0])):
+                yield target, first + part.start(), first + part.end()
 
     def find_phrase(self, keys: list[str]) -> tuple[int, Found] | None:
         """Finds the longest phrase at the start of some words, with its number of words."""
@@ -236,6 +275,12 @@ class TargetFinder:
             if found.target is not None:
                 occurrences.append((found.target, offset + start, offset + end))
                 self.capitals.found[found.target] += 1
+            elif is_running and found.parts:
+                for target, first, last in found.parts:
+                    self.compounds.add(target, plain[start:end])
+                    if self.compounds.are_read:
+                        before = offset + start - found.start
+                        occurrences.append((target, before + first, before + last))
             elif found.other_case is not None:
                 self.capitals.add_other(found.other_case, plain[start:end])
             if others:

@@ -136,6 +136,8 @@ SECURITY = ["security", "social security"]
         # Punctuation around a word is not part of it, in any script.
         ('the plane. "Plane," (plane) aeroplane plane-like \u201cplane\u201d', ["plane"], ["plane"] * 3),
         ("Das \u203aHaus\u2039 \u00a7Haus\u2020 \u00abHaus\u200b\u00bb \u00bfHaus Haus\u2032", ["Haus"], ["Haus"] * 5),
+        # A dash divides words, a hyphen does not.
+        ("by plane\u2014a plane--or \u2018plane,\u2019\u2014then 1914\u20131918plane", ["plane"], ["plane"] * 3),
         # Accents may be separate characters, in the text or in the list.
         ("das Ma\u0308dchen geht", ["M\u00e4dchen"], ["M\u00e4dchen"]),
         ("das M\u00e4dchen geht", ["Ma\u0308dchen"], ["M\u00e4dchen"]),
@@ -170,6 +172,20 @@ def test_what_counts_as_a_target(tmp_path, line, targets, expected):
     assert sentence.text == unicodedata.normalize("NFC", line)
     assert [shown for _, shown in marked(sentence)] == expected
     assert [token for token in sentence.tokens if token in targets] == [name for name, _ in marked(sentence)]
+
+
+@pytest.mark.parametrize(
+    ("with_compounds", "found"),
+    [(False, [("car", "car")]), (True, [("motor", "Motor"), ("car", "cars"), ("car", "car"), ("car", "car")])],
+)
+def test_parts_of_compounds_are_counted_and_may_be_usages(tmp_path, caplog, with_compounds, found):
+    path = tmp_path / "c.txt"
+    path.write_text("Motor-cars, a car \u2018self\u2010car-wash\u2019 car's carpet", encoding="utf-8")
+    targets = {"car": ["car", "cars"], "motor": ["motor"], "wheel": ["wheel"]}
+    (sentence,) = read_semeval({"t": path}, targets, ignore_case=True, with_compounds=with_compounds)
+    assert marked(sentence) == found
+    assert "car (2, such as motor-cars), motor (1, such as motor-cars)" in caplog.text
+    assert "wheel" not in caplog.text
 
 
 def test_capitals_may_not_matter(tmp_path):

@@ -14,7 +14,7 @@ from transformers import BertConfig, BertModel, BertTokenizer
 
 from semantic_change.commands.words import main as rank_words
 from semantic_change.corpora import read_semeval
-from semantic_change.dated_sentences import Blocks, Capitals, DatedSentence, TargetFinder
+from semantic_change.dated_sentences import Blocks, Capitals, Compounds, DatedSentence, TargetFinder
 from semantic_change.discovery import Searched, Vocabulary, sift, tagged_words
 from semantic_change.measures import ReadUsages
 from semantic_change.reading.passages import Passage, TextColumns
@@ -28,7 +28,7 @@ CONTEXTS = {"old": ["cattle", "wheat", "plough"], "new": ["engine", "signal", "s
 
 
 def finder() -> TargetFinder:
-    return TargetFinder("none", {}, False, TextColumns(), Capitals(), Blocks(["none"], TextColumns()))
+    return TargetFinder("none", {}, False, TextColumns(), Capitals(), Compounds(), Blocks(["none"], TextColumns()))
 
 
 def sentence(time: str, text: str) -> DatedSentence:

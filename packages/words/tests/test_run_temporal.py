@@ -282,6 +282,19 @@ def test_one_dated_table(folder, tmp_path):
     assert "those read" in {row["first_among"] for row in few}
 
 
+def test_names_are_left_out_and_compounds_are_read_if_asked_for(folder, tmp_path):
+    """Of 60 trees in the 176 words of each time three are Mr. Tree, and four a plane-tree."""
+    for time in (OLD, NEW):
+        lines = [*["the tree flew"] * 53, *["flew Mr. Tree"] * 3, *["the plane-tree"] * 4]
+        (tmp_path / f"{time}.txt").write_text("\n".join(lines), encoding="utf-8")
+    (tmp_path / "targets.txt").write_text("tree\n", encoding="utf-8")
+    given = ["--corpora", *(tmp_path / f"{time}.txt" for time in (OLD, NEW)), "--targets", tmp_path / "targets.txt"]
+    for options, number in (((), 56), (("--without_names",), 53), (("--with_compounds", "--without_names"), 57)):
+        (row,) = rank(folder / "bert", tmp_path / "out", *given, *options)
+        assert float(row[f"per_million_{OLD}"]) == pytest.approx(1e6 * number / 176)
+        assert (row[f"usages_{OLD}"], row[f"usages_{NEW}"]) == (str(number), str(number))
+
+
 def test_people_s_judgements_stand_beside_the_model_s(folder, tmp_path):
     """The uses that one run writes are judged, and read by another."""
     (tmp_path / "targets.txt").write_text("the\nflew\n", encoding="utf-8")

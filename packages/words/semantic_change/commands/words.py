@@ -34,6 +34,7 @@ from ..durel import JUDGED, USES, compare_with_judgments, read_judgments, write_
 from ..entries import ENTRY_FILES, Entry, describe_splits, make_entries, write_entries
 from ..kept_vectors import KeptVectors
 from ..known_senses import GivenTexts, read_known_senses, read_senses, take_words, to_usages
+from ..proper_names import find_names, leave_out_names, warn_of_names
 from ..reading.dated_texts import numbers_in
 from ..reading.files_read import FILES, describe_files, write_files
 from ..reading.passages import TextColumns
@@ -115,7 +116,14 @@ class ChangeArguments:
         },
     )
     without_names: bool = field(
-        default=False, metadata={"help": "--discover leaves out words that mostly begin with a capital."}
+        default=False,
+        metadata={
+            "help": "Leave out proper names: usages that begin with a capital within a sentence, of words that mostly "
+            "do not; and in --discover words that mostly begin with one."
+        },
+    )
+    with_compounds: bool = field(
+        default=False, metadata={"help": "Parts of words with hyphens are usages, too: car in motor-car."}
     )
     truth: str | None = field(
         default=None,
@@ -225,13 +233,14 @@ def read_sentences(
 ) -> Iterator[DatedSentence]:
     """Reads the sentences of the corpora or of the DWUG data set, which has no table of files for `tell_files`."""
     columns = TextColumns(args.text_column, args.time_column, args.source_column, tuple(args.search_columns))
+    settings = (ignore_case, columns, tell_files, args.with_compounds)
     if args.dwug is not None:
         sentences = corpora.read_dwug(args.dwug, args.times)
     elif args.is_one_corpus:
-        sentences = corpora.read_dated_corpus(args.corpora[0], args.times, words, ignore_case, columns, tell_files)
+        sentences = corpora.read_dated_corpus(args.corpora[0], args.times, words, *settings)
     else:
         paths = dict(zip(args.times, args.corpora, strict=True))
-        sentences = corpora.read_semeval(paths, words, ignore_case, columns, tell_files)
+        sentences = corpora.read_semeval(paths, words, *settings)
     progress = Progress("Texts that were searched")
     for sentence in sentences:
         yield sentence
@@ -411,6 +420,10 @@ def find_words(
     if args.corpora:
         sentences = usages.count_frequencies(sentences, words, args.times, frequencies)
     found = usages.find_usages(sentences, words, args.times)
+    names = find_names(found)
+    warn_of_names(names, args.without_names)
+    if args.without_names:
+        found, frequencies = leave_out_names(found, frequencies, names)
     return FoundWords(found, frequencies, usages.frequent_words(tokens))
 
 
@@ -526,9 +539,8 @@ def read_search(args: ChangeArguments) -> tuple[dict[str, list[str]] | None, dic
 
 def main(arguments: list[str]):
     (args,) = parse([ChangeArguments], arguments)
-    columns = ("text_column", "time_column", "source_column", "search_columns")
-    reads = {"without_names": (args.discover, "without --discover")}
-    check_read(options_given(arguments), reads | dict.fromkeys(columns, (args.corpora, "with --dwug")))
+    of_corpora = ("text_column", "time_column", "source_column", "search_columns", "with_compounds")
+    check_read(options_given(arguments), dict.fromkeys(of_corpora, (args.corpora, "with --dwug")))
     check_view()
     if args.encoder_backend == "onnx-int8":
         check_onnx(args.encoder_backend)

@@ -54,6 +54,8 @@ PRINTED = str.maketrans(
         **{char: unicodedata.normalize("NFKC", char) for char in LIGATURES},
     }
 )
+# Stand between two words without spaces, as editions of novels print them.
+DASHES = re.compile("(?:[\u2013-\u2015]|--+)+")
 # Marks at the end of a line that divide a word and are never part of one; a hyphen may be.
 DIVISIONS = "\u00ac\u00ad"
 # Old German print divides by a double hyphen ("Hau=" and "ses").
@@ -134,13 +136,8 @@ class Passage:
         origin: Origin = Origin(),
     ) -> "Passage":
         """Makes a passage of the lines of running text, with [`find_compounds`] of the whole text."""
-        words: list[str] = []
-        for line in lines:
-            following = compose_accents(line).split()
-            if words and following and (whole := join_divided(words[-1], following[0], compounds)):
-                words[-1:], following = [whole], following[1:]
-            words += following
-        return cls(date, source, words, words, document=document, origin=origin)
+        words, glued = split_at_dashes(join_lines(lines, compounds))
+        return cls(date, source, words, words, glued, document, origin)
 
     def join(self, first: int = 0, end: int | None = None) -> str:
         """Joins some of the words to a text."""
@@ -188,6 +185,35 @@ def find_compounds(lines: Iterable[str]) -> set[str]:
     """Returns the keys of the words with a hyphen inside a line of a text, in lower case."""
     keys = (fold(line).lower() for line in lines)
     return {word for key in keys if "-" in key for word in LETTERS.findall(key) if "-" in word}
+
+
+def join_lines(lines: Iterable[str], compounds: Collection[str]) -> list[str]:
+    """Returns the words of lines of running text, with composed accents and joined where a line divides them."""
+    words: list[str] = []
+    for line in lines:
+        following = compose_accents(line).split()
+        if words and following and (whole := join_divided(words[-1], following[0], compounds)):
+            words[-1:], following = [whole], following[1:]
+        words += following
+    return words
+
+
+def split_at_dashes(words: Iterable[str]) -> tuple[list[str], set[int]]:
+    """
+    Divides words after the dashes inside them, if letters stand on both sides, and returns the indices of those that
+    then have no space before them.
+    """
+    parts: list[str] = []
+    glued: set[int] = set()
+    for word in words:
+        start = 0
+        for dash in DASHES.finditer(word):
+            if LETTERS.search(word, start, dash.start()) and LETTERS.search(word, dash.end()):
+                parts.append(word[start : dash.end()])
+                glued.add(len(parts))
+                start = dash.end()
+        parts.append(word[start:])
+    return parts, glued
 
 
 def join_divided(before: str, after: str, compounds: Collection[str]) -> str | None:

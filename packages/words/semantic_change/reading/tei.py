@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 
 from modeling_tempoformer.common.files import naming_broken_file, open_bytes
 
-from .passages import Dropped, Origin, Passage, find_compounds, find_date_in_name, origin_of_file
+from .passages import Dropped, Origin, Passage, find_compounds, find_date_in_name, join_lines, origin_of_file
 from .tei_header import read_author, read_events, read_header_date, read_title
 from .tei_places import Divisions
 from .tei_words import BREAKS, LEFT_OUT, PASSAGES, TOKENS, TokenReader, split_tokens
@@ -91,7 +91,7 @@ def read_tei_text(
         compounds = find_compounds(chain.from_iterable(lines for _, lines, _ in passages))
         for found, lines, marks in passages:
             number += 1
-            words, keys, glued = split_tokens(Passage.of_lines("", "", lines, compounds).words, marks)
+            words, keys, glued = split_tokens(join_lines(lines, compounds), marks)
             if not words:
                 dropped.add(f"{path}, passage {number}", "empty passage", "empty passages")
                 continue

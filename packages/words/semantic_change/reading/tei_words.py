@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 from xml.etree import ElementTree
 
-from .passages import CLOSING, GAP, OPENING, Dropped
+from .passages import CLOSING, GAP, OPENING, Dropped, split_at_dashes
 from .tei_places import KEY, LINE, PAGE, Mark, take_marks, write_mark
 from .token_lines import OTHER_NAMES
 
@@ -143,7 +143,8 @@ def split_tokens(words: list[str], marks: Sequence[Mark]) -> tuple[list[str], li
     """
     keys = [mark.value for mark in marks if mark.kind == KEY]
     if not keys:
-        return words, words, frozenset()
+        words, glued = split_at_dashes(words)
+        return words, words, glued
     tokens, token_keys, glued = [], [], set()
     # Borders of tokens so far, and whether the token that is open has begun
     borders, has_begun = 0, False

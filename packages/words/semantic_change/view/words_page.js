@@ -6,6 +6,8 @@ const rows = words.slice(0, page.data.ranked).map((word, index) => ({ ...word, i
 const charts = {};
 // Sentences for each sense and time.
 const NEAREST = 3;
+// Words on each side in the definition of a sense.
+const DEFINING = 10;
 const EARLIEST = 5;
 // The charts on which a sense can stand out.
 const OF_SENSES = ["map", "shares", "trend"];
@@ -354,6 +356,7 @@ function senseSection(entry, sense) {
     "article",
     { className: "sense", ariaLabel: sense.label },
     title,
+    ...definition(entry, sense.id),
     senseTools(sense),
     element("div", { className: "times" }, ...parts),
     element("h5", { className: "of-senses" }, about),
@@ -363,6 +366,19 @@ function senseSection(entry, sense) {
       ...firsts.map((usage) => attestation(entry, usage)),
     ),
   );
+}
+
+// Creates the definition of a sense: the usage nearest to its middle, with at most ten words on each side.
+function definition(entry, sense) {
+  const { nearest } = optionOf(words[state.word].word, entry);
+  const central = nearest.find((usage) => state.labels[usage] === sense);
+  if (central === undefined) return [];
+  const [left, form, right] = entry.text[central];
+  const before = left.split(" ").slice(-DEFINING - 1).join(" ");
+  const after = right.split(" ").slice(0, DEFINING + 1).join(" ");
+  const cut = [before === left ? "" : "… ", after === right ? "" : " …"];
+  const text = element("q", {}, cut[0], before, element("mark", {}, form), after, cut[1]);
+  return [element("p", { className: "small definition" }, "Most central quotation: ", text)];
 }
 
 // Creates the fields that name a sense and merge it.

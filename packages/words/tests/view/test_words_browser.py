@@ -155,6 +155,9 @@ def test_shares_and_sentences_are_those_of_the_file(opened, folder):
         article = opened.by_role("article", f"Sense {number}")
         assert opened.texts("h4", article) == [titles[number - 1]]
         assert [text.split(":")[0] for text in opened.texts(".times h5", article)] == TIMES
+        # The middle of a sense is near to one of the sentences that stand below it.
+        central = opened.text(".definition q", article).strip("\u2026 ")
+        assert any(central in text for text in opened.texts(".times .text", article))
         for time in TIMES:
             share, low, high = (
                 np.floor(100 * float(row[f"{name}_{time}"]) + 0.5) for name in ("share", "share_low", "share_high")
