@@ -13,11 +13,14 @@ The rates at which a word is told to have changed, with their standard errors ov
 numbers of usages. The documents of the two times differ. Means of the measures and rates of a small p.
 `discovery`: documents of one period are dealt to two times; up to 40 usages find the most changed words, by which they
 are then tested, too. The false discoveries among the first words.
-`measures`: other measures against `change`, where the truth is known.
+`measures`: other measures against `change`, where the truth is known. With `--langchange_python`, the measures of
+`benchmarks/word_peers.py` on the same vectors, too.
 """
 
 import argparse
 import hashlib
+import subprocess
+import tempfile
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
@@ -321,12 +324,33 @@ def candidates(read: dict[str, tuple[np.ndarray, np.ndarray]]) -> pd.DataFrame:
         rows[word] = {}
         for space, place in spaces.items():
             before, after = map(place, pair)
-            apd, _, corrected = distances(before, after)
+            apd, prt, corrected = distances(before, after)
             rows[word][f"change{space}"] = change_score(apd, corrected)
             rows[word][f"amd less within{space}"] = nearest_less_within(before, after)
+            if not space:
+                rows[word] |= {"apd": apd, "prt": prt}
         apd, _, corrected = distances(*texts[word])
         rows[word]["change of texts"] = change_score(apd, corrected)
     return pd.DataFrame.from_dict(rows, orient="index")
+
+
+def score_samples(args: argparse.Namespace, samples: list[dict[str, tuple]]) -> list[pd.DataFrame]:
+    """Returns the [`candidates`] of samples of words, with those of langchange if its Python is given."""
+    scored = [candidates(read) for read in samples]
+    if args.langchange_python is None:
+        return scored
+    with tempfile.TemporaryDirectory() as folder:
+        files = [str(Path(folder) / name) for name in ("vectors.npz", "scores.csv")]
+        words = {
+            f"{number}/{word}/{side}": np.split(part, 2, axis=1)[0]
+            for number, read in enumerate(samples)
+            for word, pair in read.items()
+            for side, part in enumerate(pair)
+        }
+        np.savez(files[0], **words)
+        subprocess.run([args.langchange_python, Path(__file__).with_name("word_peers.py"), *files], check=True)
+        peers = pd.read_csv(files[1]).set_index(["sample", "word"]).add_prefix("langchange, ")
+    return [scores.join(peers.loc[number]) for number, scores in enumerate(scored)]
 
 
 def rank_correlation(scores: np.ndarray, values: np.ndarray) -> np.ndarray:
@@ -406,8 +430,9 @@ def measures(args: argparse.Namespace) -> Iterator[dict]:
     pairs = put_together(read_words(args, [PERIOD], choose_words(args, number, most), most))
     pairs = {name: {sense: part[:MIXED_USAGES] for sense, part in senses.items()} for name, senses in pairs.items()}
     vectors = encode(args, pairs, with_texts=True)
-    mixed = [draw_mixtures(vectors, seed) for seed in range(SEEDS)]
-    columns = {"mixtures": compare([(candidates(drawn), truth) for drawn, truth in mixed], rank_correlation)}
+    mixed, truths = zip(*(draw_mixtures(vectors, seed) for seed in range(SEEDS)), strict=True)
+    scored = score_samples(args, list(mixed))
+    columns = {"mixtures": compare(list(zip(scored, truths, strict=True)), rank_correlation)}
     known = read_words(args, KNOWN_TIMES, CHANGED | STEADY, KNOWN_USAGES)
     golds = {"DWUG": read_truth(args.dwug / "stats_groupings.tsv"), "SemEval": read_truth(args.truth)}
     uses = draw_uses(args, golds["DWUG"])
@@ -421,8 +446,8 @@ def measures(args: argparse.Namespace) -> Iterator[dict]:
         read_names = reads == "names"
         vectors = encode(args, known, read_names=read_names, with_texts=True)
         is_changed = np.array([word in CHANGED for word in vectors])
-        columns[f"known, {reads}"] = compare([(candidates(vectors), is_changed)], pairs_in_order)
-        scores = candidates(encode(args, uses, read_names=read_names, max_length=64, with_texts=True))
+        columns[f"known, {reads}"] = compare([(*score_samples(args, [vectors]), is_changed)], pairs_in_order)
+        (scores,) = score_samples(args, [encode(args, uses, read_names=read_names, max_length=64, with_texts=True)])
         for name, words in parts.items():
             gold, known_words = golds[name.partition(",")[0]], [word for word in words if word in scores.index]
             truth = np.array([gold[word] for word in known_words])
@@ -447,6 +472,7 @@ def main():
         default=["names"],
         help="For `measures`: what the encoder reads of a word with a known history, and of one of DWUG.",
     )
+    parser.add_argument("--langchange_python", help="For `measures`: the Python that has langchange.")
     args = parser.parse_args()
     for case in args.cases:
         rows = list(CASES[case](args))
