@@ -26,6 +26,9 @@ DIVIDED_SHARE = 0.01
 # The share of the texts that end with a comma where lines are verses: measured 0.12 to 0.4 in plays and poems, 0.06 in
 # a play in prose, 0.001 in paragraphs.
 CUT_SHARE = 0.1
+# The share of the texts that go on in small letters where lines are wrapped without blank lines: measured 0.55 to 0.74
+# in novels, at most 0.3 in others. Of texts without any ends of sentences it tells nothing.
+CONTINUED_SHARE, ENDED_SHARE = 0.4, 0.05
 # A word of the Brown corpus or of a tagger (The/at).
 TAGGED = re.compile(r"\S/[A-Za-z][A-Za-z$*+-]*$")
 LETTER = re.compile(r"[^\W\d_]")
@@ -38,6 +41,11 @@ DOUBTS = {
     "divided": (
         "{count:,} texts begin within a word, which is not found because the end of the text before divides it: "
         "{read}. Put blank lines between paragraphs, so that wrapped lines are joined."
+    ),
+    "continued": (
+        "{count:,} texts begin with a small letter after one that ends no sentence, so their lines seem to be wrapped: "
+        "{read}. The encoder and citations need whole sentences: put blank lines between paragraphs, so that wrapped "
+        "lines are joined."
     ),
     "cut": (
         "{count:,} texts end with a comma, so they seem to be parts of sentences, such as verses: {read}. The encoder "
@@ -86,6 +94,8 @@ class WhatWasRead:
         counts["divided"] += (
             first[0].islower() and self.last_word[-2:-1].isalpha() and self.last_word[-1] in LINE_HYPHENS
         )
+        counts["continued"] += first[0].islower() and self.last_word[-1:].isalpha()
+        counts["ended"] += words[-1].endswith((".", "!", "?"))
         counts["cut"] += words[-1].endswith(",")
         self.number, self.last_word = number, words[-1]
         if len(self.examples) < 3:
@@ -128,6 +138,12 @@ class WhatWasRead:
         if wrong:
             raise ValueError(f"{self.path}: {wrong}: {self.describe()}. {ADVICE}.")
 
+    @property
+    def are_continued(self) -> bool:
+        """Tells whether most texts go on in the next one, although some end a sentence."""
+        counts, texts = self.counts, self.counts["texts"]
+        return counts["continued"] > CONTINUED_SHARE * texts and counts["ended"] > ENDED_SHARE * texts
+
     def find_faults(self) -> Iterator[str]:
         """Yields what is doubtful in the texts: words that cannot be found, and parts of sentences ([`DOUBTS`])."""
         counts, texts = self.counts, self.counts["texts"]
@@ -135,6 +151,8 @@ class WhatWasRead:
             yield "unspaced"
         if texts >= FEWEST_TEXTS and counts["divided"] > DIVIDED_SHARE * texts:
             yield "divided"
+        elif texts >= FEWEST_TEXTS and self.are_continued:
+            yield "continued"
         if texts >= FEWEST_TEXTS and counts["cut"] > CUT_SHARE * texts:
             yield "cut"
 

@@ -378,7 +378,7 @@ function definition(entry, sense) {
   const after = right.split(" ").slice(0, DEFINING + 1).join(" ");
   const cut = [before === left ? "" : "… ", after === right ? "" : " …"];
   const text = element("q", {}, cut[0], before, element("mark", {}, form), after, cut[1]);
-  return [element("p", { className: "small definition" }, "Most central quotation: ", text)];
+  return [element("p", { className: "small definition of-senses" }, "Most central quotation: ", text)];
 }
 
 // Creates the fields that name a sense and merge it.

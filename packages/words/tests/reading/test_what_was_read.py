@@ -115,6 +115,15 @@ def test_words_that_the_ends_of_texts_divide_are_named(tmp_path, caplog):
     assert re.search(r"1815\.txt: 30 texts begin within a word.*60 texts", caplog.text)
 
 
+def test_lines_that_are_wrapped_without_blank_lines_are_named(tmp_path, caplog):
+    """Texts in small letters without ends of sentences are as other programs clean them."""
+    content_of(tmp_path / "clean.txt", "the old planes stood\nin the garden and it rained\n" * 30)
+    content_of(tmp_path / "whole.txt", f"{SENTENCE}.\nand so it was.\n" * 30)
+    assert "small letter" not in caplog.text
+    content_of(tmp_path / "1815.txt", "The old planes stood\nin the garden\nand it rained. Then he went\nhome.\n" * 30)
+    assert re.search(r"1815\.txt: 90 texts begin with a small letter.*120 texts", caplog.text)
+
+
 def test_verses_that_are_texts_are_named(tmp_path, caplog):
     """One of ten lines of prose may end with a comma. In the play it is one of eight."""
     content_of(tmp_path / "prose.txt", "\n".join(["Dear old planes,", *[f"{SENTENCE}."] * 9] * 3))
