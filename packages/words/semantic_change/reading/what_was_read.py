@@ -43,7 +43,7 @@ DOUBTS = {
         "{read}. Put blank lines between paragraphs, so that wrapped lines are joined."
     ),
     "continued": (
-        "{count:,} texts begin with a small letter after one that ends no sentence, so their lines seem to be wrapped: "
+        "{count:,} texts begin with a small letter after one that ends no sentence, so lines seem to be wrapped: "
         "{read}. The encoder and citations need whole sentences: put blank lines between paragraphs, so that wrapped "
         "lines are joined."
     ),
