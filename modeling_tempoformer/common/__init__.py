@@ -1,1 +1,1 @@
-"""Modules for all packages: files, progress, the command line, figures and pages. They know no room of it."""
+"""Modules for all packages: files, progress, the command line, figures, pages. They know no room of the plugin."""
