@@ -28,8 +28,12 @@ TEMPLATE = "{% for message in messages %}{{ message['content'] }}\n{% endfor %}A
 
 
 def read_posts(path: str) -> pd.DataFrame:
-    """Returns the labelled posts of a table, each with the text before it in its timeline, or an empty one."""
+    """
+    Returns the labelled posts of a table, each with the text before it in its timeline, or an empty one, and with its
+    row as its id, as in the other tables of predictions.
+    """
     posts = pd.read_csv(path, dtype=str, keep_default_na=False)
+    posts["post_id"] = posts.index
     posts["before"] = posts.groupby("timeline_id")["text"].shift(fill_value="")
     return posts[posts["label"] != ""].reset_index(drop=True)
 
