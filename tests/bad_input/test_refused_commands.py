@@ -212,7 +212,7 @@ REFUSED = {
     f"{CHANGE} --targets twice.list": "twice.list…line 2…'sad'",
     f"{CHANGE} --discover 5": "--discover…--targets",
     f"{BERT_CHANGE} --dwug a.csv --discover 5": "--discover…--dwug",
-    f"{CHANGE} --without_names": "--without_names…--discover",
+    f"{BERT_CHANGE} --dwug a.csv --times 1815 1990 --targets words.list --with_compounds": "--with_compounds…--dwug",
     f"{CHANGE} --senses a.csv": "a.csv…line 1…'word'",
     f"{CHANGE} --judgments a.csv": "a.csv…line 2…identifier1",
     f"{BERT_CHANGE} --dwug a.csv --times 1815 1990 --targets words.list --time_column year": "--time_column…--dwug",
