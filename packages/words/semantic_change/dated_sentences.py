@@ -173,9 +173,8 @@ class Found(NamedTuple):
     end: int
     may_begin_phrase: bool
     other_case: str | None  # the target that differs by capitals only
-    parts: tuple[
-        tuple[str, int, int], ...
-    ] = ()  # the targets between its hyphens, with their first and last characters
+    # the targets between its hyphens, with their first and last characters
+    parts: tuple[tuple[str, int, int], ...] = ()
 
 
 class TargetFinder:
