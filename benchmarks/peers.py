@@ -1,6 +1,6 @@
 r"""Fits what a user would try first on the posts of a run of `benchmarks.quality`, and writes its predictions.
 
-    python3 -m venv peers && peers/bin/pip install -c constraints.txt torch setfit model2vec pandas
+    python3 -m venv peers && peers/bin/pip install -c constraints.txt torch setfit model2vec gguf pandas
     python -m benchmarks.quality --peers_python peers/bin/python --methods default setfit setfit_of_two \
         --model_name_or_path outputs/minilm --seeds 0 --tiage anno_train.json.gz anno_dev.json.gz \
         --output_dir outputs/peers
